@@ -1,0 +1,62 @@
+"""Places: paths and URLs as TensorStore key-value stores, local or in a bucket."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+Spec = dict[str, Any]
+
+
+def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
+    """The TensorStore key-value store spec of a path, a URL or a spec.
+
+    Examples
+    --------
+    >>> kvstore_spec("s3://bucket/some/run")
+    {'driver': 's3', 'bucket': 'bucket', 'path': 'some/run'}
+    """
+    if isinstance(place, dict):
+        return dict(place)
+    text = os.fspath(place)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", "file"):
+        path = unquote(urlsplit(text).path) if scheme else text
+        return {"driver": "file", "path": os.path.abspath(os.path.expanduser(path))}
+    if scheme == "memory":
+        return {"driver": "memory", "path": text.partition("://")[2]}
+    driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
+    if driver is None:
+        raise ValueError(
+            f"{text!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a TensorStore spec"
+        )
+    parts = urlsplit(text)
+    return {"driver": driver, "bucket": parts.netloc, "path": parts.path.lstrip("/")}
+
+
+def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
+    """The spec of something below a place."""
+    path = "/".join([str(spec.get("path", "")).rstrip("/"), *(p.strip("/") for p in parts)])
+    path = path if spec.get("driver") == "file" else path.lstrip("/")
+    return {**spec, "path": path + "/" if directory and not path.endswith("/") else path}
+
+
+def beside(spec: Spec, suffix: str) -> Spec:
+    """The spec of a place named like this one with a suffix, e.g. the run folder of an output."""
+    return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
+
+
+def url(spec: Spec) -> str:
+    """How messages name a place.
+
+    Examples
+    --------
+    >>> url(kvstore_spec("gs://bucket/a/b.zarr"))
+    'gs://bucket/a/b.zarr'
+    """
+    driver, path = spec.get("driver"), str(spec.get("path", ""))
+    if driver == "file":
+        return path
+    scheme = {"gcs": "gs"}.get(str(driver), str(driver))
+    return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"

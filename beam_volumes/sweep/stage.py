@@ -1,0 +1,142 @@
+"""What the sweep knows of an operation: what it needs and how to run it, never what it is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import NO_HALO, Halo
+
+
+@dataclass(frozen=True)
+class Padding:
+    """What a stage sees beyond the edges of the volume: a boundary mode per axis and a constant."""
+
+    modes: tuple[str, str, str] = ("reflect", "reflect", "reflect")
+    cval: float = 0.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some slices of one array, where they lie in its ring buffer.
+
+    Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
+    ``x`` there. ``rows`` and ``cols`` count the halo in, for an input. The ring is C-contiguous, so
+    that a kernel's rows ``ring[slot, y + i, x : x + n]`` are too.
+    """
+
+    ring: np.ndarray
+    slots: np.ndarray
+    y: int
+    x: int
+    rows: int
+    cols: int
+
+    @property
+    def depth(self) -> int:
+        return len(self.slots)
+
+    def slice(self, k: int, y0: int = 0, y1: int | None = None) -> np.ndarray:
+        """A view of rows ``y0:y1`` of slice ``k``."""
+        y1 = self.rows if y1 is None else y1
+        return self.ring[self.slots[k], self.y + y0 : self.y + y1, self.x : self.x + self.cols]
+
+    def array(self, y0: int = 0, y1: int | None = None) -> np.ndarray:
+        """Rows ``y0:y1`` of all slices as one array: a view if the slots are consecutive, else a copy."""
+        y1 = self.rows if y1 is None else y1
+        box = (slice(self.y + y0, self.y + y1), slice(self.x, self.x + self.cols))
+        first, n = int(self.slots[0]), len(self.slots)
+        if np.array_equal(self.slots, np.arange(first, first + n)):
+            return self.ring[(slice(first, first + n), *box)]
+        return self.ring[(self.slots, *box)]
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One operation on voxels: a kernel together with what the planner must know of it.
+
+    Subclasses are frozen dataclasses whose fields are plain data (numbers, strings, tuples, arrays,
+    dtypes), so that a stage pickles and has the same `token` in every process.
+
+    Attributes
+    ----------
+    name : str
+        What messages and plans call it, e.g. ``"gaussian_filter"``.
+    dtype : numpy.dtype
+        Of the result.
+    """
+
+    name: str
+    dtype: np.dtype
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        """Voxels needed around an output voxel, one entry per input; shorter means no halo."""
+        return ()
+
+    @property
+    def padding(self) -> Padding:
+        return Padding()
+
+    @property
+    def cost(self) -> float:
+        """Rough nanoseconds per voxel on one core, for choosing between plans."""
+        return 1.0
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether a second run gives the same bits (else its result is materialised, never redone)."""
+        return True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        """Bytes one call allocates for itself, for an output of this many slices, rows and columns."""
+        return 0
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        """Compute rows ``y0:y1`` of every slice of ``out``.
+
+        ``inputs[i]`` covers the output's slices, rows and columns plus the halo of input ``i``:
+        output voxel ``(k, y, x)`` sits at ``(k + before_z, y + before_y, x + before_x)`` there.
+        ``values`` are the evaluated lazy scalars the stage was built with. Runs without the GIL where
+        it can, on several strips of rows at a time, and must give the same bits however it is cut.
+        """
+        raise NotImplementedError
+
+    def halo(self, i: int) -> Halo:
+        return self.halos[i] if i < len(self.halos) else NO_HALO
+
+    def token(self) -> str:
+        """A digest of what the stage computes, the same in every process."""
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
+
+
+def digest(*parts: Any) -> str:
+    """A short hash of plain data, the same in every process."""
+    h = hashlib.blake2b(digest_size=16)
+    _feed(h, parts)
+    return h.hexdigest()
+
+
+def _feed(h: Any, part: Any) -> None:
+    if isinstance(part, np.ndarray):
+        h.update(f"array{part.dtype.str}{part.shape}".encode())
+        h.update(np.ascontiguousarray(part).tobytes())
+    elif isinstance(part, tuple | list):
+        h.update(f"({len(part)}".encode())
+        for p in part:
+            _feed(h, p)
+    elif isinstance(part, dict):
+        h.update(f"dict{len(part)}".encode())
+        for k in sorted(part, key=repr):
+            _feed(h, (k, part[k]))
+    elif part is None or isinstance(part, str | bytes | bool | int | float | complex | np.generic | np.dtype):
+        h.update(f"{type(part).__name__}:{part!r};".encode())
+    elif hasattr(part, "token"):
+        h.update(part.token().encode())
+    else:
+        raise TypeError(f"{type(part).__name__} {part!r} is not plain data; a stage cannot hold it")
