@@ -1,0 +1,172 @@
+"""Voxel-by-voxel operations: numpy's ufuncs with numpy's casting, one slice at a time.
+
+Only operations whose bits do not depend on the processor are offered: IEEE arithmetic through numpy,
+and ``exp`` and ``log`` through our own compiled implementations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels import elementary
+from beam_volumes.sweep.stage import Block, Stage
+
+#: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
+EXACT_UFUNCS: frozenset[str] = frozenset(
+    "add subtract multiply divide floor_divide remainder negative positive absolute fabs sign square "
+    "sqrt minimum maximum fmin fmax floor ceil trunc rint greater greater_equal less less_equal equal "
+    "not_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert "
+    "left_shift right_shift isnan isinf isfinite signbit".split()
+)
+_COMPILED: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
+    "exp": elementary.exp,
+    "log": elementary.log,
+}
+SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys() | {"power"}
+
+#: Functions that allocate slices for themselves.
+_ALLOCATING = frozenset(("astype", "round", "power", "exp", "log", "where"))
+#: Cost of touching one voxel of one operand, ns.
+_TOUCH = 0.15
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Stage):
+    """A ufunc (or ``where``, ``astype``) over inputs, lazy values and constants.
+
+    ``arguments`` says where each operand comes from: ``("input", i)``, ``("value", i)`` or
+    ``("constant", number)``.
+    """
+
+    function: str
+    arguments: tuple[tuple[str, Any], ...]
+
+    @property
+    def cost(self) -> float:
+        slow = {"exp": 4.0, "log": 4.0, "divide": 0.5, "sqrt": 0.6, "floor_divide": 3, "remainder": 3}
+        return slow.get(self.function, 0.0) + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return cols * rows * (19 if self.function in _ALLOCATING else 0)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        for k in range(out.depth):
+            self.apply([b.slice(k, y0, y1) for b in inputs], out.slice(k, y0, y1), values)
+
+    def apply(self, inputs: Sequence[np.ndarray], out: np.ndarray, values: tuple[Any, ...]) -> None:
+        """Write the result for some voxels into ``out``, of the inputs' shape."""
+        pick = {"input": inputs, "value": values}
+        operands = [pick[k][i] if k in pick else i for k, i in self.arguments]
+        with np.errstate(all="ignore"):
+            if self.function == "where":
+                condition, then, other = operands
+                np.copyto(out, other, casting="unsafe")
+                np.copyto(out, then, where=np.asarray(condition).astype(bool, copy=False), casting="unsafe")
+            elif self.function == "astype":
+                cast(operands[0], out)
+            elif self.function == "round":
+                cast_rounded(operands[0], out)
+            elif self.function in _COMPILED:
+                _compiled(_COMPILED[self.function], operands[0], out)
+            elif self.function == "power":
+                np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
+            else:
+                getattr(np, self.function)(*operands, out=out, casting="unsafe")
+
+
+def result_dtype(function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]) -> np.dtype:
+    """The dtype numpy gives a ufunc's result, operands being empty arrays, numpy scalars or numbers.
+
+    Raises
+    ------
+    TypeError
+        The function is not offered, or not for these types.
+    ValueError
+        A Python integer does not fit the volume's dtype.
+    """
+    if function not in SUPPORTED:
+        raise TypeError(
+            f"numpy.{function} is not offered on volumes; offered are {', '.join(sorted(SUPPORTED))}. "
+            "For anything else use map_overlap with depth 0"
+        )
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(getattr(np, function)(*operands)).dtype
+    except OverflowError as error:
+        raise ValueError(f"{function}: {error}; cast the volume with astype first") from None
+
+
+def _compiled(
+    function: Callable[[np.ndarray, np.ndarray], None], x: np.ndarray, out: np.ndarray
+) -> None:
+    # The compiled functions take floats of 32 and 64 bits; numpy's half precision goes through them.
+    source = x if x.dtype in (np.float32, np.float64) else x.astype(np.float64)
+    if out.dtype in (np.float32, np.float64):
+        function(source, out)
+    else:
+        result = np.empty(out.shape, np.float64)
+        function(source, result)
+        np.copyto(out, result, casting="unsafe")
+
+
+def _power(x: Any, exponent: Any, dtype: np.dtype) -> np.ndarray:
+    """``x ** exponent`` for integers, and for floats with a small whole exponent or a half."""
+    if np.issubdtype(dtype, np.integer) or dtype == bool:
+        return np.power(x, exponent)
+    if exponent == 0.5:
+        return np.sqrt(np.asarray(x, dtype))
+    base = np.asarray(x, dtype)
+    result = np.ones_like(base)
+    for _ in range(abs(int(exponent))):
+        result = result * base
+    return np.divide(1, result, dtype=dtype) if exponent < 0 else result
+
+
+def check_power(base: np.dtype, exponent: Any, result: np.dtype) -> None:
+    """Refuse powers whose bits would depend on the machine's math library."""
+    if np.issubdtype(result, np.integer):
+        return
+    if not isinstance(exponent, int | float | np.number) or not (
+        exponent == 0.5 or (float(exponent).is_integer() and abs(exponent) <= 16)
+    ):
+        raise TypeError(
+            f"power: exponent {exponent!r} is not offered on {base}; whole numbers up to 16 and 0.5 are. "
+            "Use exp(exponent * log(volume)) for another"
+        )
+
+
+def cast(source: Any, out: np.ndarray) -> None:
+    """numpy's ``astype``, with what C leaves undefined defined: saturation, and 0 for NaN."""
+    source = np.asarray(source)
+    np.copyto(out, source, casting="unsafe")
+    if np.issubdtype(source.dtype, np.floating) and np.issubdtype(out.dtype, np.integer):
+        _saturate(source.astype(np.float64, copy=False), out)
+
+
+def cast_rounded(source: np.ndarray, out: np.ndarray) -> None:
+    """Cast to another dtype; integers are rounded half to even and saturate, NaN becomes 0."""
+    if not np.issubdtype(out.dtype, np.integer) or source.dtype == bool:
+        np.copyto(out, source, casting="unsafe")
+    elif np.issubdtype(source.dtype, np.floating):
+        cast(np.rint(source), out)
+    else:
+        low = max(np.iinfo(out.dtype).min, np.iinfo(source.dtype).min)
+        high = min(np.iinfo(out.dtype).max, np.iinfo(source.dtype).max)
+        np.copyto(out, np.clip(source, low, high), casting="unsafe")
+
+
+def _saturate(wide: np.ndarray, out: np.ndarray) -> None:
+    info = np.iinfo(out.dtype)
+    low, high = np.float64(info.min), np.float64(info.max)
+    # The largest 64-bit integers round up to a power of two as float64: there, equality is beyond.
+    above = wide >= high + 1 if high < 2.0**53 else wide >= high
+    below = wide <= low - 1 if low > -(2.0**53) else wide < low
+    for wrong, right in ((above, info.max), (below, info.min), (np.isnan(wide), 0)):
+        if wrong.any():
+            out[wrong] = right

@@ -1,0 +1,243 @@
+"""The immutable expression graph: nodes that yield voxels, and values that yield numbers.
+
+Nothing here reads data. A node knows its shape and dtype; a value its dtype and shape. Both carry a
+``token``, a digest of everything that determines the result, computed once when they are built: two
+nodes with one token are one node to the planner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.stage import Stage, digest
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Something that yields a voxel for every index of a 3-D ``shape``."""
+
+    shape: Triple
+    dtype: np.dtype
+    token: str
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return ()
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNode(Node):
+    """Voxels read from storage."""
+
+    source: Source
+
+    @classmethod
+    def of(cls, source: Source) -> SourceNode:
+        return cls(source.shape, source.dtype, digest("source", source.token()), source)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+
+@dataclass(frozen=True, eq=False)
+class StageNode(Node):
+    """A stage applied to nodes of its own shape, with lazy values as parameters."""
+
+    stage: Stage
+    operands: tuple[Node, ...]
+    parameters: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()) -> StageNode:
+        shape = operands[0].shape
+        for other in operands[1:]:
+            if other.shape != shape:
+                raise ValueError(
+                    f"{stage.name}: shapes {shape} and {other.shape} differ (z, y, x); "
+                    "crop the volumes to one shape first"
+                )
+        token = digest(
+            "stage", stage.token(), shape, [n.token for n in operands], [v.token for v in parameters]
+        )
+        return cls(shape, stage.dtype, token, stage, operands, parameters)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.operands
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return self.parameters
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+
+@dataclass(frozen=True, eq=False)
+class CropNode(Node):
+    """A box of another node; what lies upstream still sees the whole volume."""
+
+    operand: Node
+    start: Triple
+
+    @classmethod
+    def of(cls, operand: Node, box: Box) -> Node:
+        if box == Box.of_shape(operand.shape):
+            return operand
+        if isinstance(operand, SourceNode):
+            return SourceNode.of(operand.source.crop(box))
+        if isinstance(operand, CropNode):
+            return cls.of(operand.operand, box.translate(operand.start))
+        token = digest("crop", operand.token, box.start, box.stop)
+        return cls(box.shape, operand.dtype, token, operand, box.start)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+    @property
+    def name(self) -> str:
+        return "crop"
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """Something that yields one number or a small array, known only when the volume has been swept."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    token: str
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        return ()
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class FoldValue(Value):
+    """A reduction over the voxels of a node, where ``mask`` is true if one is given."""
+
+    reduction: Reduction
+    voxels: Node
+    mask: Node | None
+    parameters: tuple[Value, ...]
+
+    @classmethod
+    def of(
+        cls,
+        reduction: Reduction,
+        voxels: Node,
+        mask: Node | None = None,
+        parameters: tuple[Value, ...] = (),
+    ) -> FoldValue:
+        if mask is not None and mask.shape != voxels.shape:
+            raise ValueError(
+                f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape} (z, y, x)"
+            )
+        token = digest(
+            "fold",
+            reduction.token(),
+            voxels.token,
+            mask.token if mask is not None else None,
+            [v.token for v in parameters],
+        )
+        return cls(reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters)
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        return self.parameters
+
+    @property
+    def name(self) -> str:
+        return self.reduction.name
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A function of evaluated values; a frozen dataclass of plain data, as a stage is."""
+
+    name: str
+
+    def evaluate(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+    def token(self) -> str:
+        return digest(type(self).__name__, *(getattr(self, f) for f in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True, eq=False)
+class FormulaValue(Value):
+    """A formula of other values."""
+
+    formula: Formula
+    operands: tuple[Value, ...]
+
+    @classmethod
+    def of(
+        cls, formula: Formula, operands: tuple[Value, ...], dtype: np.dtype, shape: tuple[int, ...] = ()
+    ) -> FormulaValue:
+        token = digest("formula", formula.token(), str(np.dtype(dtype)), shape, [v.token for v in operands])
+        return cls(np.dtype(dtype), shape, token, formula, operands)
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        return self.operands
+
+    @property
+    def name(self) -> str:
+        return self.formula.name
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantValue(Value):
+    """A number known from the start."""
+
+    number: Any = field(default=None)
+
+    @classmethod
+    def of(cls, number: Any) -> ConstantValue:
+        array = np.asarray(number)
+        return cls(array.dtype, array.shape, digest("constant", array), number)
+
+    @property
+    def name(self) -> str:
+        return repr(self.number)
+
+
+def evaluate(value: Value, known: dict[str, Any]) -> Any:
+    """The number of a value, given those of the folds it rests on by token.
+
+    Raises
+    ------
+    KeyError
+        A fold it rests on is not among ``known``.
+    """
+    if value.token in known:
+        return known[value.token]
+    if isinstance(value, ConstantValue):
+        return value.number
+    if isinstance(value, FormulaValue):
+        result = value.formula.evaluate(*(evaluate(v, known) for v in value.operands))
+        known[value.token] = result
+        return result
+    raise KeyError(f"{value.name} has not been computed yet")

@@ -1,0 +1,148 @@
+"""A program: the steps of one sweep, and where in each of them a box of the result comes from.
+
+A program is a graph of steps in topological order. Each step yields one array; each edge between two
+steps has an offset (of a crop), a halo and a padding. All questions are asked per axis, because boxes
+are products: which range of each step does a range of the output need (`regions`), what does its ring
+buffer have to hold along y and x (`extents`). Along z, `schedule` moves a window through the slab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import NO_HALO, Halo, Triple, source_range
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.stage import Padding, Stage
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One use of a step's array: voxel v of the user reads around voxel ``v + offset`` of ``step``."""
+
+    step: int
+    offset: Triple = (0, 0, 0)
+    halo: Halo = NO_HALO
+    padding: Padding = Padding()
+
+    def needs(self, axis: int, wanted: Range, size: int) -> Range:
+        """What a range of the user needs of the step along an axis."""
+        a, b = (w + self.offset[axis] for w in wanted)
+        return source_range(a, b, self.halo[axis], size, self.padding.modes[axis])
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One array of a sweep: read from ``source``, or computed by ``stage`` from other steps."""
+
+    name: str
+    shape: Triple
+    dtype: np.dtype
+    source: Source | None = None
+    stage: Stage | None = None
+    edges: tuple[Edge, ...] = ()
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """A step written to a sink; the sink's voxel v is the step's ``v + edge.offset``."""
+
+    edge: Edge
+    sink: Sink
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """A reduction of a step (where another is true); its result is known under ``token``."""
+
+    token: str
+    reduction: Reduction
+    voxels: Edge
+    mask: Edge | None = None
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The steps of one sweep over a domain of ``shape``, its outputs and its folds."""
+
+    shape: Triple
+    steps: tuple[Step, ...]
+    outputs: tuple[Output, ...]
+    folds: tuple[Fold, ...]
+    users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        users: list[list[tuple[int, Edge]]] = [[] for _ in self.steps]
+        for i, step in enumerate(self.steps):
+            for e in step.edges:
+                users[e.step].append((i, e))
+        object.__setattr__(self, "users", tuple(map(tuple, users)))
+
+    def ends(self) -> Iterator[Edge]:
+        """The edges by which results leave the sweep."""
+        yield from (o.edge for o in self.outputs)
+        for f in self.folds:
+            yield f.voxels
+            if f.mask is not None:
+                yield f.mask
+
+    def sinks_of(self, step: int) -> list[Output]:
+        return [o for o in self.outputs if o.edge.step == step]
+
+    def regions(self, axis: int, wanted: Range) -> list[Range]:
+        """Per step the range along an axis that a range of the domain needs."""
+        regions: list[Range | None] = [None] * len(self.steps)
+
+        def widen(edge: Edge, by: Range) -> None:
+            lo, hi = edge.needs(axis, by, self.steps[edge.step].shape[axis])
+            old = regions[edge.step]
+            regions[edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
+
+        for edge in self.ends():
+            widen(edge, wanted)
+        for step, region in zip(reversed(self.steps), reversed_view(regions), strict=True):
+            for edge in step.edges:
+                widen(edge, region)
+        return [r for r in regions if r is not None]
+
+    def extents(self, axis: int, regions: list[Range]) -> list[Range]:
+        """Per step what its ring covers along y or x: the region, and rims where users pad it."""
+        extents = list(regions)
+        for i, users in enumerate(self.users):
+            lo, hi = regions[i]
+            for user, edge in users:
+                a, b = (w + edge.offset[axis] for w in regions[user])
+                lo, hi = min(lo, a - edge.halo[axis][0]), max(hi, b + edge.halo[axis][1])
+            size = self.steps[i].shape[axis]
+            # A ring never reaches into the inside of the volume beyond its region.
+            inside = regions[i]
+            extents[i] = (
+                lo if lo < 0 else inside[0],
+                hi if hi > size else inside[1],
+            )
+        return extents
+
+    def padding(self, step: int) -> Padding:
+        """The one padding that all padded users of a step share (`compile` sees to it)."""
+        return next((e.padding for _, e in self.users[step] if e.halo != NO_HALO), Padding())
+
+    def constant_slice(self, step: int) -> bool:
+        """Whether the step's ring needs a slice of the constant beyond the volume's z edges."""
+        return any(
+            e.halo[0] != (0, 0) and e.padding.modes[0] in ("constant", "grid-constant")
+            for _, e in self.users[step]
+        )
+
+
+def reversed_view(items: list[Any]) -> Iterator[Any]:
+    """Items from the last to the first, each looked up only when it is asked for."""
+    return (items[i] for i in range(len(items) - 1, -1, -1))
