@@ -1,0 +1,41 @@
+"""Runs: the journal, what is done with it, and the driver process."""
+
+from beam_volumes.runs.journal import Journal, Tally, run_folder
+from beam_volumes.runs.manifest import Difference, Manifest, compare
+from beam_volumes.runs.progress import (
+    Console,
+    OnProgress,
+    Progress,
+    Summary,
+    Watch,
+    Work,
+    reporter,
+    summarize,
+)
+from beam_volumes.runs.record import Ranges, Record, ranges
+from beam_volumes.runs.supervise import WorkerDied, call_supervised, supervise
+from beam_volumes.runs.verify import verify
+
+__all__ = [
+    "Console",
+    "Difference",
+    "Journal",
+    "Manifest",
+    "OnProgress",
+    "Progress",
+    "Ranges",
+    "Record",
+    "Summary",
+    "Tally",
+    "Watch",
+    "Work",
+    "WorkerDied",
+    "call_supervised",
+    "compare",
+    "ranges",
+    "reporter",
+    "run_folder",
+    "summarize",
+    "supervise",
+    "verify",
+]

@@ -1,0 +1,93 @@
+"""The driver process that `supervise` starts: calls one function and says how it went."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import cloudpickle
+
+#: What Beam's thread that waits for a worker process raises when it ends badly. Nobody listens.
+_WORKER_ENDED = re.compile(r"Worker subprocess exited with return code (-?\d+)")
+
+
+class _Channel:
+    """The way back to the parent, for any thread."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+
+    def send(self, kind: str, data: bytes) -> None:
+        with self._lock:
+            self._connection.send_bytes(kind.encode())
+            self._connection.send_bytes(data)
+
+
+def main() -> None:
+    """Entry point: arguments are the number of the open channel and the parent's process id."""
+    connection = Connection(int(sys.argv[1]))
+    os.set_inheritable(connection.fileno(), False)  # or workers would hold it open
+    payload = connection.recv_bytes()
+    threading.Thread(
+        target=_die_with_parent, args=(connection, int(sys.argv[2])), daemon=True
+    ).start()
+    channel = _Channel(connection)
+    _report_workers(channel)
+    try:
+        result = cloudpickle.dumps(cloudpickle.loads(payload)())
+    except BaseException as error:
+        channel.send("error", _pickled(error))
+    else:
+        channel.send("result", result)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # no waiting for threads that wait for dead workers
+
+
+def _die_with_parent(connection: Connection, parent: int) -> None:
+    # The parent sends nothing after the payload: what can be read is the end of the channel. Its
+    # other end may have been forked into somebody who lives on, hence the look at the parent.
+    while os.getppid() == parent and not wait([connection], 0.5):
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+def _report_workers(channel: _Channel) -> None:
+    default = threading.excepthook
+
+    def hook(args: Any) -> None:
+        ended = _WORKER_ENDED.search(str(args.exc_value))
+        if ended is None:
+            default(args)
+        else:
+            channel.send("worker", ended.group(1).encode())
+
+    threading.excepthook = hook
+
+
+def _pickled(error: BaseException) -> bytes:
+    """The exception and its traceback in words; if it does not pickle, a builtin base of it."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    makers: list[Callable[[], BaseException]] = [lambda: error.with_traceback(None)]
+    makers += [partial(b, str(error)) for b in type(error).__mro__ if b.__module__ == "builtins"]
+    for make in makers:
+        try:
+            data = cloudpickle.dumps((make(), trace))
+            cloudpickle.loads(data)
+        except Exception:  # what an exception does when it is pickled is its own affair
+            continue
+        return data
+    return cloudpickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), trace))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""The journal of a run: a manifest, and a small record beside it for every finished slab.
+
+It is the one mechanism behind progress, retry, resume and verification. Layout of the folder::
+
+    manifest.json
+    marks/<name>                                  steps done once
+    starts/<pass>/<thousand>/<slab>-<attempt>     an attempt has begun
+    payloads/<pass>/<slab>-<attempt>              what does not fit into a record
+    records/<pass>/<thousand>/<slab>              a slab is finished: its voxels are written
+    scalars/pass-<pass>.pkl                       what a pass has found
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_volumes.runs.manifest import Manifest
+from beam_volumes.runs.objects import Folder
+from beam_volumes.runs.record import Ranges, Record, decode, encode, new_attempt, split
+from beam_volumes.storage.kvstore import Spec, beside, join, kvstore_spec, url
+
+#: Slabs per folder.
+FOLDER = 1000
+
+_MANIFEST = "manifest.json"
+_PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/")
+_RECORD = re.compile(r"(?:\d+/)?(\d+)")
+_START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
+
+
+def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
+    """Where the journal of a run lies whose first output is given."""
+    return join(beside(kvstore_spec(output), ".run"), directory=True)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The journal of one run. Picklable; every process opens its own handles.
+
+    Attributes
+    ----------
+    spec : dict
+        TensorStore key-value store spec of the folder.
+    run_id : str
+        Records of other runs are not read.
+    attempts : bool
+        Whether `start` leaves a mark.
+    """
+
+    spec: Spec = field(hash=False)
+    run_id: str
+    attempts: bool = True
+
+    @classmethod
+    def create(
+        cls,
+        place: str | os.PathLike[str] | Spec,
+        manifest: Manifest,
+        *,
+        overwrite: bool = False,
+        attempts: bool = True,
+    ) -> Journal:
+        """Begin the journal of a new run, in place of any old one if ``overwrite``."""
+        journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
+        if not overwrite and journal._folder.read(_MANIFEST) is not None:
+            raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
+        journal.remove()  # also what is left of one that was removed half way
+        journal._folder.write(_MANIFEST, manifest.to_json().encode())
+        return journal
+
+    @classmethod
+    def open(cls, place: str | os.PathLike[str] | Spec, *, attempts: bool = True) -> Journal | None:
+        """The journal that is there, if any."""
+        manifest = cls.load(place)
+        if manifest is None:
+            return None
+        return cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
+
+    @classmethod
+    def load(cls, place: str | os.PathLike[str] | Spec) -> Manifest | None:
+        """The manifest that is there, if any. Raises ValueError if it is damaged."""
+        folder = Folder(kvstore_spec(place))
+        data = folder.read(_MANIFEST)
+        return None if data is None else Manifest.from_json(data, folder.place(_MANIFEST))
+
+    @property
+    def url(self) -> str:
+        """How messages name it."""
+        return url(self.spec)
+
+    @property
+    def _folder(self) -> Folder:
+        return Folder(self.spec)
+
+    def remove(self) -> None:
+        """Delete the journal, and nothing else that may lie in its folder."""
+        self._folder.delete(_MANIFEST, *_PARTS)
+
+    # Steps done once.
+
+    def mark(self, name: str) -> None:
+        """Say that a step of this run is done, e.g. that the outputs are created."""
+        self._folder.write(f"marks/{name}", self.run_id.encode())
+
+    def marked(self, name: str) -> bool:
+        return self._folder.read(f"marks/{name}") == self.run_id.encode()
+
+    # Slabs.
+
+    def start(self, pass_index: int, slab: int) -> str:
+        """Name a new attempt at a slab, and leave its start mark."""
+        attempt = new_attempt()
+        if self.attempts:
+            key = f"starts/{pass_index}/{_slot(slab)}-{attempt}"
+            self._folder.write(key, f"{socket.gethostname()} {os.getpid()}".encode())
+        return attempt
+
+    def write_record(self, pass_index: int, slab: int, record: Record) -> None:
+        """Say that a slab is finished. After its voxels are safely written; may be repeated."""
+        attempt = record.attempt or new_attempt()
+        payload = f"payloads/{pass_index}/{slab:09d}-{attempt}"
+        data, body = encode(record, self.run_id, payload)
+        if body is not None:
+            self._folder.write(payload, body)
+        self._folder.write(f"records/{pass_index}/{_slot(slab)}", data)
+
+    def read_record(self, pass_index: int, slab: int) -> Record | None:
+        """The record of a slab, or None if it is not finished."""
+        return next(self._read(pass_index, [slab], bodies=True))
+
+    def records(self, pass_index: int, *, bodies: bool = True) -> Iterator[Record]:
+        """All records of a pass; without ``bodies``, units and emissions are left out."""
+        read = self._read(pass_index, self.finished(pass_index), bodies=bodies)
+        return (record for record in read if record is not None)
+
+    def _read(self, pass_index: int, slabs: list[int], *, bodies: bool) -> Iterator[Record | None]:
+        keys = [f"records/{pass_index}/{_slot(slab)}" for slab in slabs]
+        for key, data in zip(keys, self._folder.read_many(keys), strict=True):
+            try:
+                yield None if data is None else self._decoded(data, bodies)
+            except ValueError as error:
+                raise ValueError(
+                    f"{self._folder.place(key)} is damaged: {error}; delete it to redo the slab"
+                ) from error
+
+    def _decoded(self, data: bytes, bodies: bool) -> Record | None:
+        head, body = split(data)
+        if head.get("run") != self.run_id:
+            return None
+        if not bodies:
+            return decode(head, None)
+        if head.get("payload") is None:
+            return decode(head, body)
+        payload = self._folder.read(head["payload"])
+        if payload is None:
+            raise ValueError(f"{self._folder.place(head['payload'])} is missing")
+        return decode(head, payload)
+
+    def finished(self, pass_index: int) -> list[int]:
+        """The slabs that have a record, sorted."""
+        return _slabs(self._folder.names(f"records/{pass_index}/"))
+
+    def missing(self, pass_index: int, total: int) -> Ranges:
+        """The slabs of ``range(total)`` that have no record."""
+        return Tally(self, pass_index, total).update().missing()
+
+    def attempts_of(self, pass_index: int) -> dict[int, int]:
+        """How often each slab was started. Redone means more than once."""
+        return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}/")))
+
+    def in_flight(self, pass_index: int) -> list[int]:
+        """Slabs that were started and are not finished, those started last first."""
+        return _newest(self._starts(f"starts/{pass_index}/"), set(self.finished(pass_index)))
+
+    def _starts(self, prefix: str) -> list[tuple[int, str]]:
+        found = (_START.fullmatch(name) for name in self._folder.names(prefix))
+        return [(int(m[1]), m[2]) for m in found if m]
+
+    # What a pass has found.
+
+    def write_scalars(self, pass_index: int, values: dict[Any, Any]) -> None:
+        self._folder.write(f"scalars/pass-{pass_index}.pkl", pickle.dumps(values, protocol=4))
+
+    def read_scalars(self, pass_index: int) -> dict[Any, Any] | None:
+        """What `write_scalars` wrote, or None."""
+        key = f"scalars/pass-{pass_index}.pkl"
+        data = self._folder.read(key)
+        try:
+            return None if data is None else pickle.loads(data)
+        except Exception as error:
+            raise ValueError(f"{self._folder.place(key)} is damaged: {error}") from error
+
+
+class Tally:
+    """Counts the finished slabs of one pass again and again, listing no full folder twice."""
+
+    def __init__(self, journal: Journal, pass_index: int, total: int) -> None:
+        self._journal = journal
+        self._pass = pass_index
+        self._total = total
+        self._open: dict[int, list[int]] = {f: [] for f in range(-(-total // FOLDER))}
+        self._full = 0
+
+    def update(self) -> Tally:
+        """Look again."""
+        folders = list(self._open)
+        prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
+        listed = self._journal._folder.names_many(prefixes)
+        for f, names in zip(folders, listed, strict=True):
+            self._open[f] = [slab for slab in _slabs(names) if slab in self._span(f)]
+            if len(self._open[f]) == len(self._span(f)):
+                self._full += len(self._open.pop(f))
+        return self
+
+    @property
+    def done(self) -> int:
+        """How many slabs were finished at the last look."""
+        return self._full + sum(map(len, self._open.values()))
+
+    def missing(self) -> Ranges:
+        """The slabs that were not."""
+        found: list[tuple[int, int]] = []
+        for f, slabs in self._open.items():
+            span = self._span(f)
+            for before, after in zip([span.start - 1, *slabs], [*slabs, span.stop], strict=True):
+                if after - before > 1:
+                    if found and found[-1][1] == before + 1:
+                        found[-1] = (found[-1][0], after)
+                    else:
+                        found.append((before + 1, after))
+        return tuple(found)
+
+    def in_flight(self) -> list[int]:
+        """Slabs started and not finished, those started last first."""
+        starts: list[tuple[int, str]] = []
+        for f in self._open:
+            starts += self._journal._starts(f"starts/{self._pass}/{f:06d}/")
+        return _newest(starts, {slab for slabs in self._open.values() for slab in slabs})
+
+    def _span(self, f: int) -> range:
+        return range(f * FOLDER, min((f + 1) * FOLDER, self._total))
+
+
+def _slot(slab: int) -> str:
+    return f"{slab // FOLDER:06d}/{slab:09d}"
+
+
+def _slabs(names: list[str]) -> list[int]:
+    return sorted(int(m[1]) for m in map(_RECORD.fullmatch, names) if m)
+
+
+def _newest(starts: list[tuple[int, str]], finished: set[int]) -> list[int]:
+    last = sorted(
+        ((attempt, slab) for slab, attempt in starts if slab not in finished), reverse=True
+    )
+    return list(dict.fromkeys(slab for _, slab in last))

@@ -1,0 +1,104 @@
+"""Small objects in a folder of any key-value store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+import tensorstore as ts
+
+from beam_volumes.storage.kvstore import Spec, join, url
+
+#: How many objects are asked for at a time.
+_BATCH = 256
+
+
+class Folder:
+    """Whole objects written at once, read, listed and deleted, below one place.
+
+    Handles are opened once per process, and never pickled.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = join(spec, directory=True)
+
+    def __reduce__(self) -> tuple[type[Folder], tuple[Spec]]:
+        return Folder, (self._spec,)
+
+    @property
+    def _store(self) -> ts.KvStore:
+        return _opened(json.dumps(self._spec, sort_keys=True))
+
+    def place(self, key: str) -> str:
+        """How messages name an object."""
+        return url(join(self._spec, key))
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object there or replace it: readers see all of it or none."""
+        try:
+            self._store.write(key, data).result()
+        except Exception as error:
+            raise OSError(f"cannot write {self.place(key)}: {error}") from error
+
+    def read(self, key: str) -> bytes | None:
+        """An object, or None where there is none."""
+        return next(iter(self.read_many([key])))
+
+    def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """Objects in the order of their keys, many requests at a time."""
+        keys = list(keys)
+        for k in range(0, len(keys), _BATCH):
+            batch = keys[k : k + _BATCH]
+            futures = [self._store.read(key) for key in batch]
+            for key, future in zip(batch, futures, strict=True):
+                try:
+                    found = future.result()
+                except Exception as error:
+                    raise OSError(f"cannot read {self.place(key)}: {error}") from error
+                yield found.value if found.state == "value" else None
+
+    def names(self, prefix: str) -> list[str]:
+        """The names below a prefix that ends with a slash, without it, sorted."""
+        return next(iter(self.names_many([prefix])))
+
+    def names_many(self, prefixes: Iterable[str]) -> Iterator[list[str]]:
+        """`names` for several prefixes, asked at once."""
+        prefixes = [*prefixes]
+        futures = [self._store.list(_below(p), strip_prefix_length=len(p)) for p in prefixes]
+        for prefix, future in zip(prefixes, futures, strict=True):
+            try:
+                names = future.result()
+            except Exception as error:
+                raise OSError(f"cannot list {self.place(prefix)}: {error}") from error
+            yield sorted(name.decode() for name in names)
+
+    def delete(self, *keys: str) -> None:
+        """Delete objects, and all below the keys that end with a slash."""
+        for key in keys:
+            try:
+                if key.endswith("/"):
+                    self._store.delete_range(_below(key)).result()
+                else:
+                    self._store.write(key, None).result()
+            except Exception as error:
+                raise OSError(f"cannot delete {self.place(key)}: {error}") from error
+        if self._spec["driver"] == "file":  # folders and left-over lock files are no objects
+            root = Path(self._spec["path"])
+            for key in keys:
+                if key.endswith("/"):
+                    shutil.rmtree(root / key, ignore_errors=True)
+            with suppress(OSError):
+                root.rmdir()  # only if nothing else is there
+
+
+def _below(prefix: str) -> ts.KvStore.KeyRange:
+    return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+@lru_cache(maxsize=64)
+def _opened(spec: str) -> ts.KvStore:
+    return ts.KvStore.open(json.loads(spec)).result()

@@ -1,0 +1,290 @@
+"""How far a run is, from its journal: the same on every runner."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from beam_volumes.runs.journal import Journal, Tally
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one pass has to do: its name, its slabs, and the bytes it will read and write."""
+
+    name: str
+    slabs: int
+    nbytes: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one pass is.
+
+    Attributes
+    ----------
+    index, passes : int
+        Which pass of how many.
+    name : str
+        Of the pass.
+    done, total : int
+        Slabs.
+    seconds : float
+        Since the pass was seen to begin.
+    bytes_per_second : float
+        Read and written in that time; 0 while nothing is known.
+    eta : float or None
+        Seconds until the last pass ends, if it goes on like this.
+    """
+
+    index: int
+    passes: int
+    name: str
+    done: int
+    total: int
+    seconds: float
+    bytes_per_second: float
+    eta: float | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether this pass is."""
+        return self.done >= self.total
+
+
+#: What is told of progress: called in the driver, now and then and at the end of each pass.
+OnProgress = Callable[[Progress], None]
+
+
+class Watch:
+    """Counts records in the driver and tells a callback.
+
+    Call `poll` now and then, or use it as a context manager that does so in a thread. A journal
+    that cannot be read for a moment disturbs nothing.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        passes: Sequence[Work],
+        on_progress: OnProgress,
+        *,
+        interval: float = 0.5,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._journal = journal
+        self._passes = passes
+        self._tallies = [Tally(journal, k, work.slabs) for k, work in enumerate(passes)]
+        self._on_progress = on_progress
+        self._interval = interval
+        self._clock = clock
+        self._index = 0  # of the pass that is under way
+        self._began: tuple[float, int] | None = None  # when it was first seen, and its slabs then
+        self._next = float("-inf")
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def poll(self, *, now: bool = False) -> None:
+        """Look and tell, if the last look is long enough ago or if ``now``."""
+        time_ = self._clock()
+        if not now and time_ < self._next:
+            return
+        try:
+            self._look()
+        except OSError as error:
+            _LOG.warning("progress is not known: %s", error)
+        # Where listing is slow, it is done less often.
+        spent = self._clock() - time_
+        self._next = self._clock() + max(self._interval, 10 * spent)
+
+    def last_started(self, most: int = 5) -> list[tuple[int, int]]:
+        """The (pass, slab) in flight, those started last first."""
+        for k in range(self._index, len(self._passes)):
+            slabs = Tally(self._journal, k, self._passes[k].slabs).update().in_flight()
+            if slabs:
+                return [(k, slab) for slab in slabs[:most]]
+        return []
+
+    def close(self) -> None:
+        """Look a last time, and let the callback end its line if it has a ``close``."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.poll(now=True)
+        getattr(self._on_progress, "close", lambda: None)()
+
+    def __enter__(self) -> Watch:
+        self._thread = threading.Thread(target=self._run, name="bv-progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            self.poll()
+
+    def _look(self) -> None:
+        while self._index < len(self._passes):
+            now, done = self._clock(), self._tallies[self._index].update().done
+            if self._began is None:
+                self._began = now, done
+            progress = self._progress(now, done)
+            self._on_progress(progress)
+            if not progress.finished:
+                return
+            self._index, self._began = self._index + 1, None
+
+    def _progress(self, now: float, done: int) -> Progress:
+        work = self._passes[self._index]
+        assert self._began is not None
+        began, before = self._began
+        seconds = now - began
+        rate = (done - before) / seconds if seconds > 0 else 0.0  # slabs a second
+        each = work.nbytes / max(1, work.slabs)
+        eta = None
+        if rate > 0:
+            later = self._passes[self._index + 1 :]
+            slabs = (
+                work.slabs
+                - done
+                + sum(w.nbytes / each if each and w.nbytes else w.slabs for w in later)
+            )
+            eta = slabs / rate
+        return Progress(
+            self._index, len(self._passes), work.name, done, work.slabs, seconds, rate * each, eta
+        )
+
+
+class Console:
+    """A live bar on a terminal; elsewhere a line now and then and at the end of each pass."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._live = self._stream.isatty()
+        self._every = every
+        self._last = time.monotonic()
+        self._open = False  # whether the cursor is in a bar
+
+    def __call__(self, progress: Progress) -> None:
+        if self._live:
+            bar = _bar(progress.done, progress.total)
+            end = "\n" if progress.finished else ""
+            self._open = not end
+            self._stream.write(f"\r\x1b[K{_line(progress, bar)}{end}")
+        elif progress.finished or time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._stream.write(_line(progress) + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the line of an unfinished bar."""
+        if self._open:
+            self._stream.write("\n")
+            self._stream.flush()
+            self._open = False
+
+
+def reporter(progress: bool | OnProgress | None) -> OnProgress:
+    """The callback behind a ``progress=`` argument; True is a `Console`, False nobody."""
+    if callable(progress):
+        return progress
+    return Console() if progress else lambda _: None
+
+
+def _bar(done: int, total: int, width: int = 24) -> str:
+    full = width * done // max(1, total)
+    return "[" + "█" * full + "·" * (width - full) + "] "
+
+
+def _line(p: Progress, bar: str = "") -> str:
+    parts = [f"{p.done}/{p.total} slabs"]
+    if p.bytes_per_second:
+        parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
+    if p.finished:
+        parts.append(f"{duration(p.seconds)}")
+    elif p.eta is not None:
+        parts.append(f"{duration(p.eta)} left")
+    return f"pass {p.index + 1}/{p.passes} {p.name} {bar}" + ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Examples
+    --------
+    >>> duration(7), duration(75), duration(7500)
+    ('7 s', '1 min 15 s', '2 h 05 min')
+    """
+    s = round(seconds)
+    if s < 60:
+        return f"{s} s"
+    if s < 3600:
+        return f"{s // 60} min {s % 60:02d} s"
+    return f"{s // 3600} h {s % 3600 // 60:02d} min"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run has cost, from its records.
+
+    Attributes
+    ----------
+    slabs, redone : int
+        Finished ones, and how many of them were started more than once.
+    seconds : float
+        In which at least one slab was under way; pauses before a resume do not count.
+    slab_seconds : float
+        The sum over slabs.
+    voxels : int
+        Of the slabs of all passes.
+    bytes_read, bytes_written : int
+    peak_memory : int
+        Of any process.
+    """
+
+    slabs: int
+    redone: int
+    seconds: float
+    slab_seconds: float
+    voxels: int
+    bytes_read: int
+    bytes_written: int
+    peak_memory: int
+
+    @property
+    def voxels_per_second(self) -> float:
+        return self.voxels / self.seconds if self.seconds > 0 else 0.0
+
+
+def summarize(journal: Journal, passes: int) -> Summary:
+    """Add up the records of the first ``passes`` passes of a run."""
+    records = [r for k in range(passes) for r in journal.records(k, bodies=False)]
+    attempts = [n for k in range(passes) for n in journal.attempts_of(k).values()]
+    return Summary(
+        slabs=len(records),
+        redone=sum(n > 1 for n in attempts),
+        seconds=_covered((r.started, r.ended) for r in records),
+        slab_seconds=sum(r.seconds for r in records),
+        voxels=sum(r.box.size for r in records),
+        bytes_read=sum(r.bytes_read for r in records),
+        bytes_written=sum(r.bytes_written for r in records),
+        peak_memory=max((r.peak_memory for r in records), default=0),
+    )
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The length of a union of intervals."""
+    total, end = 0.0, float("-inf")
+    for a, b in sorted(spans):
+        total += max(0.0, b - max(a, end))
+        end = max(end, b)
+    return total

@@ -1,0 +1,188 @@
+"""What is kept of one finished slab."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from beam_volumes.geometry import Box
+
+#: A record's size at most (J3); what does not fit goes into an object of its own.
+LIMIT = 64_000
+
+#: Sorted, disjoint, half-open ranges of indices.
+Ranges = tuple[tuple[int, int], ...]
+
+
+def ranges(indices: Iterable[int]) -> Ranges:
+    """Indices as ranges.
+
+    Examples
+    --------
+    >>> ranges([7, 0, 1, 2, 8])
+    ((0, 3), (7, 9))
+    """
+    found: list[list[int]] = []
+    for i in sorted(set(map(int, indices))):
+        if found and found[-1][1] == i:
+            found[-1][1] = i + 1
+        else:
+            found.append([i, i + 1])
+    return tuple((a, b) for a, b in found)
+
+
+def indices(spans: Ranges) -> chain[int]:
+    """The indices in ranges."""
+    return chain.from_iterable(range(a, b) for a, b in spans)
+
+
+def count(spans: Ranges) -> int:
+    """How many indices there are in ranges."""
+    return sum(b - a for a, b in spans)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished slab: its voxels are safely written, and this is what it emitted.
+
+    Attributes
+    ----------
+    slab : int
+        Index in the pass's slab grid.
+    box : Box
+        The voxels it stands for.
+    attempt : str
+        Which attempt finished, from `Journal.start`.
+    started, seconds : float
+        When it began, in seconds since the epoch, and how long it took.
+    bytes_read, bytes_written, peak_memory : int
+        What it cost; memory is of the whole process.
+    written, empty : mapping of str to Ranges
+        Per output, the linear indices of write units written, and of those left out because they
+        hold nothing but the fill value.
+    emission : bytes
+        What it sends on, apart from voxels.
+    """
+
+    slab: int
+    box: Box
+    attempt: str = ""
+    started: float = 0.0
+    seconds: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    peak_memory: int = 0
+    written: Mapping[str, Ranges] = field(default_factory=dict)
+    empty: Mapping[str, Ranges] = field(default_factory=dict)
+    emission: bytes = b""
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+
+    @property
+    def ended(self) -> float:
+        return self.started + self.seconds
+
+
+def new_attempt() -> str:
+    """A name for an attempt; later ones sort after earlier ones."""
+    return f"{time.time_ns() // 1_000_000:011x}{os.urandom(4).hex()}"
+
+
+def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | None]:
+    """A record as bytes, and what has to be written under the key ``payload`` before it, if any."""
+    units = zlib.compress(
+        json.dumps([_packed(record.written), _packed(record.empty)], separators=(",", ":")).encode()
+    )
+    body = units + record.emission
+    head = {
+        "run": run_id,
+        "slab": record.slab,
+        "box": [record.box.start, record.box.stop],
+        "attempt": record.attempt,
+        "started": record.started,
+        "seconds": record.seconds,
+        "bytes_read": record.bytes_read,
+        "bytes_written": record.bytes_written,
+        "peak_memory": record.peak_memory,
+        "host": record.host,
+        "pid": record.pid,
+        "units": len(units),
+        "length": len(body),
+        "digest": _digest(body),
+        "payload": None,
+    }
+    data = _line(head) + body
+    if len(data) <= LIMIT:
+        return data, None
+    return _line({**head, "payload": payload}), body
+
+
+def split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """A stored record's head and inline body. Raises ValueError if it is damaged."""
+    line, newline, body = data.partition(b"\n")
+    if not newline:
+        raise ValueError("it is cut short")
+    head = json.loads(line)
+    if not isinstance(head, dict):
+        raise ValueError("it is no record")
+    return head, body
+
+
+def decode(head: dict[str, Any], body: bytes | None) -> Record:
+    """The record of a head and its body; None leaves out units and emission."""
+    written: dict[str, Ranges] = {}
+    empty: dict[str, Ranges] = {}
+    emission = b""
+    try:
+        if body is not None:
+            if len(body) != head["length"] or _digest(body) != head["digest"]:
+                raise ValueError("its contents do not match their digest")
+            packed = json.loads(zlib.decompress(body[: head["units"]]))
+            written, empty = map(_unpacked, packed)
+            emission = body[head["units"] :]
+        start, stop = (tuple(map(int, corner)) for corner in head["box"])
+        names = ("slab", "attempt", "started", "seconds", "bytes_read", "bytes_written")
+        kept = {name: head[name] for name in (*names, "peak_memory", "host", "pid")}
+    except (KeyError, TypeError, zlib.error) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    box = Box(start, stop)  # type: ignore[arg-type]
+    return Record(box=box, written=written, empty=empty, emission=emission, **kept)
+
+
+def _line(head: dict[str, Any]) -> bytes:
+    return json.dumps(head, default=int).encode() + b"\n"  # default: numpy's integers
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _packed(units: Mapping[str, Ranges]) -> dict[str, list[int]]:
+    # Gaps and lengths: the units of a tile repeat themselves, so that zlib makes little of them.
+    packed = {}
+    for output, spans in units.items():
+        last, steps = 0, []
+        for a, b in spans:
+            steps += [int(a) - last, int(b) - int(a)]
+            last = int(b)
+        packed[output] = steps
+    return packed
+
+
+def _unpacked(packed: dict[str, list[int]]) -> dict[str, Ranges]:
+    units = {}
+    for output, steps in packed.items():
+        last, spans = 0, []
+        for gap, length in zip(steps[::2], steps[1::2], strict=True):
+            spans.append((last + gap, last + gap + length))
+            last += gap + length
+        units[output] = tuple(spans)
+    return units
