@@ -1,0 +1,339 @@
+"""Exact sums, sums of squares, extremes and counts of a 2-D view.
+
+What comes back merges exactly, in any order and grouping, because it is made of integers: a float
+is an integer mantissa times a power of two, and integers add without rounding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.jit import kernel
+
+
+class KeyBits(NamedTuple):
+    """How the bits of a dtype become an unsigned key of the same order, and which are non-finite.
+
+    The key is ``bits ^ (negative if bits & sign else positive)``; a float is non-finite where
+    ``bits & magnitude >= infinite``. (Radix keys of floats: M. Herf, "Radix tricks", 2001.)
+    -0.0 comes just before 0.0.
+    """
+
+    sign: np.unsignedinteger
+    magnitude: np.unsignedinteger
+    negative: np.unsignedinteger
+    positive: np.unsignedinteger
+    infinite: np.unsignedinteger
+
+
+def unsigned(dtype: np.dtype) -> np.dtype:
+    """The unsigned integer dtype of the same size."""
+    return np.dtype(f"u{np.dtype(dtype).itemsize}")
+
+
+def key_bits(dtype: np.dtype) -> KeyBits:
+    """The `KeyBits` of bool, an integer or a float dtype."""
+    dtype = np.dtype(dtype)
+    u = unsigned(dtype).type
+    bits = 8 * dtype.itemsize
+    sign, every = 1 << (bits - 1), (1 << bits) - 1
+    if dtype.kind in "bu":
+        return KeyBits(u(sign), u(sign - 1), u(0), u(0), u(sign))
+    if dtype.kind == "i":
+        return KeyBits(u(sign), u(sign - 1), u(sign), u(sign), u(sign))
+    if dtype.kind == "f" and bits <= 64:
+        infinite = int(dtype.type(np.inf).view(u))
+        return KeyBits(u(sign), u(sign - 1), u(every), u(sign), u(infinite))
+    raise TypeError(f"no exact reductions of {dtype}: use bool, integers or floats to 64 bit")
+
+
+def from_keys(keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The values whose keys these are: the inverse of the order-preserving map."""
+    dtype = np.dtype(dtype)
+    k = key_bits(dtype)
+    keys = np.asarray(keys).astype(unsigned(dtype))
+    was_negative = (keys ^ k.negative) & k.sign != 0  # for integers both are the same
+    return np.where(was_negative, keys ^ k.negative, keys ^ k.positive).view(dtype)
+
+
+def flat_bits(src: np.ndarray) -> tuple[np.ndarray, int]:
+    """`flat_rows` of the bits of ``src``."""
+    flat, pitch = flat_rows(src)
+    return flat.view(unsigned(src.dtype)), pitch
+
+
+def flat_mask(mask: np.ndarray | None, shape: tuple[int, ...]) -> tuple[np.ndarray | None, int]:
+    """`flat_rows` of a mask, or nothing."""
+    if mask is None:
+        return None, 0
+    if mask.shape != shape:
+        raise ValueError(f"mask of shape {mask.shape} for voxels of shape {shape}")
+    flat, pitch = flat_rows(mask)
+    return flat.view(np.uint8), pitch
+
+
+@kernel
+def _extent(bits, pitch, rows, cols, mask, mask_pitch, key_of, neutral):
+    sign, magnitude, negative, positive, infinite = key_of
+    low, high = neutral
+    count = 0
+    bad = 0
+    for y in range(rows):
+        row = bits[y * pitch : y * pitch + cols]
+        if mask is None:
+            for x in range(cols):
+                b = row[x]
+                finite = (b & magnitude) < infinite
+                key = b ^ (negative if b & sign else positive)
+                bad += np.int64(not finite)
+                low = min(low, key if finite else low)
+                high = max(high, key if finite else high)
+            count += cols
+        else:
+            use = mask[y * mask_pitch : y * mask_pitch + cols]
+            for x in range(cols):
+                b = row[x]
+                used = use[x] != 0
+                finite = (b & magnitude) < infinite
+                key = b ^ (negative if b & sign else positive)
+                count += np.int64(used)
+                bad += np.int64(used and not finite)
+                low = min(low, key if used and finite else low)
+                high = max(high, key if used and finite else high)
+    return count - bad, bad, low, high
+
+
+def extent(
+    src: np.ndarray, mask: np.ndarray | None = None
+) -> tuple[int, int, np.generic | None, np.generic | None]:
+    """Number of finite voxels, of non-finite voxels, and the smallest and largest finite voxel.
+
+    The extremes are scalars of ``src``'s dtype, or None where there are none. -0.0 is less than
+    0.0, so that they do not depend on the order of the voxels.
+    """
+    if mask is None and src.dtype.kind in "biu" and src.size:
+        return src.size, 0, src.min(), src.max()  # nothing rounds: numpy's loops are fastest
+    bits, pitch = flat_bits(src)
+    flat, mask_pitch = flat_mask(mask, src.shape)
+    u = bits.dtype.type
+    neutral = (u(np.iinfo(u).max), u(0))
+    count, bad, low, high = _extent(
+        bits, pitch, *src.shape, flat, mask_pitch, key_bits(src.dtype), neutral
+    )
+    if count == 0:
+        return 0, bad, None, None
+    low, high = from_keys(np.array([low, high], u), src.dtype)
+    return count, bad, low, high
+
+
+@kernel
+def _count(bits, pitch, rows, cols, mask, mask_pitch, key_of):
+    _, magnitude, _, _, infinite = key_of
+    count = 0
+    bad = 0
+    for y in range(rows):
+        row = bits[y * pitch : y * pitch + cols]
+        if mask is None:
+            for x in range(cols):
+                bad += np.int64((row[x] & magnitude) >= infinite)
+            count += cols
+        else:
+            use = mask[y * mask_pitch : y * mask_pitch + cols]
+            for x in range(cols):
+                used = use[x] != 0
+                count += np.int64(used)
+                bad += np.int64(used and (row[x] & magnitude) >= infinite)
+    return count - bad, bad
+
+
+def count(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[int, int]:
+    """Number of finite and of non-finite voxels."""
+    bits, pitch = flat_bits(src)
+    flat, mask_pitch = flat_mask(mask, src.shape)
+    return _count(bits, pitch, *src.shape, flat, mask_pitch, key_bits(src.dtype))
+
+
+# Each kernel below adds digits (of 32 bits, signed for sums) into int64 cells: exact for 2**31
+# voxels a call, and what is left for Python's integers is a few shifts and additions.
+
+_LOW = np.uint64(0xFFFFFFFF)
+_MOST = 1 << 31
+
+
+@kernel
+def _add_integers(src, pitch, rows, cols, mask, mask_pitch, squares, cells):
+    """Integers of up to 32 bits: cells are the digits of the sum, then of the sum of squares."""
+    count = 0
+    for y in range(rows):
+        row = src[y * pitch : y * pitch + cols]
+        total = 0
+        if mask is None:
+            count += cols
+            for x in range(cols):
+                total += np.int64(row[x])
+            if squares:
+                for x in range(cols):
+                    v = np.uint64(abs(np.int64(row[x])))
+                    cells[2] += np.int64((v * v) & _LOW)
+                    cells[3] += np.int64((v * v) >> np.uint64(32))
+        else:
+            use = mask[y * mask_pitch : y * mask_pitch + cols]
+            for x in range(cols):
+                count += np.int64(use[x] != 0)
+                total += np.int64(row[x]) if use[x] != 0 else 0
+            if squares:
+                for x in range(cols):
+                    v = np.uint64(abs(np.int64(row[x]))) if use[x] != 0 else np.uint64(0)
+                    cells[2] += np.int64((v * v) & _LOW)
+                    cells[3] += np.int64((v * v) >> np.uint64(32))
+        cells[0] += total & 0xFFFFFFFF
+        cells[1] += total >> 32
+    return count
+
+
+@kernel
+def _add_wide_integers(src, pitch, rows, cols, mask, mask_pitch, squares, cells):
+    """Integers of 64 bits: two digits of the sum, four of the sum of squares."""
+    count = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            count += 1
+            v = src[y * pitch + x]
+            cells[0] += np.int64(v & 0xFFFFFFFF)
+            cells[1] += np.int64(v >> 32)
+            if squares:
+                size = np.uint64(v) if v >= 0 else ~np.uint64(v) + np.uint64(1)
+                _add_square(size, cells, 2)
+    return count
+
+
+@kernel
+def _add_square(size, cells, at):
+    """Add the 128-bit square of a uint64 to four cells of 32-bit digits."""
+    a = size >> np.uint64(32)
+    b = size & _LOW
+    low, middle, high = b * b, a * b, a * a
+    # the middle product counts twice: 2 a b 2**32
+    cells[at] += np.int64(low & _LOW)
+    cells[at + 1] += np.int64(low >> np.uint64(32)) + 2 * np.int64(middle & _LOW)
+    cells[at + 2] += 2 * np.int64(middle >> np.uint64(32)) + np.int64(high & _LOW)
+    cells[at + 3] += np.int64(high >> np.uint64(32))
+
+
+@kernel
+def _add_singles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
+    """float32: a row of cells per exponent: the sum of mantissas, two digits of their squares."""
+    count = 0
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            count += 1
+            b = np.int64(bits[y * pitch + x])
+            exponent = (b >> 23) & 0xFF
+            if exponent == 0xFF:
+                bad += 1
+                continue
+            mantissa = (b & 0x7FFFFF) | (np.int64(exponent != 0) << 23)
+            sign = -(b >> 31)
+            cells[exponent, 0] += (mantissa ^ sign) - sign
+            if squares:
+                square = mantissa * mantissa
+                cells[exponent, 1] += square & 0xFFFFFFFF
+                cells[exponent, 2] += square >> 32
+    return count - bad, bad
+
+
+@kernel
+def _add_doubles(bits, pitch, rows, cols, mask, mask_pitch, squares, cells):
+    """float64: two digits of the sum of mantissas, four of their squares, per exponent."""
+    count = 0
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            count += 1
+            b = np.int64(bits[y * pitch + x])
+            exponent = (b >> 52) & 0x7FF
+            if exponent == 0x7FF:
+                bad += 1
+                continue
+            mantissa = (b & 0xFFFFFFFFFFFFF) | (np.int64(exponent != 0) << 52)
+            sign = b >> 63
+            cells[exponent, 0] += ((mantissa & 0xFFFFFFFF) ^ sign) - sign
+            cells[exponent, 1] += ((mantissa >> 32) ^ sign) - sign
+            if squares:
+                _add_square(np.uint64(mantissa), cells[exponent], 2)
+    return count - bad, bad
+
+
+def moments(
+    src: np.ndarray, mask: np.ndarray | None = None, squares: bool = False
+) -> tuple[int, int, int, int]:
+    """Exact sum, and sum of squares if asked for, of the finite voxels.
+
+    Floats go by their exponent into integer accumulators of mantissas, and become one large integer
+    at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
+    https://arxiv.org/abs/1505.05571. Squares are exact too (mantissas are multiplied as integers).
+
+    Returns
+    -------
+    count, bad, total, square : int
+        Numbers of finite and non-finite voxels; the sum in units of ``2 ** -unit(dtype)``; the sum
+        of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
+    """
+    if src.size >= _MOST and len(src) > 1:
+        half = len(src) // 2
+        parts = [
+            moments(src[part], None if mask is None else mask[part], squares)
+            for part in (slice(0, half), slice(half, None))
+        ]
+        n, bad, total, square = (a + b for a, b in zip(*parts, strict=True))
+        return n, bad, total, square
+    if src.dtype == np.float16:
+        src = src.astype(np.float32)
+    flat, pitch = flat_rows(src)
+    used, mask_pitch = flat_mask(mask, src.shape)
+    window = (pitch, *src.shape, used, mask_pitch, squares)
+    if src.dtype.kind == "f":
+        single = src.dtype == np.float32
+        cells = np.zeros((256, 3) if single else (2048, 6), np.int64)
+        add = _add_singles if single else _add_doubles
+        count, bad = add(flat.view(unsigned(src.dtype)), *window, cells)
+        wide = 1 if single else 2
+        busy = np.flatnonzero(cells.any(axis=1))
+        total = square = 0
+        for exponent, row in zip(busy.tolist(), cells[busy].tolist(), strict=True):
+            shift = max(exponent, 1) - 1  # subnormals have the smallest normal exponent
+            total += _integer(row[:wide]) << shift
+            square += _integer(row[wide:]) << 2 * shift
+        return count, bad, total, square
+    if src.dtype.kind not in "biu":
+        raise TypeError(f"no exact sum of {src.dtype}: use bool, integers or floats to 64 bit")
+    if src.dtype.kind == "b":
+        flat = flat.view(np.uint8)
+    sums = np.zeros(6, np.int64)
+    add = _add_wide_integers if src.itemsize == 8 else _add_integers
+    count = add(flat, *window, sums)
+    digits: list[int] = sums.tolist()
+    return count, 0, _integer(digits[:2]), _integer(digits[2:])
+
+
+def _integer(digits: list[int]) -> int:
+    """The integer with these digits of 32 bits, lowest first (a digit may be large or negative)."""
+    return sum(digit << 32 * i for i, digit in enumerate(digits))
+
+
+def unit(dtype: np.dtype) -> int:
+    """The sum of a dtype is counted in units of ``2 ** -unit``: its smallest subnormal, or 1."""
+    dtype = np.dtype(dtype)
+    if dtype.kind != "f":
+        return 0
+    return 1074 if dtype == np.float64 else 149  # float16 is summed as float32

@@ -1,0 +1,179 @@
+"""Exact counts: per value, per bin, and per digit of an order-preserving key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.accumulate import flat_bits, flat_mask, key_bits
+from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.jit import kernel
+
+DIGIT_BITS = 16
+
+
+def digit_bits(dtype: np.dtype) -> int:
+    """Bits of one radix digit: 16, or 8 where the dtype has no more."""
+    return min(DIGIT_BITS, 8 * np.dtype(dtype).itemsize)
+
+
+@kernel
+def _count_top_digits(bits, pitch, rows, cols, mask, mask_pitch, key_of, shift, counts):
+    sign, magnitude, negative, positive, infinite = key_of
+    bad = 0
+    # voxels next to each other are often equal: several counters, or each waits for the last
+    ways = len(counts)
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            key = b ^ (negative if b & sign else positive)
+            counts[x & (ways - 1), np.int64(key >> shift)] += 1
+    return bad
+
+
+@kernel
+def _count_digits(bits, pitch, rows, cols, mask, mask_pitch, key_of, shift, prefixes, counts):
+    sign, magnitude, negative, positive, infinite = key_of
+    digits = counts.shape[1]
+    above = np.uint64(shift + 16)
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            key = np.uint64(b ^ (negative if b & sign else positive))
+            prefix = key >> above
+            low, high = 0, len(prefixes) - 1
+            while low < high:
+                middle = (low + high) >> 1
+                if prefixes[middle] < prefix:
+                    low = middle + 1
+                else:
+                    high = middle
+            if prefixes[low] == prefix:
+                counts[low, np.int64(key >> np.uint64(shift)) & (digits - 1)] += 1
+    return bad
+
+
+def value_counts(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, int]:
+    """How often each value of an integer dtype of up to 16 bits (or bool) occurs.
+
+    Returns
+    -------
+    counts : numpy.ndarray of int64
+        One per value in ascending order: ``counts[v - numpy.iinfo(dtype).min]``; two for bool.
+    bad : int
+        Always 0, as for the other counts.
+    """
+    if src.dtype.kind not in "biu" or src.itemsize > 2:
+        raise TypeError(
+            f"{src.dtype} has too many values to count each: use bool, u8, i8, u16, i16"
+        )
+    counts, bad = radix_counts(src, 0, mask=mask)
+    return counts[0, : 2 if src.dtype == bool else None], bad
+
+
+def radix_counts(
+    src: np.ndarray,
+    level: int,
+    prefixes: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, int]:
+    """How often each digit occurs at one level of the order-preserving keys (see `KeyBits`).
+
+    Parameters
+    ----------
+    level : int
+        0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, ...
+    prefixes : numpy.ndarray of uint64, shape (K,)
+        Ascending: only voxels whose key begins with one of these higher digits are counted, each
+        in its own row. Not given at level 0.
+
+    Returns
+    -------
+    counts : numpy.ndarray of int64, shape (K, 65536) or (1, 256)
+    bad : int
+        How many voxels were left out because they are not finite.
+    """
+    bits, pitch = flat_bits(src)
+    used, mask_pitch = flat_mask(mask, src.shape)
+    width = digit_bits(src.dtype)
+    shift = 8 * src.itemsize - width * (level + 1)
+    window = (bits, pitch, *src.shape, used, mask_pitch, key_bits(src.dtype))
+    if level == 0:
+        ways = 4 if width == 8 else 1
+        counts = np.zeros((ways, 1 << width), np.int64)
+        bad = _count_top_digits(*window, bits.dtype.type(shift), counts)
+        return counts.sum(axis=0, keepdims=True), bad
+    prefixes = np.ascontiguousarray(prefixes, np.uint64)
+    counts = np.zeros((len(prefixes), 1 << width), np.int64)
+    if len(prefixes) == 0:
+        raise ValueError(f"level {level} of a radix histogram needs prefixes")
+    return counts, _count_digits(*window, shift, prefixes, counts)
+
+
+@kernel
+def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, counts):
+    last = len(counts) - 1
+    first_edge, last_edge = edges[0], edges[last + 1]
+    # halves, so that the width of all of float64's range does not overflow
+    start = 0.5 * np.float64(first_edge)
+    scale = len(counts) / (0.5 * np.float64(last_edge) - start)
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            v = src[y * pitch + x]
+            # as numpy: the comparisons are made in the dtype of the edges
+            value = edges.dtype.type(v)
+            if not np.isfinite(value):
+                bad += 1
+                continue
+            if value < first_edge or value > last_edge:
+                continue
+            guess = (0.5 * np.float64(value) - start) * scale
+            i = 0
+            if guess > 0.0:
+                i = np.int64(min(guess, np.float64(last)))
+            while i > 0 and value < edges[i]:
+                i -= 1
+            while i < last and value >= edges[i + 1]:
+                i += 1
+            counts[i] += 1
+    return bad
+
+
+def bin_counts(
+    src: np.ndarray, edges: np.ndarray, mask: np.ndarray | None = None
+) -> tuple[np.ndarray, int]:
+    """Counts of ``numpy.histogram(src, edges)``: bins ``[e[i], e[i+1])``, the last one closed.
+
+    The bin is guessed as if all were equally wide and corrected against the edges, which alone
+    decide; ``edges`` (ascending floats) should be what ``numpy.histogram_bin_edges`` gives.
+
+    Returns
+    -------
+    counts : numpy.ndarray of int64
+    bad : int
+        How many voxels are not finite. Those and voxels beyond the edges are in no bin.
+    """
+    if src.dtype == np.float16 or src.dtype == bool:
+        src = src.astype(np.float32)
+    if edges.dtype != np.float64:
+        edges = edges.astype(np.float32)
+    flat, pitch = flat_rows(src)
+    used, mask_pitch = flat_mask(mask, src.shape)
+    counts = np.zeros(len(edges) - 1, np.int64)
+    bad = _count_bins(
+        flat, pitch, *src.shape, used, mask_pitch, np.ascontiguousarray(edges), counts
+    )
+    return counts, bad

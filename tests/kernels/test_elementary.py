@@ -1,0 +1,144 @@
+"""exp, log and Gaussian weights: accurate, and the same bits whatever the CPU."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.ndimage._filters import _gaussian_kernel1d
+
+from beam_volumes.kernels.elementary import exp, exp_value, flat_rows, gaussian_weights, log
+
+RNG = np.random.default_rng(0)
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 5e-324, -5e-324, 2.2e-308, 1.7e308]
+SPECIAL += [709.78, 709.79, 710.0, -708.4, -740.0, -745.13, -745.14, -746.0, -1e308]
+
+
+def apply(function, x, dtype=np.float64):
+    x = np.atleast_2d(x)
+    out = np.empty(x.shape, dtype)
+    function(x, out)
+    return out
+
+
+def ulps(ours, theirs):
+    with np.errstate(all="ignore"):
+        step = np.spacing(np.abs(theirs))
+        return np.max(np.where(ours == theirs, 0, np.abs(ours - theirs) / step))
+
+
+def test_exp_within_one_ulp():
+    x = np.concatenate(
+        [RNG.uniform(-745, 709.7, 300_000), RNG.normal(0, 1e-3, 100_000), RNG.normal(0, 1, 100_000)]
+    )
+    assert ulps(apply(exp, x), np.exp(x)[None]) <= 1
+
+
+def test_log_within_one_ulp():
+    x = np.concatenate(
+        [
+            10 ** RNG.uniform(-323, 308, 300_000),
+            RNG.uniform(0.5, 2, 100_000),
+            1 + RNG.normal(0, 1e-9, 100_000),
+        ]
+    )
+    assert ulps(apply(log, x), np.log(x)[None]) <= 1
+
+
+@pytest.mark.parametrize("function, reference", [(exp, np.exp), (log, np.log)])
+def test_special_values(function, reference):
+    with np.errstate(all="ignore"):
+        expected = reference(np.array([SPECIAL]))
+    ours = apply(function, SPECIAL)
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(expected))
+    np.testing.assert_allclose(ours, expected, rtol=3e-16, atol=5e-324)
+    np.testing.assert_array_equal(np.isinf(ours), np.isinf(expected))
+
+
+@pytest.mark.parametrize("dtype", [bool, "u1", "i2", "i4", "u8", "f2", "f4"])
+def test_float32_is_the_rounded_float64(dtype):
+    x = RNG.integers(0, 80, (7, 9)).astype(dtype)
+    for function in (exp, log):
+        wide = apply(function, x.astype(np.float64))
+        np.testing.assert_array_equal(apply(function, x, np.float32), wide.astype(np.float32))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(apply(function, x, np.float16), wide.astype(np.float16))
+
+
+def test_views_of_any_strides():
+    x = RNG.normal(size=(12, 14))
+    whole = apply(exp, x)
+    for cut in [np.s_[2:9, 3:11], np.s_[::2, ::3], np.s_[::-1, ::-1], np.s_[:, 5:6], np.s_[3:3]]:
+        np.testing.assert_array_equal(apply(exp, x[cut]), whole[cut])
+        out = np.zeros_like(x)
+        exp(x[cut], out[cut])
+        expected = np.zeros_like(x)
+        expected[cut] = whole[cut]
+        np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(apply(exp, x.T), whole.T)
+    exp(x, x)
+    np.testing.assert_array_equal(x, whole)
+
+
+def test_flat_rows_is_a_view():
+    x = np.arange(60.0).reshape(6, 10)
+    flat, pitch = flat_rows(x[1:4, 2:7])
+    assert np.shares_memory(flat, x) and pitch == 10 and len(flat) == 25
+
+
+@pytest.mark.parametrize("order", range(6))
+@pytest.mark.parametrize("sigma, radius", [(0.3, 2), (1.5, 6), (6, 24), (17.3, 69), (1, 0)])
+def test_gaussian_weights_are_scipys(sigma, radius, order):
+    theirs = _gaussian_kernel1d(sigma, order, radius)[::-1]
+    ours = gaussian_weights(sigma, radius, order)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-15 * max(1, np.abs(theirs).max()))
+    assert ours.dtype == np.float64
+
+
+def test_gaussian_weights_are_symmetric():
+    weights = gaussian_weights(2.7, 11)
+    np.testing.assert_array_equal(weights, weights[::-1])
+    assert abs(weights.sum() - 1) < 1e-15
+    with pytest.raises(ValueError, match="negative"):
+        gaussian_weights(1, 2, -1)
+
+
+BITS = """
+import hashlib
+import numpy as np
+from beam_volumes.kernels import accumulate, elementary
+rng = np.random.default_rng(1)
+h = hashlib.sha256()
+x = rng.uniform(-750, 720, (100, 333))
+for dtype in (np.float64, np.float32):
+    out = np.empty(x.shape, dtype)
+    elementary.exp(x, out)
+    h.update(out.tobytes())
+    elementary.log(10 ** (x / 3), out)
+    h.update(out.tobytes())
+    part = (x * 1e-3).astype(dtype)
+    h.update(repr(accumulate.moments(part, None, True)).encode())
+    h.update(repr(accumulate.extent(part, part > 0)).encode())
+h.update(elementary.gaussian_weights(3.3, 13, 2).tobytes())
+print(h.hexdigest())
+"""
+
+
+def test_same_bits_on_a_generic_cpu(tmp_path):
+    def run(**settings):
+        env = {**os.environ, **settings}
+        done = subprocess.run(
+            [sys.executable, "-c", BITS], env=env, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    generic = run(
+        NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=str(tmp_path / "generic")
+    )
+    assert generic == run(NUMBA_CACHE_DIR=str(tmp_path / "host"))
+
+
+def test_scalar_is_the_kernel():
+    x = RNG.uniform(-20, 20, 50)
+    np.testing.assert_array_equal([exp_value(v) for v in x], apply(exp, x)[0])
