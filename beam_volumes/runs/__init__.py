@@ -13,8 +13,7 @@ from beam_volumes.runs.progress import (
     summarize,
 )
 from beam_volumes.runs.record import Ranges, Record, ranges
-from beam_volumes.runs.supervise import WorkerDied, call_supervised, supervise
-from beam_volumes.runs.verify import verify
+from beam_volumes.runs.supervise import WorkerDied, call_supervised
 
 __all__ = [
     "Console",
@@ -36,6 +35,4 @@ __all__ = [
     "reporter",
     "run_folder",
     "summarize",
-    "supervise",
-    "verify",
 ]

@@ -15,8 +15,12 @@ from typing import Any
 
 import cloudpickle
 
-#: What Beam's thread that waits for a worker process raises when it ends badly. Nobody listens.
+#: What Beam's thread that waits for a worker process raises when that ends badly.
 _WORKER_ENDED = re.compile(r"Worker subprocess exited with return code (-?\d+)")
+#: Beam's thread that reads what a worker says raises when that stops in the middle.
+_WORKER_READER = "beam_control_read"
+#: What the pipeline raises if it was waiting for data of that worker; mostly it waits for ever.
+_WORKER_DATA_ENDED = "Channel closed prematurely"
 
 
 class _Channel:
@@ -45,6 +49,8 @@ def main() -> None:
     try:
         result = cloudpickle.dumps(cloudpickle.loads(payload)())
     except BaseException as error:
+        if _WORKER_DATA_ENDED in str(error):
+            channel.send("silence", b"")
         channel.send("error", _pickled(error))
     else:
         channel.send("result", result)
@@ -62,14 +68,17 @@ def _die_with_parent(connection: Connection, parent: int) -> None:
 
 
 def _report_workers(channel: _Channel) -> None:
+    """Tell the parent of what Beam's own threads raise when a worker dies: nobody else listens."""
     default = threading.excepthook
 
     def hook(args: Any) -> None:
         ended = _WORKER_ENDED.search(str(args.exc_value))
-        if ended is None:
-            default(args)
-        else:
+        if ended is not None:
             channel.send("worker", ended.group(1).encode())
+        elif args.thread is not None and args.thread.name == _WORKER_READER:
+            channel.send("silence", b"")
+        else:
+            default(args)
 
     threading.excepthook = hook
 

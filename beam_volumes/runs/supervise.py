@@ -18,10 +18,6 @@ from multiprocessing.connection import Connection, Pipe
 from typing import IO, Any
 
 import cloudpickle
-import psutil
-
-#: What the command line of a Beam worker process contains.
-WORKER = "sdk_worker_main"
 
 
 class WorkerDied(RuntimeError):
@@ -117,7 +113,6 @@ def _attend(
     grace: float,
     poll: float,
 ) -> Any:
-    workers = _Workers(child.pid, grace)
     death: str | None = None
     deadline = float("inf")
     with contextlib.suppress(OSError):  # a child that died at once is reported below
@@ -137,12 +132,13 @@ def _attend(
                 if death is not None:
                     raise _died(death, watch) from error
                 raise error
-            death = death or f"a worker process {_ending(int(data))}"  # kind is "worker"
-        death = death or workers.missing()
-        if death is not None:
+            if kind == "worker":
+                death = f"a worker process {_ending(int(data))}"
+            elif kind == "silence":
+                death = death or "a worker process broke off"
             deadline = min(deadline, time.monotonic() + grace)
-            if time.monotonic() >= deadline:
-                raise _died(death, watch)
+        if time.monotonic() >= deadline:
+            raise _died(death or "a worker process ended", watch)
         if on_poll is not None:
             on_poll()
 
@@ -186,46 +182,3 @@ def _ending(code: int) -> str:
             name = signal.Signals(number).name
             return f"was killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
     return f"ended with exit status {code}"
-
-
-class _Workers:
-    """The Beam workers among the descendants of a process.
-
-    A worker that ends with an error is reported by the child. This is for one that ends quietly, by
-    ``os._exit(0)`` say, which FnApiRunner does not notice either: it stops all its workers when a
-    pipeline is over, so one that stays away while others live on was not stopped by Beam.
-    """
-
-    def __init__(self, pid: int, grace: float) -> None:
-        self._pid = pid
-        self._patience = 2 * grace
-        self._seen: set[tuple[int, float]] = set()
-        self._since: float | None = None
-        self._next = 0.0
-
-    def missing(self) -> str | None:
-        now = time.monotonic()
-        if now < self._next:
-            return None
-        self._next = now + 1.0  # a look reads all of /proc
-        alive = self._alive()
-        if not alive:  # the pipeline is over
-            self._seen, self._since = set(), None
-        elif self._seen <= alive:
-            self._seen, self._since = alive, None
-        elif self._since is None:
-            self._since = now
-        elif now - self._since > self._patience:
-            return "a worker process has disappeared"
-        return None
-
-    def _alive(self) -> set[tuple[int, float]]:
-        alive = set()
-        with contextlib.suppress(psutil.Error):
-            for process in psutil.Process(self._pid).children(recursive=True):
-                with contextlib.suppress(psutil.Error):
-                    if process.status() != psutil.STATUS_ZOMBIE and any(
-                        WORKER in word for word in process.cmdline()
-                    ):
-                        alive.add((process.pid, process.create_time()))
-        return alive

@@ -1,0 +1,143 @@
+"""Progress and the summary, from records."""
+
+import io
+import time
+
+import pytest
+
+from beam_volumes.geometry import Box
+from beam_volumes.runs import (
+    Console,
+    Journal,
+    Manifest,
+    Progress,
+    Record,
+    Watch,
+    Work,
+    reporter,
+    summarize,
+)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal.create(tmp_path / "x.run", Manifest("one", {}))
+
+
+def finish(journal, pass_index, *slabs, **fields):
+    box = Box((0, 0, 0), (1, 2, 5))
+    for slab in slabs:
+        attempt = journal.start(pass_index, slab)
+        journal.write_record(
+            pass_index, slab, Record(slab=slab, box=box, attempt=attempt, **fields)
+        )
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_watch_tells_how_far_it_is(journal):
+    seen, clock = [], Clock()
+    passes = [Work("reduce", 4, 400), Work("write", 2, 200)]
+    watch = Watch(journal, passes, seen.append, interval=0.5, clock=clock)
+    finish(journal, 0, 0)  # before a resume: not counted for the rate
+    watch.poll()
+    watch.poll()  # too soon
+    assert [(p.done, p.total, p.eta) for p in seen] == [(1, 4, None)]
+    clock.now = 2.0
+    finish(journal, 0, 1)
+    watch.poll()
+    assert seen[-1] == Progress(0, 2, "reduce", 2, 4, 2.0, 50.0, eta=8.0)
+    clock.now = 4.0
+    finish(journal, 0, 2, 3)
+    watch.poll()
+    assert [(p.index, p.done, p.finished) for p in seen[-2:]] == [(0, 4, True), (1, 0, False)]
+    finish(journal, 1, 0, 1)
+    watch.poll(now=True)
+    assert (seen[-1].index, seen[-1].finished) == (1, True)
+    n = len(seen)
+    watch.poll(now=True)
+    assert len(seen) == n  # each end is told once
+
+
+def test_watch_in_a_thread(journal):
+    seen = []
+    with Watch(journal, [Work("p", 2)], seen.append, interval=0.01):
+        deadline = time.monotonic() + 10
+        while not seen and time.monotonic() < deadline:
+            time.sleep(0.01)
+        finish(journal, 0, 0, 1)
+    assert [p.done for p in (seen[0], seen[-1])] == [0, 2]
+    assert sum(p.finished for p in seen) == 1
+
+
+def test_last_slabs_started(journal):
+    watch = Watch(journal, [Work("p", 1), Work("q", 20)], print)
+    finish(journal, 0, 0)
+    for slab in (3, 7):
+        journal.start(1, slab)
+        time.sleep(0.002)
+    assert watch.last_started() == [(1, 7), (1, 3)]
+    assert watch.last_started(1) == [(1, 7)]
+
+
+def test_an_unreadable_journal_does_not_disturb(journal, monkeypatch, caplog):
+    watch = Watch(journal, [Work("p", 1)], print)
+
+    def fail(*_):
+        raise OSError("no network")
+
+    monkeypatch.setattr("beam_volumes.runs.objects.Folder.names_many", fail)
+    watch.poll()
+    assert "no network" in caplog.text
+
+
+def state(done, total=8, eta=75.0):
+    return Progress(0, 2, "sweep", done, total, 12.0, 250e6, eta)
+
+
+def test_console_elsewhere_writes_lines_now_and_then():
+    stream = io.StringIO()
+    console = Console(stream, every=1000)
+    for done in range(8):
+        console(state(done))
+    assert stream.getvalue() == ""
+    console(state(8))
+    console.close()
+    assert stream.getvalue() == "pass 1/2 sweep 8/8 slabs, 250 MB/s, 12 s\n"
+
+
+def test_console_on_a_terminal_draws_a_bar():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    console = Console(stream)
+    console(state(2))
+    assert "[██████··················] 2/8 slabs, 250 MB/s, 1 min 15 s left" in stream.getvalue()
+    console.close()
+    console.close()
+    console(state(8))
+    assert stream.getvalue().count("\n") == 2
+
+
+def test_reporter():
+    assert reporter(print) is print
+    assert isinstance(reporter(True), Console)
+    assert reporter(False)(state(1)) is None
+
+
+def test_summary(journal):
+    finish(journal, 0, 0, started=100.0, seconds=4.0, bytes_read=5, peak_memory=7)
+    finish(journal, 0, 1, started=102.0, seconds=4.0, bytes_written=6, peak_memory=9)
+    finish(journal, 1, 0, started=1000.0, seconds=4.0)
+    journal.start(1, 0)
+    s = summarize(journal, 2)
+    assert (s.slabs, s.redone, s.seconds, s.slab_seconds) == (3, 1, 10.0, 12.0)
+    assert (s.voxels, s.bytes_read, s.bytes_written, s.peak_memory) == (30, 5, 6, 9)
+    assert s.voxels_per_second == 3.0
