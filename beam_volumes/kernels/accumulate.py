@@ -52,7 +52,7 @@ def key_bits(dtype: np.dtype) -> KeyBits:
 
 def from_keys(keys: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The values whose keys these are: the inverse of the order-preserving map."""
-    dtype = np.dtype(dtype)
+    dtype = np.dtype(dtype).newbyteorder("=")
     k = key_bits(dtype)
     keys = np.asarray(keys).astype(unsigned(dtype))
     was_negative = (keys ^ k.negative) & k.sign != 0  # for integers both are the same
@@ -297,13 +297,13 @@ def moments(
         ]
         n, bad, total, square = (a + b for a, b in zip(*parts, strict=True))
         return n, bad, total, square
-    if src.dtype == np.float16:
+    if src.dtype.kind == "f" and src.itemsize == 2:
         src = src.astype(np.float32)
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     window = (pitch, *src.shape, used, mask_pitch, squares)
     if src.dtype.kind == "f":
-        single = src.dtype == np.float32
+        single = src.itemsize == 4
         cells = np.zeros((256, 3) if single else (2048, 6), np.int64)
         add = _add_singles if single else _add_doubles
         count, bad = add(flat.view(unsigned(src.dtype)), *window, cells)
@@ -336,4 +336,4 @@ def unit(dtype: np.dtype) -> int:
     dtype = np.dtype(dtype)
     if dtype.kind != "f":
         return 0
-    return 1074 if dtype == np.float64 else 149  # float16 is summed as float32
+    return 1074 if dtype.itemsize == 8 else 149  # float16 is summed as float32

@@ -129,7 +129,7 @@ def log(src: np.ndarray, out: np.ndarray) -> None:
 def _apply(rows_kernel, src: np.ndarray, out: np.ndarray) -> None:
     if out.size == 0:
         return
-    if src.dtype == np.float16 or src.dtype == bool:
+    if src.dtype.kind == "b" or (src.dtype.kind == "f" and src.itemsize == 2):
         src = src.astype(np.float32)
     flat, pitch = flat_rows(src)
     target, target_pitch = flat_rows(out)

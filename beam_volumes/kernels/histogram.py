@@ -166,7 +166,7 @@ def bin_counts(
     bad : int
         How many voxels are not finite. Those and voxels beyond the edges are in no bin.
     """
-    if src.dtype == np.float16 or src.dtype == bool:
+    if src.dtype.kind == "b" or (src.dtype.kind == "f" and src.itemsize == 2):
         src = src.astype(np.float32)
     if edges.dtype != np.float64:
         edges = edges.astype(np.float32)

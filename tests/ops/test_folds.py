@@ -326,3 +326,16 @@ def test_refusals():
         folds.IntegerCounts.of("i4")
     with pytest.raises(ValueError, match="at least one bin"):
         folds.Histogram.of("f4", 0)
+
+
+def test_foreign_byte_order_and_read_only_views():
+    for dtype in ("u2", "i8", "f2", "f4", "f8"):
+        x = sample(dtype)
+        foreign = x.astype(x.dtype.newbyteorder())
+        foreign.setflags(write=False)
+        for f in (folds.Min, folds.Max, folds.Mean, folds.Std):
+            assert reduce(f.of(foreign.dtype), foreign, x > 3) == reduce(f.of(dtype), x, x > 3)
+        assert percentile(foreign, 40) == percentile(x, 40)
+        assert otsu(foreign) == otsu(x)
+    broadcast = np.broadcast_to(np.float32(2), (3, 4))
+    assert reduce(folds.Sum.of("f4"), broadcast) == 24
