@@ -38,8 +38,8 @@ _TOUCH = 0.15
 class Elementwise(Stage):
     """A ufunc (or ``where``, ``astype``) over inputs, lazy values and constants.
 
-    ``arguments`` says where each operand comes from: ``("input", i)``, ``("value", i)`` or
-    ``("constant", number)``.
+    ``arguments`` says where each operand comes from: ``("input", i)``, ``("value", i)``,
+    ``("constant", number)`` or, inside a `Fused`, ``("part", i)``.
     """
 
     function: str
@@ -59,9 +59,15 @@ class Elementwise(Stage):
         for k in range(out.depth):
             self.apply([b.slice(k, y0, y1) for b in inputs], out.slice(k, y0, y1), values)
 
-    def apply(self, inputs: Sequence[np.ndarray], out: np.ndarray, values: tuple[Any, ...]) -> None:
+    def apply(
+        self,
+        inputs: Sequence[np.ndarray],
+        out: np.ndarray,
+        values: Sequence[Any],
+        parts: Sequence[np.ndarray] = (),
+    ) -> None:
         """Write the result for some voxels into ``out``, of the inputs' shape."""
-        pick = {"input": inputs, "value": values}
+        pick = {"input": inputs, "value": values, "part": parts}
         operands = [pick[k][i] if k in pick else i for k, i in self.arguments]
         with np.errstate(all="ignore"):
             if self.function == "where":
@@ -78,6 +84,42 @@ class Elementwise(Stage):
                 np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
             else:
                 getattr(np, self.function)(*operands, out=out, casting="unsafe")
+
+
+#: Voxels of a row block that a fused chain works through at a time: its parts stay in the cache.
+_BLOCK = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Fused(Stage):
+    """A chain (or tree) of elementwise stages in one go, without an array for what is in between.
+
+    The last part writes the result; the others write blocks of a few rows that later parts read.
+    """
+
+    parts: tuple[Elementwise, ...]
+
+    @property
+    def cost(self) -> float:
+        return sum(p.cost for p in self.parts)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        rows = min(rows, max(1, _BLOCK // max(1, cols)))
+        own = sum(rows * cols * p.dtype.itemsize for p in self.parts[:-1])
+        return own + max(p.scratch(rows, cols, depth) for p in self.parts)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        rows = min(y1 - y0, max(1, _BLOCK // max(1, out.cols)))
+        parts = [np.empty((rows, out.cols), p.dtype) for p in self.parts[:-1]]
+        for k in range(out.depth):
+            for a in range(y0, y1, rows):
+                b = min(y1, a + rows)
+                views = [block.slice(k, a, b) for block in inputs]
+                made = [part[: b - a] for part in parts]
+                for part, result in zip(self.parts, [*made, out.slice(k, a, b)], strict=True):
+                    part.apply(views, result, values, made)
 
 
 def result_dtype(function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]) -> np.dtype:

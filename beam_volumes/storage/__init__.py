@@ -1,0 +1,30 @@
+"""Volumes in files and buckets: everything that touches TensorStore, formats and metadata."""
+
+from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.context import configure
+from beam_volumes.storage.formats import open_source
+from beam_volumes.storage.sink import (
+    OutputExistsError,
+    Sink,
+    default_chunk,
+    make_sink,
+    write_overhead_bytes,
+)
+from beam_volumes.storage.source import Source, read_overhead_bytes
+from beam_volumes.storage.transfer import Transfer, read_into, write_units
+
+__all__ = [
+    "OutputExistsError",
+    "Sink",
+    "Source",
+    "Transfer",
+    "configure",
+    "default_chunk",
+    "make_sink",
+    "open_source",
+    "read_into",
+    "read_overhead_bytes",
+    "unit_name",
+    "write_overhead_bytes",
+    "write_units",
+]

@@ -1,0 +1,197 @@
+"""One run of a plan: what every worker needs of it, and the steps that every runner makes alike."""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes import __version__
+from beam_volumes.graph.nodes import evaluate
+from beam_volumes.plan.plan import Plan, repartitioned
+from beam_volumes.runs.journal import Journal, run_folder
+from beam_volumes.runs.manifest import Manifest, compare
+from beam_volumes.runs.record import Record, ranges
+from beam_volumes.storage.context import configure
+from beam_volumes.storage.kvstore import join, kvstore_spec
+from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.sweep.executor import sweep
+from beam_volumes.sweep.resources import gate
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A plan under way; picklable, and the same on every worker.
+
+    Attributes
+    ----------
+    plan : Plan
+    run_id : str
+        Differs between two runs into the same outputs.
+    journal : Journal or None
+        None for a run that writes no output.
+    overwrite : bool
+    """
+
+    plan: Plan
+    run_id: str
+    journal: Journal | None
+    overwrite: bool = False
+
+    @classmethod
+    def begin(
+        cls,
+        plan: Plan,
+        *,
+        journal: Any = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        attempts: bool = True,
+    ) -> Session:
+        """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
+
+        Raises
+        ------
+        ValueError
+            The run to be resumed computes something else (the message names the field), or an output
+            exists and neither ``resume`` nor ``overwrite`` is given.
+        """
+        if resume and overwrite:
+            raise ValueError("resume=True continues a run and overwrite=True replaces it; choose one")
+        place = journal_place(plan, journal)
+        found = Journal.load(place) if place is not None and resume else None
+        if found is not None and place is not None:
+            manifest = make_manifest(plan, found.run_id)
+            different = compare(found, manifest)
+            if different:
+                raise ValueError(
+                    f"cannot resume {Journal(place, '').url}: this run differs in {different[0].field} "
+                    f"({len(different)} field(s) in all); start anew with overwrite=True"
+                )
+            plan = repartitioned(plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes])
+            return cls(plan, found.run_id, Journal(join(place, directory=True), found.run_id, attempts))
+        run_id = uuid.uuid4().hex
+        for target in plan.sinks:
+            if not overwrite and target not in plan.intermediates and target.exists():
+                raise OutputExistsError(
+                    f"the output {target.name} exists: pass overwrite=True to replace it, resume=True to "
+                    "continue the run that began it, or choose another path"
+                )
+        book = None if place is None else Journal(join(place, directory=True), run_id, attempts)
+        return cls(plan, run_id, book, overwrite)
+
+    def prepare(self) -> None:
+        """Write the manifest and create the outputs, once per run; repeating it changes nothing."""
+        if self.journal is not None:
+            manifest = Journal.load(self.journal.spec)
+            if manifest is None or manifest.run_id != self.run_id:
+                # A folder left by a run that is being replaced, or whose output is gone.
+                Journal.create(
+                    self.journal.spec,
+                    make_manifest(self.plan, self.run_id),
+                    overwrite=self.overwrite or manifest is None or not self.plan.sinks[0].exists(),
+                    attempts=self.journal.attempts,
+                )
+        for sink in self.plan.sinks:
+            sink.create(self.run_id, overwrite=self.overwrite or sink in self.plan.intermediates)
+
+    def slab(self, pass_index: int, index: int, known: dict[str, Any]) -> dict[str, Any]:
+        """Sweep a slab and record it, or read what its record says; returns the folds' states."""
+        if self.journal is not None:
+            record = self.journal.read_record(pass_index, index)
+            if record is not None:
+                return pickle.loads(record.emission)
+        p = self.plan.passes[pass_index]
+        attempt = self.journal.start(pass_index, index) if self.journal is not None else ""
+        started = time.time()
+        configure(self.plan.threads)
+        values = {v.token: evaluate(v, dict(known)) for v in p.values}
+        box = p.grid.box(index)
+        # However many sweeps a runner starts at once in a process, so many are admitted.
+        with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
+            result = sweep(
+                p.program,
+                box,
+                values,
+                arena,
+                window=p.partition.window,
+                threads=self.plan.threads,
+                overlap=p.partition.overlap,
+            )
+        if self.journal is not None:
+            record = Record(
+                index,
+                box,
+                attempt,
+                started,
+                time.time() - started,
+                result.bytes_read,
+                result.bytes_written,
+                peak_memory(),
+                {name: ranges(units) for name, units in result.written.items()},
+                {name: ranges(units) for name, units in result.empty.items()},
+                pickle.dumps(result.states, protocol=4),
+            )
+            self.journal.write_record(pass_index, index, record)
+        return result.states
+
+    def finish_pass(self, pass_index: int, states: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+        """The numbers known after a pass, from those before it and its folds' merged states."""
+        p = self.plan.passes[pass_index]
+        known = dict(known)
+        found = {}
+        for fold in p.program.folds:
+            arguments = tuple(evaluate(v, known) for v in p.values if v.token in fold.values)
+            by_token = {v.token: a for v, a in zip(
+                [v for v in p.values if v.token in fold.values], arguments, strict=True)}
+            ordered = tuple(by_token[t] for t in fold.values)
+            found[fold.token] = fold.reduction.finish(states[fold.token], ordered)
+        known.update(found)
+        if self.journal is not None and found:
+            self.journal.write_scalars(pass_index, found)
+        return known
+
+    def merge(self, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+        """The states of many slabs as one."""
+        merged = {}
+        for fold in self.plan.passes[pass_index].program.folds:
+            merged[fold.token] = fold.reduction.zero()
+        reductions = {f.token: f.reduction for f in self.plan.passes[pass_index].program.folds}
+        for part in parts:
+            for token, state in part.items():
+                merged[token] = reductions[token].merge(merged[token], state)
+        return merged
+
+
+def journal_place(plan: Plan, journal: Any) -> dict[str, Any] | None:
+    """Where a plan's journal is kept: beside its first output, or where the user says."""
+    if journal is not None:
+        return join(kvstore_spec(journal), directory=True)
+    outputs = [s for s in plan.results if s is not None and hasattr(s, "kvstore") and s not in plan.intermediates]
+    return run_folder(outputs[0].kvstore) if outputs else None  # type: ignore[union-attr]
+
+
+def make_manifest(plan: Plan, run_id: str) -> Manifest:
+    """The identity of a run of a plan."""
+    d = plan.to_dict()
+    return Manifest(
+        run_id,
+        plan.fingerprint,
+        d.pop("passes"),
+        [s.name for s in plan.sinks],
+        d,
+        __version__,
+    )
+
+
+def peak_memory() -> int:
+    """The most memory this process has had resident so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+

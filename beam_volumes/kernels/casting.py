@@ -1,0 +1,69 @@
+"""From the type a kernel computes in to the type it returns."""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numba.np.numpy_support import as_dtype
+
+from beam_volumes.kernels.jit import kernel
+
+
+def rounded(value, dtype):
+    """``value`` as a scalar of ``dtype``: rounded half to even and saturated if that is an integer.
+
+    NaN becomes 0, everything but 0 becomes True, floats are cast plainly. Call it inside a kernel,
+    with a numpy dtype such as ``out.dtype``.
+    """
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(rounded, inline="never")
+def _rounded(value, dtype):
+    target = dtype.dtype
+    if isinstance(target, types.Boolean):
+        return lambda value, dtype: value != 0
+    if not isinstance(target, types.Integer):
+        return lambda value, dtype: dtype.type(value)
+    limits = np.iinfo(as_dtype(target))
+    if isinstance(value, types.Boolean):
+        return lambda value, dtype: dtype.type(value)
+    if isinstance(value, types.Integer):
+        own = np.iinfo(as_dtype(value))
+        scalar = as_dtype(value).type
+        lo, hi = scalar(max(limits.min, own.min)), scalar(min(limits.max, own.max))
+        return lambda value, dtype: dtype.type(lo if value < lo else hi if value > hi else value)
+    if target.bitwidth <= 32:
+        # Both limits are exact in the type we compare in, and so is an int64 in between.
+        work = np.float32 if target.bitwidth <= 16 and value == types.float32 else np.float64
+        lo, hi = work(limits.min), work(limits.max)
+        # The detour through an integer of the same width as `work` is what vector units have.
+        via = np.int32 if work is np.float32 or limits.max < 2**31 else np.int64
+
+        def narrow(value, dtype):
+            r = np.rint(work(value if value == value else 0))
+            return dtype.type(via(lo if r < lo else hi if r > hi else r))
+
+        return narrow
+
+    # 64 bits: the upper limit is no float; the first float beyond it is.
+    beyond, lo = float(limits.max + 1), float(limits.min)
+    smallest, largest = as_dtype(target).type(limits.min), as_dtype(target).type(limits.max)
+
+    def wide(value, dtype):
+        r = np.rint(np.float64(value))
+        if r >= beyond:
+            return largest
+        if r > lo:
+            return dtype.type(r)
+        if r != r:
+            return dtype.type(0)
+        return smallest
+
+    return wide
+
+
+@kernel
+def cast_rounded(row, out):
+    """Write ``row`` into ``out``, each value as `rounded` has it."""
+    for x in range(out.size):
+        out[x] = rounded(row[x], out.dtype)

@@ -1,0 +1,376 @@
+"""Minimum, maximum and any other rank over a box or a footprint.
+
+NaN: a voxel is NaN exactly where its footprint holds one.
+"""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from beam_volumes.kernels.footprints import lines_of_taps, runs_along_x
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import as_rows, copy_row, has_nan, mark_nan, write_nan
+
+@kernel
+def extremum(a, b, out, is_max):
+    """The larger (smaller) of two rows; NaN wins, the later of two equals stays.
+
+    Associative bit for bit as long as ``a`` comes before ``b``: a window's result does not depend on
+    how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor ``b``.
+    """
+    if is_max:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p > q) | (p != p) else q
+    else:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p < q) | (p != p) else q
+
+
+@kernel
+def fold_extremum(out, a, b, is_max):
+    """The extremum of three rows, in ``out``, the first."""
+    if is_max:
+        for x in range(out.size):
+            p, q, r = out[x], a[x], b[x]
+            q = q if (q > r) | (q != q) else r
+            out[x] = p if (p > q) | (p != p) else q
+    else:
+        for x in range(out.size):
+            p, q, r = out[x], a[x], b[x]
+            q = q if (q < r) | (q != q) else r
+            out[x] = p if (p < q) | (p != p) else q
+
+
+@kernel
+def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
+    """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
+
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all the windows share
+    the row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
+    """
+    width = out.shape[1]
+    count = rows.size - taps + 1
+    if taps == 1:
+        copy_row(lines[rows[0], col : col + width], out[0])
+        return
+    later = lines[rows[taps - 1], col : col + width]
+    for t in range(taps - 2, -1, -1):
+        # A suffix that is no window's own only passes through; windows' own ones are kept.
+        target = out[0] if t == 0 else suffix[t]
+        extremum(lines[rows[t], col : col + width], later, target, is_max)
+        later = target
+    for j in range(1, count):
+        row = lines[rows[taps - 1 + j], col : col + width]
+        if j == 1:
+            earlier = row
+        else:
+            extremum(earlier, row, prefix[j % 2], is_max)
+            earlier = prefix[j % 2]
+        if j == taps - 1:
+            own = lines[rows[j], col : col + width]
+        else:
+            own = suffix[j]
+        extremum(own, earlier, out[j], is_max)
+
+
+@kernel
+def _slide_right(row, taps, out, spare, is_max):
+    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; ``row`` and ``spare`` are spent."""
+    if taps == 1:
+        copy_row(row, out)
+        return
+    length, reach = row.size, 1
+    while 2 * reach < taps:
+        length -= reach
+        extremum(row[:length], row[reach : reach + length], spare[:length], is_max)
+        row, spare = spare, row
+        reach *= 2
+    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max)
+
+
+@kernel
+def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_max):
+    """Minimum or maximum over a box, separably: along z, then y, then x.
+
+    Blocks of van Herk (1992) / Gil & Werman (1993) down z and y, whole rows at a time, so that
+    vector lanes are columns; doubling along x. An extremum may count a voxel twice, so it matters
+    to no result where the blocks start.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    lz, ly, lx : int
+        Size of the box.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, as long as as many slices are
+    asked for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
+    ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
+    """
+    lines, results = as_rows(src), as_rows(out)
+    height, width = y1 - y0 + ly - 1, nx + lx - 1
+    depth = min(jz.size, lz) if lz > 3 else 1
+    over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
+    over_zy = np.empty((ly, width), lines.dtype)
+    suffix = np.empty((max(lz, ly), width), lines.dtype)
+    prefix = np.empty((2, width), lines.dtype)
+    spare = np.empty(width, lines.dtype)
+
+    for k in range(0, jz.size, depth):
+        count = min(depth, jz.size - k)
+        for r in range(height):
+            rows = iz[k : k + count + lz - 1] * src.shape[1] + (oy + y0 + r)
+            block = over_z[r * depth : r * depth + count]
+            _slide_down(lines, rows, ox, lz, block, suffix, prefix, is_max)
+        for j in range(count):
+            for y in range(0, y1 - y0, ly):
+                n = min(ly, y1 - y0 - y)
+                rows = np.arange(y, y + n + ly - 1) * depth + j
+                _slide_down(over_z, rows, 0, ly, over_zy[:n], suffix, prefix, is_max)
+                for i in range(n):
+                    result = results[jz[k + j] * out.shape[1] + qy + y0 + y + i, qx : qx + nx]
+                    _slide_right(over_zy[i], lx, result, spare, is_max)
+
+
+@kernel
+def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+    """Minimum or maximum over any footprint.
+
+    The footprint is taken apart into runs along x. For every input row that comes into reach, the
+    extrema of 2, 4, 8, ... neighbours are tabled once (the chords of Urbach & Wilkinson 2008); a
+    run of any length is the extremum of two table rows, wherever the footprint has it.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel one row operation and a half for each run, plus the tables: the number of slices times
+    log2 of the longest run. Scratch: ``slices * rows * (1 + log2(longest run))`` rows, slices and
+    rows being the extents of the footprint.
+    """
+    lines, results = as_rows(src), as_rows(out)
+    runs = runs_along_x(offsets)
+    span_z, span_y = offsets[:, 0].max() + 1, offsets[:, 1].max() + 1
+    width = nx + offsets[:, 2].max()
+    levels = np.zeros(span_z, np.int64)  # tables of 2**1, ..., 2**levels neighbours, per slice
+    level = np.empty(len(runs), np.int64)
+    for i in range(len(runs)):
+        level[i] = 0
+        while 2 ** (level[i] + 1) <= runs[i, 3]:
+            level[i] += 1
+        levels[runs[i, 0]] = max(levels[runs[i, 0]], level[i])
+    top = levels.max() + 1
+    # Row r of tap slice tz at level l: tables[((r % span_y) * span_z + tz) * top + l].
+    tables = np.empty((span_y * span_z * top, width), lines.dtype)
+
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            for r in range(y if y == y0 else y + span_y - 1, y + span_y):
+                for tz in range(span_z):
+                    base = ((r % span_y) * span_z + tz) * top
+                    row = lines[iz[k + tz] * src.shape[1] + oy + r, ox : ox + width]
+                    reach, length = 1, width
+                    for l in range(1, levels[tz] + 1):
+                        length -= reach
+                        chord = tables[base + l, :length]
+                        extremum(row[:length], row[reach : reach + length], chord, is_max)
+                        row = tables[base + l]
+                        reach *= 2
+            result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
+            for i in range(len(runs)):
+                tz, r, tx, l = runs[i, 0], y + runs[i, 1], runs[i, 2], level[i]
+                if l == 0:
+                    row = lines[iz[k + tz] * src.shape[1] + oy + r, ox : ox + width]
+                else:
+                    row = tables[((r % span_y) * span_z + tz) * top + l]
+                a = row[tx : tx + nx]
+                tx += runs[i, 3] - 2**l
+                b = row[tx : tx + nx]
+                if i == 0:
+                    extremum(a, b, result, is_max)
+                else:
+                    fold_extremum(result, a, b, is_max)
+
+
+def _empty_keys(rows, width, like):
+    """An array of unsigned integers as wide as the values of ``like``."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def _to_keys(row, keys):
+    """Write unsigned integers that order as the values of ``row`` do."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def _from_keys(keys, row):
+    """The inverse of `_to_keys`."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def _unsigned(array):
+    return getattr(np, f"uint{array.dtype.bitwidth}")
+
+
+@overload(_empty_keys)
+def _empty_keys_for(rows, width, like):
+    unsigned = _unsigned(like)
+    return lambda rows, width, like: np.empty((rows, width), unsigned)
+
+
+@overload(_to_keys)
+def _to_keys_for(row, keys):
+    unsigned = _unsigned(row)
+    sign = unsigned(1 << (row.dtype.bitwidth - 1))
+    if isinstance(row.dtype, types.Float):
+
+        def flip(row, keys):
+            # Negative floats order backwards: flip all their bits, of others the sign only.
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                keys[x] = ~bits[x] if bits[x] & sign else bits[x] | sign
+
+        return flip
+    mask = sign if row.dtype.signed else unsigned(0)
+
+    def shift(row, keys):
+        bits = row.view(unsigned)
+        for x in range(keys.size):
+            keys[x] = bits[x] ^ mask
+
+    return shift
+
+
+@overload(_from_keys)
+def _from_keys_for(keys, row):
+    unsigned = _unsigned(row)
+    sign = unsigned(1 << (row.dtype.bitwidth - 1))
+    if isinstance(row.dtype, types.Float):
+
+        def flip(keys, row):
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                bits[x] = keys[x] ^ sign if keys[x] & sign else ~keys[x]
+
+        return flip
+    mask = sign if row.dtype.signed else unsigned(0)
+
+    def shift(keys, row):
+        bits = row.view(unsigned)
+        for x in range(keys.size):
+            bits[x] = keys[x] ^ mask
+
+    return shift
+
+
+@kernel
+def _bits_that_differ(keys, low, high):
+    """How many of the lowest bits are not the same in all the keys, and the rest, which is."""
+    low[:] = keys[0]
+    high[:] = keys[0]
+    for i in range(1, len(keys)):
+        row = keys[i]
+        for x in range(row.size):
+            low[x] = row[x] if row[x] < low[x] else low[x]
+            high[x] = row[x] if row[x] > high[x] else high[x]
+    smallest, one = np.uint64(low.min()), np.uint64(1)
+    differ = smallest ^ np.uint64(high.max())
+    bits = 0
+    while differ != 0:
+        differ >>= one
+        smallest &= ~(one << np.uint64(bits))
+        bits += 1
+    return bits, smallest
+
+
+@kernel
+def _count_below(keys, line, tx, limit, few, total):
+    """``total[x]`` = how many taps of voxel ``x`` are below ``limit[x]``; ``few`` is scratch."""
+    n = limit.size
+    total[:] = 0
+    for first in range(0, line.size, 255):  # as many as a byte can count
+        few[:] = 0
+        for i in range(first, min(first + 255, line.size)):
+            row = keys[line[i], tx[i] : tx[i] + n]
+            for x in range(n):
+                few[x] += row[x] < limit[x]
+        for x in range(n):
+            total[x] += few[x]
+
+
+@kernel
+def _bisect(keys, line, tx, rank, low, high, limit, below):
+    """The key of ``rank`` among each voxel's taps, in ``low``; the other rows are scratch."""
+    unsigned = keys.dtype.type
+    bits, shared = _bits_that_differ(keys, low, high)
+    n = below.size
+    found, limit, few = low[:n], limit[:n], high[:n]
+    found[:] = unsigned(shared)
+    for bit in range(bits - 1, -1, -1):
+        step = unsigned(np.uint64(1) << np.uint64(bit))
+        for x in range(n):
+            limit[x] = found[x] | step
+        _count_below(keys, line, tx, limit, few, below)
+        for x in range(n):
+            without, with_bit = found[x], limit[x]  # loaded both, or LLVM makes this a branch
+            found[x] = with_bit if below[x] <= rank else without
+
+
+@kernel
+def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
+    """The value of ``rank`` (0 is the smallest) under any footprint.
+
+    Bisection on the value, for a row of voxels at a time: the values become unsigned integers of
+    the same order, and the answer is built from its highest bit down. A bit is set where no more
+    than ``rank`` taps lie below the number that has it. Nothing but comparing and counting, so all
+    vector lanes are busy; bits that all values around a row share are skipped.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    rank : int
+        ``0 <= rank < n``.
+
+    Notes
+    -----
+    Per voxel ``n`` comparisons for each bit in which values differ, over the vector width. Scratch:
+    a row for each distinct (tz, ty) and five more.
+    """
+    lines, results = as_rows(src), as_rows(out)
+    at, line = lines_of_taps(offsets)
+    tx = np.ascontiguousarray(offsets[:, 2])
+    width = nx + tx.max()
+    keys = _empty_keys(len(at), width, lines)
+    low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
+    below = np.empty(nx, np.uint32)
+    flags = np.empty(nx, np.bool_)
+
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            nan = False
+            for i in range(len(at)):
+                row = lines[iz[k + at[i, 0]] * src.shape[1] + oy + y + at[i, 1], ox : ox + width]
+                nan |= has_nan(row)
+                _to_keys(row, keys[i])
+            _bisect(keys, line, tx, rank, low, high, limit, below)
+            result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
+            _from_keys(low[:nx], result)
+            if nan:
+                flags[:] = False
+                for tz, ty, dx in offsets:
+                    at_tap = iz[k + tz] * src.shape[1] + oy + y + ty
+                    mark_nan(lines[at_tap, ox + dx : ox + dx + nx], flags)
+                write_nan(flags, result)

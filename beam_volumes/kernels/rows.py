@@ -1,0 +1,70 @@
+"""Rows of ring buffers: what every neighbourhood kernel works on.
+
+All of them share one calling convention::
+
+    kernel(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, *parameters)
+
+``src`` and ``out`` are C-contiguous ring buffers (slots, rows, columns). Output voxel ``(k, y, x)``
+is ``out[jz[k], qy + y, qx + x]``, computed for ``y0 <= y < y1`` and ``0 <= x < nx``; nothing else
+of ``out`` is touched. Tap ``(tz, ty, tx)`` of that voxel is
+``src[iz[k + tz], oy + y + ty, ox + x + tx]``: ``iz`` has one entry per input slice, and whatever
+lies beyond the volume's edges is already in the ring.
+
+Rows are contiguous, so the inner loops are plain loops over 1-D arrays that LLVM vectorises. Such
+a loop must not write one of several arrays it reads under two names: that fails LLVM's overlap
+check and falls back to scalar code.
+"""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from beam_volumes.kernels.jit import kernel
+
+
+def as_rows(ring):
+    """A ring buffer as a 2-D array of rows, a view; bool becomes uint8 0/1.
+
+    Row ``y`` of slot ``s`` is ``as_rows(ring)[s * ring.shape[1] + y]``.
+    """
+    bytes_or_same = ring.view(np.uint8) if ring.dtype == np.bool_ else ring
+    return bytes_or_same.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
+
+
+@overload(as_rows)
+def _as_rows(ring):
+    if ring.dtype == types.boolean:
+        return lambda ring: ring.view(np.uint8).reshape(
+            ring.shape[0] * ring.shape[1], ring.shape[2]
+        )
+    return lambda ring: ring.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
+
+
+@kernel
+def copy_row(src, out):
+    for x in range(out.size):
+        out[x] = src[x]
+
+
+@kernel
+def has_nan(row):
+    """Whether a row holds a NaN; never true of integers."""
+    found = False
+    for x in range(row.size):
+        found |= row[x] != row[x]
+    return found
+
+
+@kernel
+def mark_nan(row, flags):
+    """Set ``flags[x]`` where ``row[x]`` is NaN."""
+    for x in range(flags.size):
+        flags[x] |= row[x] != row[x]
+
+
+@kernel
+def write_nan(flags, out):
+    """Write NaN where a flag is set; ``out`` is floating-point."""
+    for x in range(out.size):
+        if flags[x]:
+            out[x] = np.nan

@@ -1,0 +1,664 @@
+"""Linear and rank filters, named as in scipy.ndimage."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
+from beam_volumes.kernels.elementary import gaussian_weights
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops import stages
+from beam_volumes.sweep.stage import Padding, Stage, digest
+
+_ONE = np.ones(1)
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """What linear filters compute and return: float32 up to 16 bits and for float32, else float64.
+
+    Examples
+    --------
+    >>> accumulator(np.dtype("u2"))
+    dtype('float32')
+    >>> accumulator(np.dtype("i4"))
+    dtype('float64')
+    """
+    single = dtype == np.float32 or dtype.itemsize <= 2
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def compiled(volume: Volume) -> Volume:
+    """The volume in a dtype that kernels take: half precision becomes single."""
+    return volume.astype(np.float32) if volume.dtype == np.float16 else volume
+
+
+def stage_of(volume: Volume, stage: Stage) -> Volume:
+    return volume.derive(StageNode.of(stage, (volume.node,)))
+
+
+def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str) -> Padding:
+    """The padding of a filter that computes in the volume's own dtype."""
+    if any(m in ("constant", "grid-constant") for m in modes) and not representable(cval, volume.dtype):
+        raise ValueError(
+            f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
+        )
+    return Padding(modes, float(cval))
+
+
+def representable(number: float, dtype: np.dtype) -> bool:
+    if np.issubdtype(dtype, np.floating):
+        return True
+    if dtype == bool:
+        return number in (0, 1)
+    info = np.iinfo(dtype)
+    return float(number).is_integer() and info.min <= number <= info.max
+
+
+def separable(
+    volume: Volume,
+    name: str,
+    passes: Sequence[tuple[int, np.ndarray, int]],
+    modes: tuple[str, str, str],
+    cval: float,
+    dtype: Any,
+) -> Volume:
+    """1-D correlations along axes, one after the other: (axis, float64 weights, taps before)."""
+    source = compiled(volume)
+    wanted = None if dtype is None else checked_dtype(dtype)
+    compute = accumulator(source.dtype)
+    if wanted is not None and np.issubdtype(wanted, np.floating) and wanted != np.float16:
+        compute = wanted
+    result = compute if wanted is None or wanted == np.float16 else wanted
+    constant = any(m in ("constant", "grid-constant") for m in modes) and cval != 0
+    if constant and not representable(cval, source.dtype):
+        source = source.astype(compute)
+    # One stage for all passes, but for a constant edge: there scipy pads what each pass yields.
+    groups = [[p] for p in passes] if constant else [list(passes)]
+    for k, group in enumerate(groups or [[]]):
+        weights, before = [_ONE, _ONE, _ONE], [0, 0, 0]
+        for axis, w, b in group:
+            weights[axis], before[axis] = w, b
+        stage = stages.Correlate(
+            name,
+            result if k == len(groups) - 1 or not groups else compute,
+            _triple(before),
+            _triple([len(w) for w in weights]),
+            Padding(modes, float(cval)),
+            tuple(np.ascontiguousarray(w, dtype=compute) for w in weights),  # type: ignore[arg-type]
+        )
+        source = stage_of(source, stage)
+    return source.astype(np.float16) if wanted == np.float16 else source
+
+
+def _triple(numbers: Sequence[int]) -> Triple:
+    z, y, x = numbers
+    return (int(z), int(y), int(x))
+
+
+def gaussian_filter(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str],
+    order: int | Sequence[int] = 0,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    radius: int | Sequence[int] | None = None,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """Smooth with a Gaussian, or take Gaussian derivatives.
+
+    Parameters
+    ----------
+    volume : Volume
+    sigma : float, str or sequence
+        Standard deviation per axis, in voxels or as a length such as ``"15 nm"``.
+    order : int or sequence of int
+        0 smooths; 1, 2 and 3 are derivatives.
+    mode : str or sequence of str
+        Boundary mode, one or per axis: reflect, mirror, nearest, constant, grid-mirror, grid-constant.
+    cval : float
+        The constant of mode ``"constant"``.
+    truncate : float
+        Radius in standard deviations.
+    radius : int or sequence of int, optional
+        Radius in voxels instead.
+    axes : int or sequence of int, optional
+        Axes to filter along; all by default.
+    dtype : dtype, optional
+        Of the result; integers are rounded half to even and saturate.
+
+    Returns
+    -------
+    Volume
+        float32 for bool, integers up to 16 bits, float16 and float32; float64 for others. (scipy
+        returns the input's dtype and truncates after each pass.)
+
+    Notes
+    -----
+    Equal to `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the last place of
+    the result's dtype times the largest voxel. The window holds ``2 radius + 1`` slices of the input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.eye(3, dtype="u1")[None])
+    >>> np.asarray(bv.gaussian_filter(v, 1, axes=(1, 2))).round(2)[0, 0]
+    array([0.42, 0.33, 0.25], dtype=float32)
+    """
+    volume = as_volume(volume)
+    name = "gaussian_filter"
+    chosen = par.axes_of(volume, axes, name)
+    sigmas = par.lengths(volume, sigma, chosen, "sigma")
+    orders = par.whole_numbers(order, chosen, 0, "order", 0)
+    radii = par.per_axis(radius, chosen, None, "radius")
+    modes = par.modes_of(mode, chosen, name)
+    passes = []
+    for axis in sorted(chosen):
+        if sigmas[axis] <= 1e-15:
+            continue
+        r = radii[axis]
+        r = int(truncate * sigmas[axis] + 0.5) if r is None else r
+        if isinstance(r, bool) or not isinstance(r, int | np.integer) or r < 0:
+            raise ValueError(f"{name}: radius={radius!r} is not a whole number from 0 on")
+        passes.append((axis, gaussian_weights(sigmas[axis], int(r), orders[axis]), int(r)))
+    return separable(volume, name, passes, modes, cval, dtype)
+
+
+def gaussian_gradient_magnitude(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str],
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The length of the gradient of Gaussian derivatives.
+
+    Parameters, dtype rule and tolerance as of `gaussian_filter`; see
+    `scipy.ndimage.gaussian_gradient_magnitude`.
+
+    Returns
+    -------
+    Volume
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> ramp = bv.open(np.arange(27, dtype="f4").reshape(3, 3, 3))
+    >>> bv.gaussian_gradient_magnitude(ramp, 1).dtype
+    dtype('float32')
+    """
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, "gaussian_gradient_magnitude")
+    # As scipy does, a per-axis sigma goes with the chosen axes.
+    squares = None
+    position = {a: k for k, a in enumerate(chosen)}
+    visible = {i: k for k, i in enumerate(volume.space.visible)}
+    for axis in sorted(chosen):
+        order = [int(position[a] == position[axis]) for a in chosen]
+        part = gaussian_filter(
+            volume,
+            sigma,
+            order,
+            mode=mode,
+            cval=cval,
+            truncate=truncate,
+            axes=[visible[a] for a in chosen],
+            dtype=_float_dtype(dtype),
+        )
+        square = apply_ufunc("multiply", part, part)
+        squares = square if squares is None else apply_ufunc("add", squares, square)
+    if squares is None:
+        raise ValueError("gaussian_gradient_magnitude: axes is empty")
+    return _as(apply_ufunc("sqrt", squares), dtype)
+
+
+def _float_dtype(dtype: Any) -> Any:
+    return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
+
+
+def _as(volume: Volume, dtype: Any) -> Volume:
+    return volume if dtype is None else rounded(volume, checked_dtype(dtype))
+
+
+def uniform_filter(
+    volume: Volume,
+    size: int | Sequence[int] = 3,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The mean over a box.
+
+    Parameters
+    ----------
+    volume : Volume
+    size : int or sequence of int
+        Of the box, per axis.
+    mode, cval, axes, dtype
+        As of `gaussian_filter`.
+    origin : int or sequence of int
+        Shift of the box, as in scipy.
+
+    Returns
+    -------
+    Volume
+        Of the dtype that `gaussian_filter` gives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.uniform_filter(bv.open(np.array([[0, 3, 0, 0]], "u1")), (1, 3)))
+    array([[1., 1., 1., 0.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    name = "uniform_filter"
+    chosen = par.axes_of(volume, axes, name)
+    sizes = par.whole_numbers(size, chosen, 1, "size", 1)
+    shifts = par.origins(origin, sizes, chosen, name)
+    modes = par.modes_of(mode, chosen, name)
+    halo = par.halo_of(sizes, shifts)
+    passes = [(a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1]
+    return separable(volume, name, passes, modes, cval, dtype)
+
+
+def sobel(
+    volume: Volume,
+    axis: int = -1,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+) -> Volume:
+    """The Sobel derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 2, 1]`` along the others.
+
+    Parameters as of `gaussian_filter`. scipy wraps around on integers; this returns floats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
+    >>> np.asarray(bv.sobel(row))
+    array([[  40.,   80.,  720.,  -80., -760.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, None, "sobel")
+    along = par.axes_of(volume, axis, "sobel")[0]
+    modes = par.modes_of(mode, chosen, "sobel")
+    passes = [(along, np.array([-1.0, 0.0, 1.0]), 1)]
+    passes += [(a, np.array([1.0, 2.0, 1.0]), 1) for a in chosen if a != along]
+    return separable(volume, "sobel", passes, modes, cval, dtype)
+
+
+def convolve(
+    volume: Volume,
+    weights: Any,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """Convolve with an array of weights.
+
+    Parameters
+    ----------
+    volume : Volume
+    weights : array_like
+        One dimension per axis.
+    mode, cval, axes, dtype
+        As of `gaussian_filter`.
+    origin : int or sequence of int
+        Shift of the weights, as in scipy.
+
+    Returns
+    -------
+    Volume
+        Of the dtype that `gaussian_filter` gives. Weights that are zero are no part of the footprint.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.convolve(bv.open(np.array([[1, 0, 0]], "u1")), [[1, 2, 4]], mode="constant"))
+    array([[2., 4., 0.]], dtype=float32)
+    """
+    array, shifts = _mirrored(as_volume(volume), weights, origin, axes, "convolve")
+    return _correlate(as_volume(volume), "convolve", array, shifts, mode, cval, axes, dtype)
+
+
+def correlate(
+    volume: Volume,
+    weights: Any,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """Correlate with an array of weights; parameters as of `convolve`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.correlate(bv.open(np.array([[1, 0, 0]], "u1")), [[1, 2, 4]], mode="constant"))
+    array([[2., 1., 0.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, "correlate")
+    array = par.expand(np.asarray(weights, np.float64), chosen, "weights", "correlate")
+    shifts = par.origins(origin, array.shape, chosen, "correlate")
+    return _correlate(volume, "correlate", array, shifts, mode, cval, axes, dtype)
+
+
+def _mirrored(
+    volume: Volume, weights: Any, origin: Any, axes: Any, name: str
+) -> tuple[np.ndarray, list[int]]:
+    """Weights and origins with which a correlation is the convolution."""
+    chosen = par.axes_of(volume, axes, name)
+    array = par.expand(np.asarray(weights, np.float64), chosen, "weights", name)
+    shifts = par.per_axis(origin, chosen, 0, "origin")
+    shifts = [-o - (n % 2 == 0) for o, n in zip(shifts, array.shape, strict=True)]
+    return array[::-1, ::-1, ::-1], par.origins(shifts, array.shape, range(3), name)
+
+
+def _correlate(
+    volume: Volume,
+    name: str,
+    weights: np.ndarray,
+    shifts: Sequence[int],
+    mode: Any,
+    cval: float,
+    axes: Any,
+    dtype: Any,
+) -> Volume:
+    if not np.isfinite(weights).all():
+        raise ValueError(f"{name}: the weights are not all finite")
+    chosen = par.axes_of(volume, axes, name)
+    modes = par.modes_of(mode, chosen, name)
+    source = compiled(volume)
+    wanted = None if dtype is None else checked_dtype(dtype)
+    compute = accumulator(source.dtype)
+    if wanted in (np.float32, np.float64):
+        compute = wanted  # type: ignore[assignment]
+    if any("constant" in m for m in modes) and not representable(cval, source.dtype):
+        source = source.astype(compute)
+    offsets = np.argwhere(weights != 0).astype(np.int64)
+    halo = par.halo_of(weights.shape, shifts)
+    stage = stages.CorrelateNd(
+        name,
+        compute if wanted is None or wanted == np.float16 else wanted,
+        _triple([b for b, _ in halo]),
+        _triple(weights.shape),
+        Padding(modes, float(cval)),
+        offsets.reshape(-1, 3),
+        weights[weights != 0].astype(compute),
+    )
+    result = stage_of(source, stage)
+    return result.astype(np.float16) if wanted == np.float16 else result
+
+
+def _extremum(
+    volume: Volume,
+    name: str,
+    largest: bool,
+    size: Any,
+    footprint: Any,
+    mode: Any,
+    cval: float,
+    origin: Any,
+    axes: Any,
+) -> Volume:
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, name)
+    shape = par.footprint_of(volume, size, footprint, chosen, name)
+    shifts = par.origins(origin, shape.shape, chosen, name)
+    return extremum(volume, name, largest, shape, shifts, par.modes_of(mode, chosen, name), cval)
+
+
+def extremum(
+    volume: Volume,
+    name: str,
+    largest: bool,
+    footprint: np.ndarray,
+    shifts: Sequence[int],
+    modes: tuple[str, str, str],
+    cval: float,
+) -> Volume:
+    """The minimum or maximum over a footprint along z, y, x, in scipy's placement."""
+    source = compiled(volume)
+    box = footprint.all()
+    if not box and len(set(modes)) > 1:
+        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
+    common = (
+        name,
+        source.dtype,
+        _triple([b for b, _ in par.halo_of(footprint.shape, shifts)]),
+        _triple(footprint.shape),
+        edges_of(source, modes, cval, name),
+    )
+    if box:
+        stage: Stage = stages.ExtremumBox(*common, largest)
+    else:
+        stage = stages.ExtremumFootprint(*common, taps_of(footprint, name), largest)
+    return stage_of(source, stage).astype(volume.dtype)
+
+
+def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
+    """The positions of a footprint's true voxels, in raster order."""
+    taps = np.argwhere(footprint).astype(np.int64).reshape(-1, 3)
+    if not len(taps):
+        raise ValueError(f"{name}: the footprint is all false")
+    return taps
+
+
+def minimum_filter(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The minimum over a box or footprint; equal to `scipy.ndimage.minimum_filter`.
+
+    Parameters
+    ----------
+    volume : Volume
+    size : int or sequence of int, optional
+        Of the box, per axis.
+    footprint : array_like of bool, optional
+        Instead of ``size``; one dimension per axis.
+    mode, cval, axes
+        As of `gaussian_filter`.
+    origin : int or sequence of int
+        Shift of the box.
+
+    Returns
+    -------
+    Volume
+        Of the input's dtype. NaN where the box holds a NaN, and nowhere else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.minimum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[1, 1, 1, 4, 8]])
+    """
+    return _extremum(volume, "minimum_filter", False, size, footprint, mode, cval, origin, axes)
+
+
+def maximum_filter(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The maximum over a box or footprint; equal to `scipy.ndimage.maximum_filter`.
+
+    Parameters as of `minimum_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.maximum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[5, 5, 9, 9, 9]])
+    """
+    return _extremum(volume, "maximum_filter", True, size, footprint, mode, cval, origin, axes)
+
+
+def median_filter(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The median over a box or footprint; equal to `scipy.ndimage.median_filter`.
+
+    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network, others by
+    selection.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.median_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[5, 4, 4, 8, 8]])
+    """
+    volume = as_volume(volume)
+    name = "median_filter"
+    chosen = par.axes_of(volume, axes, name)
+    shape = par.footprint_of(volume, size, footprint, chosen, name)
+    shifts = par.origins(origin, shape.shape, chosen, name)
+    modes = par.modes_of(mode, chosen, name)
+    source = compiled(volume)
+    if not shape.all() and len(set(modes)) > 1:
+        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
+    taps = taps_of(shape, name)
+    common = (
+        name,
+        source.dtype,
+        _triple([b for b, _ in par.halo_of(shape.shape, shifts)]),
+        _triple(shape.shape),
+        edges_of(source, modes, cval, name),
+    )
+    if shape.shape == (3, 3, 3) and shape.all():
+        stage: Stage = stages.Median3(*common)
+    else:
+        stage = stages.RankFootprint(*common, taps, len(taps) // 2)
+    return stage_of(source, stage).astype(volume.dtype)
+
+
+def map_overlap(
+    func: Callable[..., np.ndarray],
+    *volumes: Volume,
+    depth: int | Sequence[int | tuple[int, int]] = 0,
+    dtype: Any = None,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    name: str | None = None,
+    version: str | int | None = None,
+    deterministic: bool = True,
+) -> Volume:
+    """Apply a function of your own to blocks with an overlap.
+
+    Parameters
+    ----------
+    func : callable
+        Takes one 3-D array (z, y, x) per volume, padded by ``depth``, and returns an array of the
+        same shape, or of the shape without the overlap. Each result voxel may depend only on voxels
+        within ``depth``, and not on how the volume is cut. It is called from several threads.
+    *volumes : Volume
+        Of one shape.
+    depth : int or sequence
+        Overlap per axis: one number, or ``(before, after)``.
+    dtype : dtype, optional
+        Of the result; that of the first volume by default.
+    mode, cval
+        What lies beyond the volume's edges.
+    name, version : str, optional
+        Identify the function when a run is resumed: change the version when you change the function.
+        Without them a run with this function cannot be resumed.
+    deterministic : bool
+        False if a second call may give other bits: its result is then stored, never computed twice.
+
+    Returns
+    -------
+    Volume
+
+    Notes
+    -----
+    Memory: the planner counts the inputs gathered and two float64 arrays of a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.arange(5.0)[None])
+    >>> np.asarray(bv.map_overlap(lambda a: a - np.roll(a, 1, axis=2), v, depth=(0, 1)))
+    array([[0., 1., 1., 1., 1.]])
+    """
+    if not callable(func):
+        raise TypeError(f"map_overlap: func={func!r} is not callable")
+    if not volumes:
+        raise ValueError("map_overlap: give at least one volume")
+    first, *others = (as_volume(v) for v in volumes)
+    for other in others:
+        if other.shape != first.shape or other.axes != first.axes:
+            raise ValueError(f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match")
+    chosen = par.axes_of(first, None, "map_overlap")
+    halo = []
+    for d in par.per_axis(depth, chosen, 0, "depth"):
+        pair = tuple(d) if isinstance(d, Sequence) else (d, d)
+        if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
+            raise ValueError(f"map_overlap: depth={depth!r} is not made of whole numbers from 0 on")
+        halo.append((int(pair[0]), int(pair[1])))
+    z, y, x = halo
+    padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
+    if name is not None:
+        identity = digest("named", name, version)
+    else:
+        identity = uuid.uuid4().hex
+    stage = stages.Overlap(
+        name or getattr(func, "__name__", "map_overlap"),
+        checked_dtype(dtype if dtype is not None else first.dtype),
+        func,
+        (z, y, x),
+        padding,
+        1 + len(others),
+        deterministic,
+        identity,
+    )
+    return first.derive(StageNode.of(stage, (first.node, *(o.node for o in others))))

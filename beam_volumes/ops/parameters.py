@@ -1,0 +1,168 @@
+"""Reading the parameters that filters share: per-axis numbers, lengths with units, modes, footprints.
+
+Users give one value per axis they see, or one for all; stages work on z, y, x.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume
+from beam_volumes.space import AXES
+
+#: OME-NGFF length units in metres.
+_METRES = {
+    "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1,
+    "exameter": 1e18, "femtometer": 1e-15, "foot": 0.3048, "gigameter": 1e9,
+    "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3, "megameter": 1e6,
+    "meter": 1.0, "micrometer": 1e-6, "mile": 1609.344, "millimeter": 1e-3,
+    "nanometer": 1e-9, "parsec": 3.0856775814913673e16, "petameter": 1e15, "picometer": 1e-12,
+    "terameter": 1e12, "yard": 0.9144, "yoctometer": 1e-24, "yottameter": 1e24,
+    "zeptometer": 1e-21, "zettameter": 1e21,
+}  # fmt: skip
+_SHORT = {
+    "nm": "nanometer", "um": "micrometer", "µm": "micrometer", "μm": "micrometer",
+    "micron": "micrometer", "mm": "millimeter", "cm": "centimeter", "m": "meter",
+    "pm": "picometer", "Å": "angstrom", "A": "angstrom", "km": "kilometer",
+}  # fmt: skip
+MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
+
+
+def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list[int]:
+    """Internal axes (0, 1, 2 for z, y, x) that an operation works on.
+
+    ``axes`` counts the user's axes; None is all of them.
+    """
+    visible = volume.space.visible
+    if axes is None:
+        return list(visible)
+    chosen = [axes] if isinstance(axes, int | np.integer) else list(axes)
+    result = []
+    for a in chosen:
+        if not isinstance(a, int | np.integer) or not -volume.ndim <= a < volume.ndim:
+            raise ValueError(f"{name}: axes={axes!r}; the volume's axes are 0 to {volume.ndim - 1}")
+        result.append(visible[int(a)])
+    if len(set(result)) != len(result):
+        raise ValueError(f"{name}: axes={axes!r} names an axis twice")
+    return result
+
+
+def per_axis(value: Any, chosen: Sequence[int], default: Any, name: str) -> list[Any]:
+    """One value for each of z, y, x from one value or one per chosen axis."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        values = [value] * len(chosen)
+    else:
+        values = list(value)
+    if len(values) != len(chosen):
+        raise ValueError(f"{name}={value!r} has {len(values)} entries for {len(chosen)} axes")
+    result = [default] * 3
+    for axis, v in zip(chosen, values, strict=True):
+        result[axis] = v
+    return result
+
+
+def lengths(volume: Volume, value: Any, chosen: Sequence[int], name: str, default: float = 0.0) -> list[float]:
+    """Lengths in voxels along z, y, x from numbers (voxels) or texts such as ``"15 nm"``."""
+    result = []
+    for axis, item in enumerate(per_axis(value, chosen, default, name)):
+        number = in_voxels(volume, item, axis, name) if isinstance(item, str) else item
+        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+            raise TypeError(f"{name}={value!r}: {item!r} is not a length")
+        if not (math.isfinite(number) and number >= 0):
+            raise ValueError(f"{name}={value!r}: a length is finite and not negative")
+        result.append(float(number))
+    return result
+
+
+def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
+    """A length with a unit, in voxels along an axis."""
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([^\W\d]+|Å|µm|μm)\s*", text)
+    unit = _SHORT.get(match[2], match[2]) if match else ""
+    if not match or unit not in _METRES:
+        raise ValueError(f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'")
+    if volume.space.voxel_size is None or volume.unit not in _METRES:
+        raise ValueError(
+            f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
+        )
+    metres = float(match[1]) * _METRES[unit]
+    return metres / (volume.space.voxel_size[axis] * _METRES[volume.unit])
+
+
+def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:
+    """Boundary modes along z, y, x."""
+    result = per_axis(mode, chosen, "reflect", "mode")
+    for m in result:
+        if m in ("wrap", "grid-wrap"):
+            raise ValueError(
+                f"{name}: mode={m!r} is not offered: the last slices would be needed for the first ones, "
+                f"which a sweep along z cannot give; offered are {', '.join(MODES)}"
+            )
+        if m not in MODES:
+            raise ValueError(f"{name}: mode={m!r} is not known; offered are {', '.join(MODES)}")
+    z, y, x = result
+    return (z, y, x)
+
+
+def whole_numbers(value: Any, chosen: Sequence[int], default: int, name: str, least: int) -> list[int]:
+    """Whole numbers along z, y, x."""
+    result = per_axis(value, chosen, default, name)
+    for n in result:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+            raise ValueError(f"{name}={value!r}: {n!r} is not a whole number from {least} on")
+    return [int(n) for n in result]
+
+
+def footprint_of(
+    volume: Volume,
+    size: Any,
+    footprint: Any,
+    chosen: Sequence[int],
+    name: str,
+) -> np.ndarray:
+    """A boolean footprint over z, y, x from ``size`` or ``footprint``."""
+    if footprint is None:
+        if size is None:
+            raise ValueError(f"{name} needs size= or footprint=")
+        return np.ones(whole_numbers(size, chosen, 1, "size", 1), bool)
+    if size is not None:
+        raise ValueError(f"{name}: give size= or footprint=, not both")
+    return expand(np.asarray(footprint), chosen, "footprint", name).astype(bool)
+
+
+def expand(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:
+    """An array over the chosen axes as one over z, y, x."""
+    if array.ndim != len(chosen):
+        raise ValueError(
+            f"{name}: {what} of {array.ndim} dimensions for {len(chosen)} axes "
+            f"({', '.join(AXES[a] for a in chosen)})"
+        )
+    if array.size == 0:
+        raise ValueError(f"{name}: {what} is empty")
+    order = sorted(range(len(chosen)), key=lambda i: chosen[i])
+    shape = [1, 1, 1]
+    for i in order:
+        shape[chosen[i]] = array.shape[i]
+    return np.ascontiguousarray(array.transpose(order)).reshape(shape)
+
+
+def origins(origin: Any, sizes: Sequence[int], chosen: Sequence[int], name: str) -> list[int]:
+    """Origins along z, y, x, within scipy's limits."""
+    result = per_axis(origin, chosen, 0, "origin")
+    for o, n in zip(result, sizes, strict=True):
+        if isinstance(o, bool) or not isinstance(o, int | np.integer):
+            raise TypeError(f"{name}: origin={origin!r} is not a whole number")
+        if not -(n // 2) <= o <= (n - 1) // 2:
+            raise ValueError(
+                f"{name}: origin={o} is outside {-(n // 2)} to {(n - 1) // 2}, the limits for size {n}"
+            )
+    return [int(o) for o in result]
+
+
+def halo_of(sizes: Sequence[int], shift: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Taps before and after the centre of a window of scipy's, ``size // 2 + origin`` before."""
+    return tuple((n // 2 + o, n - 1 - n // 2 - o) for n, o in zip(sizes, shift, strict=True))

@@ -1,0 +1,280 @@
+"""The neighbourhood stages: each ties a kernel to its halo, padding, cost and scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Halo, Triple
+from beam_volumes.kernels import convolve, median, morphology, rank, separable
+from beam_volumes.sweep.stage import Block, Padding, Stage, digest
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood(Stage):
+    """A stage that sees ``taps`` voxels along z, y, x, ``before`` of them before its own.
+
+    Attributes
+    ----------
+    before, taps : tuple of int
+    edges : Padding
+    """
+
+    before: Triple
+    taps: Triple
+    edges: Padding
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.taps, strict=True))
+        return ((z, y, x),)
+
+    @property
+    def padding(self) -> Padding:
+        return self.edges
+
+    def token(self) -> str:
+        edges = (self.edges.modes, repr(float(self.edges.cval)))
+        return digest(type(self).__name__, self.name, self.dtype, self.before, self.taps, edges, self.parameters())
+
+    def parameters(self) -> tuple[Any, ...]:
+        """What the kernel takes after the rows and columns."""
+        raise NotImplementedError
+
+    def kernel(self) -> Callable[..., None]:
+        raise NotImplementedError
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        block = inputs[0]
+        self.kernel()(
+            block.ring, block.slots, block.y, block.x,
+            out.ring, out.slots, out.y, out.x,
+            y0, y1, out.cols, *self.parameters(),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Correlate(Neighbourhood):
+    """One 1-D correlation per axis; the dtype of the weights is the one it computes in."""
+
+    weights: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @property
+    def cost(self) -> float:
+        return 0.4 + 0.06 * sum(self.taps) * self.weights[0].itemsize / 4
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (self.taps[1] + 3) * (cols + self.taps[2]) * self.weights[0].itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.weights
+
+    def kernel(self) -> Callable[..., None]:
+        return separable.correlate
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelateNd(Neighbourhood):
+    """A correlation with any weights, tap by tap."""
+
+    offsets: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def cost(self) -> float:
+        return 0.4 + 0.15 * len(self.weights)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 4 * (cols + self.taps[2]) * 8
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.weights
+
+    def kernel(self) -> Callable[..., None]:
+        return convolve.correlate_nd
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumBox(Neighbourhood):
+    """The minimum or maximum over a box."""
+
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 1.0 * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        width = cols + self.taps[2]
+        return (2 * (rows + sum(self.taps)) + 4 * self.taps[1] + 8) * width * self.dtype.itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.largest)
+
+    def kernel(self) -> Callable[..., None]:
+        return rank.extremum_box
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumFootprint(Neighbourhood):
+    """The minimum or maximum over any footprint."""
+
+    offsets: np.ndarray
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 8 * (cols + self.taps[2]) * max(1, self.dtype.itemsize) + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.largest
+
+    def kernel(self) -> Callable[..., None]:
+        return rank.extremum_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class RankFootprint(Neighbourhood):
+    """The value of some rank among those under a footprint."""
+
+    offsets: np.ndarray
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 5.0 * len(self.offsets)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        lines = self.taps[0] * self.taps[1]
+        return (lines + 4) * (cols + self.taps[2]) * 8 + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.rank
+
+    def kernel(self) -> Callable[..., None]:
+        return rank.rank_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class Median3(Neighbourhood):
+    """The median of 3 x 3 x 3 voxels."""
+
+    @property
+    def cost(self) -> float:
+        return 3.0 * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 24 * (cols + 2) * self.dtype.itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return ()
+
+    def kernel(self) -> Callable[..., None]:
+        return median.median3
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryFootprint(Neighbourhood):
+    """Binary erosion or dilation by any structuring element."""
+
+    offsets: np.ndarray
+    dilation: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.3 + 0.05 * len(self.offsets)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 8 * (cols + self.taps[2]) + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.dilation
+
+    def kernel(self) -> Callable[..., None]:
+        return morphology.binary_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class GreyFootprint(Neighbourhood):
+    """Grey erosion or dilation by a structuring element that is not flat."""
+
+    offsets: np.ndarray
+    heights: np.ndarray
+    dilation: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.5 + 0.8 * len(self.offsets)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 4 * (cols + self.taps[2]) * 8
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.heights, self.dilation
+
+    def kernel(self) -> Callable[..., None]:
+        return morphology.grey_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap(Stage):
+    """A user's function of padded blocks."""
+
+    function: Callable[..., np.ndarray]
+    depth: Halo
+    edges: Padding
+    inputs: int
+    repeatable: bool
+    identity: str
+    nanoseconds: float = 20.0
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        return (self.depth,) * self.inputs
+
+    @property
+    def padding(self) -> Padding:
+        return self.edges
+
+    @property
+    def cost(self) -> float:
+        return self.nanoseconds
+
+    @property
+    def deterministic(self) -> bool:
+        return self.repeatable
+
+    def token(self) -> str:
+        edges = (self.edges.modes, repr(float(self.edges.cval)))
+        return digest("Overlap", self.identity, self.depth, edges, self.inputs, self.dtype)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        (bz, az), (by, ay), (bx, ax) = self.depth
+        padded = (rows + by + ay) * (cols + bx + ax) * (depth + bz + az)
+        # The inputs gathered, and what the function makes of them: two float64 arrays are assumed.
+        return padded * 8 * (self.inputs + 2)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        (bz, az), (by, ay), (bx, ax) = self.depth
+        result = np.asarray(self.function(*(b.array(y0, y1 + by + ay) for b in inputs)))
+        core = (out.depth, y1 - y0, out.cols)
+        padded = (core[0] + bz + az, core[1] + by + ay, core[2] + bx + ax)
+        if result.shape == padded:
+            result = result[bz : bz + core[0], by : by + core[1], bx : bx + core[2]]
+        elif result.shape != core:
+            raise ValueError(
+                f"{self.name}: the function returned shape {result.shape} for a block of {padded}; it must "
+                f"return that shape, or {core} without the overlap"
+            )
+        for k in range(out.depth):
+            np.copyto(out.slice(k, y0, y1), result[k], casting="unsafe")

@@ -1,0 +1,471 @@
+"""The plan: every pass with its partition, and what the run will cost, before anything is read."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_volumes import __version__
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.graph.nodes import FoldValue, Node, SourceNode, StageNode, Value
+from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
+from beam_volumes.plan import budget as machine
+from beam_volumes.plan.compile import ancestors, compile_program
+from beam_volumes.plan.partition import (
+    Partition,
+    TooLarge,
+    choose,
+    chunks_read,
+    least,
+    measure,
+    preferred_window,
+    units_written,
+    write_grid,
+)
+from beam_volumes.plan.passes import Cut, Levels, cut, values_below
+from beam_volumes.storage.kvstore import beside, join, kvstore_spec
+from beam_volumes.storage.sink import Sink, make_sink
+from beam_volumes.sweep.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One fused sweep over a grid of slabs.
+
+    Attributes
+    ----------
+    program : Program
+        What is read, computed, folded and written.
+    partition : Partition
+        Slab grid, window, and the peak memory of one slab.
+    values : tuple of Value
+        Lazy scalars the stages need, known when the pass starts.
+    """
+
+    index: int
+    program: Program
+    partition: Partition
+    values: tuple[Value, ...]
+    bytes_read: int
+    bytes_once: int
+    chunks_read: int
+    bytes_written: int
+    units_written: int
+
+    @property
+    def grid(self) -> Grid:
+        return self.partition.grid
+
+    @property
+    def voxels(self) -> int:
+        return math.prod(self.program.shape)
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read over the bytes of the chunks that are needed at all."""
+        return self.bytes_read / self.bytes_once if self.bytes_once else 1.0
+
+    @property
+    def slab_memory(self) -> int:
+        return self.partition.memory
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How targets will be computed; made by `plan`, run by `compute`.
+
+    Attributes
+    ----------
+    passes : tuple of Pass
+    targets : tuple of Target, Volume or Scalar
+        What was asked for.
+    memory : int
+        The budget in bytes for one machine.
+    workers : int
+        Slabs in flight.
+    processes : int
+        Worker processes they are spread over.
+    threads : int
+        Threads computing a slab.
+    base : int
+        Predicted bytes a process takes before any voxel.
+    smallest_memory : int
+        The smallest budget that would do, for as many workers and processes.
+    reasons : tuple of str
+        Why passes are cut where they are and what is stored between them.
+    """
+
+    passes: tuple[Pass, ...]
+    targets: tuple[Any, ...]
+    memory: int
+    workers: int
+    processes: int
+    threads: int
+    base: int
+    smallest_memory: int
+    reasons: tuple[str, ...]
+    results: tuple[Sink | Value | None, ...]
+    intermediates: tuple[Sink, ...]
+    scratch_place: dict[str, Any] | None
+    fingerprint: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def slab_memory(self) -> int:
+        """Predicted peak bytes of one slab, in the largest pass."""
+        return max((p.slab_memory for p in self.passes), default=0)
+
+    @property
+    def predicted_memory(self) -> int:
+        """Predicted peak bytes on one machine: processes x base + slabs in flight x slab peak."""
+        return self.processes * self.base + self.workers * self.slab_memory
+
+    @property
+    def process_memory(self) -> int:
+        """Predicted peak bytes of one worker process."""
+        return self.base + -(-self.workers // self.processes) * self.slab_memory
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(p.bytes_read for p in self.passes)
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(p.bytes_written for p in self.passes)
+
+    @property
+    def read_amplification(self) -> float:
+        once = sum(p.bytes_once for p in self.passes)
+        return self.bytes_read / once if once else 1.0
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Every output of the run, intermediates included."""
+        return tuple(o.sink for p in self.passes for o in p.program.outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan's numbers as plain data."""
+        return {
+            "memory": self.memory,
+            "smallest_memory": self.smallest_memory,
+            "predicted_memory": self.predicted_memory,
+            "base": self.base,
+            "slab_memory": self.slab_memory,
+            "workers": self.workers,
+            "processes": self.processes,
+            "threads": self.threads,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "read_amplification": self.read_amplification,
+            "sweeps": self.sweeps(),
+            "reasons": list(self.reasons),
+            "passes": [_pass_dict(p) for p in self.passes],
+        }
+
+    def sweeps(self) -> dict[str, int]:
+        """For each lazy scalar asked for or used by a pass: how many sweeps it takes."""
+        levels = Levels([], _asked(self.targets, [v for p in self.passes for v in p.values]))
+        found = {}
+        for value in [*(t.value for t in self.targets if isinstance(t, Scalar)),
+                      *(v for p in self.passes for v in p.values)]:
+            below = {levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)}
+            if below:
+                found[value.name] = len(below)
+        return found
+
+    def explain(self) -> str:
+        """The plan in words and numbers."""
+        from beam_volumes.plan.explain import explain
+
+        return explain(self)
+
+
+def _pass_dict(p: Pass) -> dict[str, Any]:
+    return {
+        "shape": list(p.program.shape),
+        "slabs": len(p.grid),
+        "slab": list(p.grid.step),
+        "window": p.partition.window,
+        "overlap": p.partition.overlap,
+        "stages": [s.name for s in p.program.steps if s.stage is not None],
+        "sources": [s.name for s in p.program.steps if s.source is not None],
+        "folds": [f.reduction.name for f in p.program.folds],
+        "outputs": [o.sink.name for o in p.program.outputs],
+        "slab_memory": p.slab_memory,
+        "parts": {part.name: part.bytes for part in p.partition.parts},
+        "chunks_read": p.chunks_read,
+        "bytes_read": p.bytes_read,
+        "read_amplification": p.read_amplification,
+        "units_written": p.units_written,
+        "bytes_written": p.bytes_written,
+    }
+
+
+def plan(
+    *targets: Target | Volume | Scalar,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    processes: int = 1,
+    threads: int | None = None,
+    slab: Sequence[int] | None = None,
+    window: int | None = None,
+    base: int = machine.BASE_BEAM,
+) -> Plan:
+    """Plan a computation; nothing is read or written.
+
+    Parameters
+    ----------
+    *targets : Target, Volume or Scalar
+        What `compute` would be given.
+    memory : int or str, optional
+        What one machine may use for the run, e.g. ``"2GiB"``; a quarter of its RAM by default.
+    workers : int, optional
+        Slabs in flight on it; by default one for every four cores.
+    processes : int
+        Worker processes the workers are spread over.
+    threads : int, optional
+        Threads computing one slab; by default the cores divided by the processes.
+    slab : sequence of int, optional
+        Slab shape, along the volume's axes, instead of one chosen by the budget.
+    window : int, optional
+        Slices finished at a time, instead of a number chosen by the budget.
+    base : int
+        Bytes a worker process takes before any voxel.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        The budget is too small (the message names the stage and the smallest budget that would do),
+        or an explicit slab is not aligned with the outputs' write units.
+    """
+    if not targets:
+        raise ValueError("nothing to plan: give at least one target, volume or scalar")
+    for t in targets:
+        if not isinstance(t, Target | Volume | Scalar):
+            raise TypeError(f"cannot plan a {type(t).__name__}; give volumes, scalars or volume.to(path)")
+    _check_outputs(targets)
+    workers = checked_count("workers", workers, max(1, machine.cores() // 4))
+    processes = min(checked_count("processes", processes, 1), workers)
+    threads = checked_count("threads", threads, max(1, machine.cores() // processes))
+    total = machine.default_memory() if memory is None else machine.parse_bytes(memory)
+    place = scratch_place(targets)
+    intermediates: list[Sink] = []
+
+    def intermediate(node: Node, space: Any = None, name: str = "") -> Sink:
+        from beam_volumes.space import Space
+
+        where = join(place, f"{name or 'step'}-{node.token}.zarr")
+        sink = make_sink(where, shape=node.shape, dtype=node.dtype, space=space or Space(), format="zarr", codec=None)
+        intermediates.append(sink)
+        return sink
+
+    voxels: list[tuple[Node, Sink]] = []
+    values: list[Value] = []
+    results: list[Sink | Value | None] = []
+    for t in targets:
+        if isinstance(t, Scalar):
+            values.append(t.value)
+            results.append(t.value)
+            continue
+        node = t.node if isinstance(t, Volume) else t.volume.node
+        sink = intermediate(node, t.space, "result") if isinstance(t, Volume) else t.sink
+        voxels.append((node, sink))
+        results.append(sink)
+    cuts, stored, reasons = cut(voxels, values, intermediate)
+
+    slab_budget = (total - processes * base) // workers
+    passes: list[Pass] = []
+    smallest = 0
+    for c in _separate(cuts, stored, slab_budget, workers, threads, slab, reasons):
+        program = compile_program(c.shape, c.outputs, c.folds, stored)
+        try:
+            part = _partition(program, slab_budget, workers, threads, slab, window, targets)
+        except TooLarge as error:
+            _refuse(error.smallest, total, base, workers, processes)
+        smallest = max(smallest, least(program, threads).memory if slab is None else part.memory)
+        if part.memory > slab_budget:
+            _refuse(part, total, base, workers, processes)
+        passes.append(_costed(len(passes), program, part, c, stored))
+    return Plan(
+        tuple(passes),
+        targets,
+        total,
+        workers,
+        processes,
+        threads,
+        base,
+        processes * base + workers * smallest,
+        tuple(reasons),
+        tuple(results),
+        tuple(intermediates),
+        place if intermediates else None,
+        _fingerprint(voxels, values),
+    )
+
+
+def checked_count(name: str, number: int | None, default: int) -> int:
+    if number is None:
+        return default
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"{name}={number!r} is not a whole number from 1 on")
+    return number
+
+
+def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
+    """Where results that nobody named go: in the run folder beside the first output, or a temporary one."""
+    for t in targets:
+        if isinstance(t, Target):
+            return join(beside(t.sink.kvstore, ".run"), "intermediate")
+    name = f"{tempfile.gettempdir()}/beam-volumes-{uuid.uuid4().hex[:12]}"
+    return kvstore_spec(name)
+
+
+def _check_outputs(targets: Sequence[Any]) -> None:
+    seen: dict[str, str] = {}
+    inputs = {
+        n.source.name for t in targets if not isinstance(t, Scalar)
+        for n in ancestors([t.node if isinstance(t, Volume) else t.volume.node])
+        if isinstance(n, SourceNode)
+    }
+    for t in targets:
+        if isinstance(t, Target):
+            if t.sink.name in seen:
+                raise ValueError(f"two targets write {t.sink.name}; give each a path of its own")
+            if t.sink.name in inputs:
+                raise ValueError(f"{t.sink.name} is an input too; write to another path, never in place")
+            seen[t.sink.name] = t.sink.name
+
+
+def _separate(
+    cuts: list[Cut],
+    stored: dict[str, Any],
+    budget: int,
+    workers: int,
+    threads: int,
+    slab: Sequence[int] | None,
+    reasons: list[str],
+) -> list[Cut]:
+    """Give outputs of one pass sweeps of their own where their write units do not fit together."""
+    separate: list[Cut] = []
+    for c in cuts:
+        units = {s.unit for _, s in c.outputs}
+        if len(units) > 1 and slab is None:
+            try:
+                choose(compile_program(c.shape, c.outputs, c.folds, stored), budget, workers, threads)
+            except TooLarge:
+                reasons.append(
+                    "outputs of one pass have sweeps of their own: the least common multiple of their "
+                    f"write units {sorted(units)} is beyond the budget"
+                )
+                for k, output in enumerate(c.outputs):
+                    separate.append(Cut(c.level, c.shape, [output], c.folds if k == 0 else []))
+                continue
+        separate.append(c)
+    return separate
+
+
+def _partition(
+    program: Program,
+    budget: int,
+    workers: int,
+    threads: int,
+    slab: Sequence[int] | None,
+    window: int | None,
+    targets: Sequence[Any],
+) -> Partition:
+    if slab is None and window is None:
+        return choose(program, budget, workers, threads)
+    if slab is None:
+        found = choose(program, budget, workers, threads)
+        return measure(program, found.grid.step, checked_count("window", window, 1), found.overlap, threads)
+    shape = _slab_shape(slab, program, targets)
+    unit = write_grid(program)
+    for axis, n, s, u in zip("zyx", program.shape, shape, unit, strict=True):
+        if s % u and s < n:
+            raise ValueError(
+                f"slab {tuple(slab)}: {s} along {axis} is not a multiple of the output's write unit {u}; "
+                f"use a multiple of {u}, or chunks={s} along {axis}"
+            )
+    width = checked_count("window", window, preferred_window(program, (shape[1], shape[2])))
+    return measure(program, shape, width, True, threads)
+
+
+def _slab_shape(slab: Sequence[int], program: Program, targets: Sequence[Any]) -> Triple:
+    numbers = [checked_count("slab", int(n), 1) for n in slab]
+    if len(numbers) == 2 and program.shape[0] == 1:
+        numbers.insert(0, 1)
+    if len(numbers) != 3:
+        raise ValueError(f"slab {tuple(slab)} needs one number per axis z, y, x")
+    z, y, x = (min(s, max(1, n)) for s, n in zip(numbers, program.shape, strict=True))
+    return (z, y, x)
+
+
+def _refuse(part: Partition, total: int, base: int, workers: int, processes: int) -> None:
+    need = processes * base + workers * part.memory
+    raise ValueError(
+        f"memory {format_bytes(total)} is too small: {processes} process(es) take {format_bytes(base)} each "
+        f"before any voxel, and {workers} slab(s) in flight at least {format_bytes(part.memory)} each, the "
+        f"largest part being {part.largest.name} with {format_bytes(part.largest.bytes)}. "
+        f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
+        "fewer workers or smaller output chunks need less"
+    )
+
+
+def _costed(
+    index: int, program: Program, part: Partition, c: Cut, stored: dict[str, Any]
+) -> Pass:
+    reads = chunks_read(program, part.grid)
+    units = units_written(program)
+    roots = [n for n, _ in c.outputs] + [f.voxels for f in c.folds] + [f.mask for f in c.folds if f.mask]
+    values = {v.token: v for f in c.folds for v in f.parameters}
+    for node in ancestors(roots, stored):
+        if isinstance(node, StageNode) and node.token not in stored:
+            values.update((v.token, v) for v in node.parameters)
+    return Pass(
+        index,
+        program,
+        part,
+        tuple(values.values()),
+        bytes_read=sum(n * size for n, _, size in reads),
+        bytes_once=sum(n * size for _, n, size in reads),
+        chunks_read=sum(n for n, _, _ in reads),
+        bytes_written=sum(size for _, size in units),
+        units_written=sum(n for n, _ in units),
+    )
+
+
+def _asked(targets: Sequence[Any], used: Sequence[Value]) -> list[Value]:
+    return [*(t.value for t in targets if isinstance(t, Scalar)), *used]
+
+
+def _fingerprint(voxels: list[tuple[Node, Sink]], values: list[Value]) -> dict[str, str]:
+    """What the run computes, field by field, so that a resumed run can say what differs."""
+    levels = Levels([n for n, _ in voxels], values)
+    fields = {"package": __version__}
+    for n in levels.nodes.values():
+        if isinstance(n, SourceNode):
+            fields[f"input {n.name}"] = n.token
+    counts: dict[str, int] = {}
+    for item in (*levels.nodes.values(), *levels.folds.values()):
+        if isinstance(item, StageNode):
+            what, token = item.name, item.stage.token()
+        elif isinstance(item, FoldValue):
+            what, token = item.name, item.reduction.token()
+        else:
+            continue
+        counts[what] = counts.get(what, 0) + 1
+        fields[f"step {what} {counts[what]}"] = token
+    for k, (node, sink) in enumerate(voxels):
+        fields[f"output {k + 1}"] = f"{node.token} {sink.token()}"
+    for k, value in enumerate(values):
+        fields[f"scalar {k + 1}"] = value.token
+    return fields
+
+

@@ -1,0 +1,158 @@
+"""From the axes a file has to z, y, x: what V1 of the contracts says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorstore as ts
+
+from beam_volumes.space import AXES
+
+#: What arrays without names of axes are taken for.
+DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+
+UNITS = {
+    "angstrom": ("å", "Å", "ångström", "Ångström", "angstroem"),
+    "nanometer": ("nm", "nanometre", "nanometers", "nanometres"),
+    "micrometer": (
+        "um",
+        "µm",
+        "μm",
+        "micron",
+        "microns",
+        "micrometre",
+        "micrometers",
+        "micrometres",
+    ),
+    "millimeter": ("mm", "millimetre", "millimeters", "millimetres"),
+    "centimeter": ("cm", "centimetre", "centimeters", "centimetres"),
+    "meter": ("m", "metre", "meters", "metres"),
+    "picometer": ("pm", "picometre", "picometers", "picometres"),
+    "kilometer": ("km", "kilometre", "kilometers", "kilometres"),
+    "inch": ("in", "inches"),
+}
+_UNIT_NAMES = {alias: name for name, aliases in UNITS.items() for alias in (name, *aliases)}
+
+
+def unit_name(unit: str | None) -> str | None:
+    """The OME-NGFF name of a unit of length.
+
+    Examples
+    --------
+    >>> unit_name("um")
+    'micrometer'
+    """
+    if unit is None:
+        return None
+    name = _UNIT_NAMES.get(unit.strip()) or _UNIT_NAMES.get(unit.strip().lower())
+    if name is None:
+        known = ", ".join(f"{k} ({v[0]})" for k, v in UNITS.items())
+        raise ValueError(f"unit={unit!r} is no unit of length; use one of {known}")
+    return name
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which dimensions are fixed, and which are the volume's axes."""
+
+    fixed: tuple[tuple[int, int], ...]
+    dims: tuple[tuple[str, int], ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes the user sees, in the order z, y, x."""
+        names = dict(self.dims)
+        return tuple(a for a in AXES if a in names)
+
+    def triple(self, values: Sequence[Any], default: Any) -> tuple[Any, Any, Any]:
+        """Values per dimension of the file as values per z, y, x."""
+        dims = dict(self.dims)
+        z, y, x = (values[dims[a]] if a in dims else default for a in AXES)
+        return (z, y, x)
+
+    def apply(self, store: Any) -> Any:
+        """The z, y, x view, from (0, 0, 0), of a `tensorstore.TensorStore` or `tensorstore.Spec`."""
+        origin = store.domain.inclusive_min
+        store = store[ts.d[:].label[("",) * store.rank]]
+        if self.fixed:
+            dims = [d for d, _ in self.fixed]
+            store = store[ts.d[dims][tuple(origin[d] + i for d, i in self.fixed)]]
+        kept = sorted(d for _, d in self.dims)
+        order = [kept.index(dict(self.dims)[a]) for a in self.axes]
+        if order != sorted(order):
+            store = store[ts.d[order].transpose[list(range(len(order)))]]
+        store = store[tuple(slice(None) if a in self.axes else ts.newaxis for a in AXES)]
+        return store[ts.d[:].translate_to[0, 0, 0]]
+
+
+def names_of_axes(names: Sequence[str | None] | None, ndim: int, name: str) -> tuple[str, ...]:
+    """The names of a file's axes: its own where they make sense, else by their number."""
+    if names is not None and len(names) == ndim:
+        short = [{"channel": "c", "time": "t"}.get(str(n).lower(), str(n).lower()) for n in names]
+        if set(short) <= set("tczyx") and len(set(short)) == ndim and {"y", "x"} <= set(short):
+            return tuple(short)
+    if ndim not in DEFAULT_AXES:
+        raise ValueError(
+            f"{name} has {ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x), "
+            "or names its axes with these letters"
+        )
+    return tuple(DEFAULT_AXES[ndim])
+
+
+def select(
+    axes: Sequence[str],
+    sizes: Sequence[int],
+    index: Mapping[str, int | str] | None,
+    name: str,
+    channels: Sequence[str] = (),
+) -> Selection:
+    """Choose the z, y, x of an array that may have t and c too.
+
+    Parameters
+    ----------
+    axes, sizes : sequence
+        Name and extent of each dimension.
+    index : mapping, optional
+        A position, or for ``c`` a channel's name, per axis to drop. Axes t and c of extent 1 drop
+        by themselves.
+    name : str
+        How messages name the array.
+    channels : sequence of str
+        Names of the channels, if known.
+    """
+    index = dict(index or {})
+    shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))
+    named = f"; channels: {', '.join(channels)}" if channels else ""
+    unknown = set(index) - set(axes)
+    if unknown:
+        raise ValueError(
+            f"index={index}: {name} has no axis {sorted(unknown)[0]!r} (it has {shown})"
+        )
+    fixed, dims = [], []
+    for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        if axis in index:
+            fixed.append((d, _position(index[axis], axis, size, channels, name)))
+        elif axis in AXES:
+            dims.append((axis, d))
+        elif size == 1:
+            fixed.append((d, 0))
+        else:
+            example = repr(channels[0]) if axis == "c" and channels else "0"
+            raise ValueError(
+                f"{name} has the axes {shown}{named}: choose one {axis} by index={{{axis!r}: {example}}}"
+            )
+    return Selection(tuple(fixed), tuple(dims))
+
+
+def _position(value: int | str, axis: str, size: int, channels: Sequence[str], name: str) -> int:
+    if isinstance(value, str):
+        if axis != "c" or value not in channels:
+            known = f"channels: {', '.join(channels)}" if channels else "it names no channels"
+            raise ValueError(f"index={{{axis!r}: {value!r}}}: {name} has no such channel; {known}")
+        return list(channels).index(value)
+    position = int(value) + size if int(value) < 0 else int(value)
+    if not 0 <= position < size:
+        raise ValueError(f"index={{{axis!r}: {value}}}: {name} has {size} along {axis}")
+    return position

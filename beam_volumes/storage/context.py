@@ -1,0 +1,95 @@
+"""What a process shares: one TensorStore context and the handles it has opened.
+
+Handles are opened where they are used and never pickled. TensorStore's threads do not survive a
+fork, so a forked child is refused with the remedy instead of hanging.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import tensorstore as ts
+
+#: Handles kept open per process; the least recently used is let go.
+MAX_HANDLES = 64
+
+_lock = threading.RLock()
+_handles: OrderedDict[str, Any] = OrderedDict()
+_root: ts.Context | None = None
+_context: ts.Context | None = None
+_pid = os.getpid()
+_threads = os.cpu_count() or 1
+
+
+def configure(threads: int) -> None:
+    """Say how many threads TensorStore may use in this process (default: all cores).
+
+    Handles that are open already keep what they were opened with; later ones follow.
+    """
+    global _threads, _context
+    if threads < 1:
+        raise ValueError(f"threads={threads}: at least one is needed")
+    with _lock:
+        if threads != _threads:
+            _threads, _context = threads, None
+            _handles.clear()
+
+
+def threads() -> int:
+    """How many threads TensorStore uses in this process."""
+    return _threads
+
+
+def context() -> ts.Context:
+    """The process's TensorStore context, made at the first call.
+
+    Nothing is cached: a sweep reads each chunk once and writes each unit once. Local files are not
+    synchronised to the disk one by one (seven times slower); they appear whole or not at all.
+    """
+    global _context, _root, _pid
+    with _lock:
+        if _root is not None and _pid != os.getpid():
+            raise RuntimeError(
+                "TensorStore is not fork-safe and was used before this process was forked; "
+                "start worker processes with multiprocessing's 'spawn' method"
+            )
+        if _root is None:
+            _pid = os.getpid()
+            _root = ts.Context({"memory_key_value_store": {}})
+            # the resource is made when first used; everything opened later shares it
+            ts.KvStore.open({"driver": "memory"}, context=_root).result()
+        if _context is None:
+            spec = {
+                "cache_pool": {"total_bytes_limit": 0},
+                "data_copy_concurrency": {"limit": _threads},
+                "file_io_concurrency": {"limit": max(4, 2 * _threads)},
+                "file_io_sync": False,
+            }
+            _context = ts.Context(spec, parent=_root)
+        return _context
+
+
+def opened(key: str, open_it: Callable[[], Any]) -> Any:
+    """The handle known by ``key`` in this process, opened by ``open_it`` the first time."""
+    context()
+    with _lock:
+        if key in _handles:
+            _handles.move_to_end(key)
+            return _handles[key]
+    handle = open_it()
+    with _lock:
+        handle = _handles.setdefault(key, handle)
+        _handles.move_to_end(key)
+        while len(_handles) > MAX_HANDLES:
+            _handles.popitem(last=False)
+        return handle
+
+
+def forget(key: str) -> None:
+    """Let go of a handle, e.g. after what it shows has been replaced."""
+    with _lock:
+        _handles.pop(key, None)

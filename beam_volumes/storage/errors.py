@@ -1,0 +1,56 @@
+"""TensorStore's errors as one clear message with the right Python type."""
+
+from __future__ import annotations
+
+import re
+
+_NOISE = re.compile(
+    r" \[(?:tensorstore_spec|source locations|os_error_code|domain|chunk)='?.*", re.S
+)
+_CODE = re.compile(r"^([A-Z][A-Z_]+): ")
+
+_REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
+    ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
+    ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
+    (
+        "File too large",
+        OSError,
+        "a file size limit or a full disk: lift it and run again with resume=True",
+    ),
+    ("PERMISSION_DENIED", PermissionError, "check who may read and write there"),
+    ("Permission denied", PermissionError, "check who may read and write there"),
+    ("Read-only file system", PermissionError, "choose another place"),
+    ("UNAUTHENTICATED", PermissionError, "check your credentials"),
+    ("DATA_LOSS", OSError, "the stored data are damaged: restore or rewrite them"),
+    ("Error decoding", OSError, "the stored data are damaged: restore or rewrite them"),
+    ("NOT_FOUND", FileNotFoundError, "check the path"),
+    ("UNAVAILABLE", OSError, "the storage does not answer: try again"),
+    ("DEADLINE_EXCEEDED", OSError, "the storage does not answer: try again"),
+)
+
+
+def explain(error: BaseException, doing: str) -> Exception:
+    """The error to raise for one of TensorStore's, saying what was being done and the remedy.
+
+    Examples
+    --------
+    >>> explain(ValueError("PERMISSION_DENIED: no [source locations='x']"), "writing a.zarr")
+    PermissionError('writing a.zarr: no (check who may read and write there)')
+    """
+    if isinstance(error, VolumeError):
+        return error
+    text = str(error)
+    message = _CODE.sub("", _NOISE.sub("", text)).strip()
+    for mark, kind, remedy in _REMEDIES:
+        if mark in text:
+            return kind(f"{doing}: {message} ({remedy})")
+    code = _CODE.match(text)
+    damaged = (
+        code is not None and code[1] in ("INVALID_ARGUMENT", "OUT_OF_RANGE") and "read" in doing
+    )
+    hint = " (the stored data are damaged: restore or rewrite them)" if damaged else ""
+    return OSError(f"{doing}: {message}{hint}")
+
+
+class VolumeError(OSError):
+    """A volume cannot be read; the message is complete."""

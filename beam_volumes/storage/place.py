@@ -1,0 +1,79 @@
+"""A place to look into when finding out what lies there."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorstore as ts
+
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.context import context
+from beam_volumes.storage.errors import explain
+
+
+@dataclass
+class Place:
+    """A path or URL, what was asked of it, and the small files read there so far."""
+
+    text: str
+    spec: kvstore.Spec
+    _read: dict[str, bytes | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, place: str | os.PathLike[str] | kvstore.Spec) -> Place:
+        spec = kvstore.kvstore_spec(place)
+        return cls(kvstore.url(spec), spec)
+
+    @property
+    def local(self) -> str | None:
+        """The local path, if it is one."""
+        return str(self.spec["path"]) if self.spec.get("driver") == "file" else None
+
+    def below(self, path: str) -> Place:
+        spec = kvstore.join(self.spec, path)
+        return Place(kvstore.url(spec), spec)
+
+    def directory(self) -> kvstore.Spec:
+        return kvstore.join(self.spec, directory=True)
+
+    def read(self, key: str) -> bytes | None:
+        """The content of a small file below, or None."""
+        if key not in self._read:
+            if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
+                self._read[key] = None
+            else:
+                self._read[key] = read_key(self.directory(), key)
+        return self._read[key]
+
+    def json(self, key: str) -> dict[str, Any] | None:
+        """The JSON object in a small file below, or None."""
+        data = self.read(key)
+        if data is None:
+            return None
+        try:
+            value = json.loads(data)
+        except ValueError as error:
+            raise OSError(f"{self.text}/{key} is damaged: {error}") from None
+        if not isinstance(value, dict):
+            raise OSError(f"{self.text}/{key} is damaged: not a JSON object")
+        return value
+
+
+def read_key(directory: kvstore.Spec, key: str) -> bytes | None:
+    """The content of a file in a directory, or None if there is none."""
+    try:
+        result = ts.KvStore.open(directory, context=context()).result().read(key).result()
+    except ValueError as error:
+        raise explain(error, f"reading {kvstore.url(directory)}{key}") from None
+    return bytes(result.value) if result.state == "value" else None
+
+
+def write_key(directory: kvstore.Spec, key: str, value: bytes) -> None:
+    """Write a small file in a directory, whole or not at all."""
+    try:
+        ts.KvStore.open(directory, context=context()).result().write(key, value).result()
+    except ValueError as error:
+        raise explain(error, f"writing {kvstore.url(directory)}{key}") from None

@@ -1,0 +1,200 @@
+"""Sources: readable volumes as descriptions that travel, opened once per process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.space import Space
+from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.context import opened
+from beam_volumes.storage.errors import explain
+from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, PIECE, Transfer, read_into
+
+__all__ = ["Reader", "Source", "Transfer", "read_into", "read_overhead_bytes"]
+
+#: What voxels may be.
+DTYPES = tuple(
+    np.dtype(t) for t in ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
+)
+
+
+class Reader(Protocol):
+    """What a format supplies: plain data that can open itself."""
+
+    @property
+    def portable(self) -> bool:
+        """Whether another process can open it too."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Whether it lies in a bucket."""
+        ...
+
+    def open(self) -> ts.TensorStore:
+        """The array as z, y, x from (0, 0, 0)."""
+        ...
+
+    def token(self) -> str:
+        """What tells it from another, the same in every process."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A readable z, y, x array.
+
+    Attributes
+    ----------
+    name : str
+        How messages name it: its path or URL.
+    shape : tuple of int
+    dtype : numpy.dtype
+    chunk : tuple of int
+        The decode unit: a chunk, the inner chunk of a shard, a slice.
+    chunk_origin : tuple of int
+        Where that grid starts relative to voxel (0, 0, 0), in ``(-chunk, 0]``; not 0 after a crop.
+    space : Space
+    reader : Reader
+        Opens it.
+    offset : tuple of int
+        Voxel (0, 0, 0) in what the reader opens.
+    encoded : bool
+        Whether a codec compresses the chunks.
+    """
+
+    name: str
+    shape: Triple
+    dtype: np.dtype
+    chunk: Triple
+    chunk_origin: Triple
+    space: Space
+    reader: Reader
+    offset: Triple = (0, 0, 0)
+    encoded: bool = True
+
+    @property
+    def chunk_bytes(self) -> int:
+        return math.prod(self.chunk) * self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def portable(self) -> bool:
+        """Whether other processes can open it (not ``memory://`` nor arrays over 1 MB)."""
+        return self.reader.portable
+
+    def open(self) -> ts.TensorStore:
+        """The handle, with domain ``[0, shape)``, shared by this process."""
+        return opened(self.token(), self._open)
+
+    def _open(self) -> ts.TensorStore:
+        try:
+            handle = self.reader.open()
+        except ValueError as error:
+            raise explain(error, f"opening {self.name}") from None
+        if handle.dtype.numpy_dtype != self.dtype:
+            raise OSError(
+                f"{self.name} holds {handle.dtype.name}, not the {self.dtype} it was opened with"
+            )
+        box = Box.of_shape(self.shape).translate(self.offset)
+        if not Box.of_shape(handle.shape).contains(box):
+            raise OSError(
+                f"{self.name} has shape {handle.shape} now and no longer holds {box}; open it anew"
+            )
+        return handle[box.slices][ts.d[:].translate_to[0, 0, 0]]
+
+    def crop(self, box: Box) -> Source:
+        """The part of it inside ``box``, which counts from this source's voxel (0, 0, 0)."""
+        if not Box.of_shape(self.shape).contains(box):
+            raise ValueError(f"the crop {box} reaches outside {self.name} of shape {self.shape}")
+        return replace(
+            self,
+            shape=box.shape,
+            offset=_add(self.offset, box.start),
+            chunk_origin=_normal(
+                [o - s for o, s in zip(self.chunk_origin, box.start, strict=True)], self.chunk
+            ),
+            space=self.space.shifted(box.start),
+        )
+
+    def read(self, box: Box | None = None) -> np.ndarray:
+        """A box of voxels, or all of them, as a new array."""
+        box = Box.of_shape(self.shape) if box is None else box
+        out = np.empty(box.shape, self.dtype)
+        read_into(self.open(), box, out).result()
+        return out
+
+    def token(self) -> str:
+        """The source's identity for fingerprints: what and where it is, not when it was written."""
+        return digest(
+            self.reader.token(), self.offset, self.shape, self.dtype.str, repr(self.space)
+        )
+
+
+def read_overhead_bytes(source: Source, threads: int = 1) -> int:
+    """About how many bytes reads take beside the arrays they fill, at most.
+
+    Pieces in flight hold their chunks decoded and, if a codec compresses, encoded too.
+    """
+    if getattr(source.reader, "whole_slices", False):
+        return threads * 2 * source.chunk_bytes
+    limit = IN_FLIGHT_REMOTE if source.reader.remote else IN_FLIGHT
+    flying = min(max(limit, PIECE, source.chunk_bytes), max(source.nbytes, source.chunk_bytes))
+    return (2 if source.encoded else 1) * flying
+
+
+def with_space(
+    source: Source, voxel_size: float | Sequence[float] | None, unit: str | None
+) -> Source:
+    """The source with the voxel size and unit that the user says it has.
+
+    Parameters
+    ----------
+    voxel_size : float or sequence of float, optional
+        One number, or one per axis that the user sees.
+    unit : str, optional
+        A unit of length, by any of its usual names.
+    """
+    space = source.space
+    if voxel_size is not None:
+        many = isinstance(voxel_size, Sequence | np.ndarray)
+        sizes = [float(v) for v in voxel_size] if many else [float(voxel_size)] * len(space.axes)  # type: ignore
+        if len(sizes) != len(space.axes) or not all(math.isfinite(v) and v > 0 for v in sizes):
+            raise ValueError(
+                f"voxel_size={voxel_size!r}: {source.name} needs one positive number, or one per axis "
+                f"{', '.join(space.axes)}"
+            )
+        full = [1.0, 1.0, 1.0] if space.voxel_size is None else list(space.voxel_size)
+        for axis, size in zip(space.visible, sizes, strict=True):
+            full[axis] = size
+        space = replace(space, voxel_size=(full[0], full[1], full[2]))
+    if unit is not None:
+        space = replace(space, unit=unit_name(unit))
+    return replace(source, space=space)
+
+
+def digest(*parts: Any) -> str:
+    """A short hash of JSON-like data, the same in every process."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _add(a: Triple, b: Triple) -> Triple:
+    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def _normal(origin: Sequence[int], chunk: Triple) -> Triple:
+    z, y, x = (-(-o % c) for o, c in zip(origin, chunk, strict=True))
+    return (z, y, x)

@@ -1,0 +1,210 @@
+"""Any array that TensorStore's drivers open, from its spec."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorstore as ts
+
+from beam_volumes.space import Space
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.axes import names_of_axes, select, unit_name
+from beam_volumes.storage.context import context
+from beam_volumes.storage.errors import explain
+from beam_volumes.storage.source import DTYPES, Source, _normal, digest
+
+#: Spec members that make or clear arrays: a source does neither.
+_WRITING = ("create", "delete_existing", "open", "open_mode")
+
+
+@dataclass(frozen=True, eq=False)
+class SpecReader:
+    """A TensorStore spec whose index transform ends at z, y, x."""
+
+    spec: dict[str, Any]
+
+    @property
+    def _kvstore(self) -> dict[str, Any]:
+        store = self.spec
+        while "kvstore" in store or "base" in store:
+            inner = store.get("kvstore", store.get("base"))
+            if not isinstance(inner, dict):
+                return {"driver": str(inner).partition(":")[0]}
+            store = inner
+        return store
+
+    @property
+    def portable(self) -> bool:
+        return self._kvstore.get("driver") not in ("memory", "array")
+
+    @property
+    def remote(self) -> bool:
+        return self._kvstore.get("driver") not in ("memory", "array", "file")
+
+    def open(self) -> ts.TensorStore:
+        return _open(self.spec)
+
+    def token(self) -> str:
+        return digest({k: v for k, v in self.spec.items() if k != "context"})
+
+
+def open_spec(
+    spec: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    axes: Sequence[str | None] | None = None,
+    index: Mapping[str, int | str] | None = None,
+    channels: Sequence[str] = (),
+    scale: Sequence[float] | None = None,
+    translation: Sequence[float] | None = None,
+    unit: str | None = None,
+) -> Source:
+    """A source from a TensorStore spec.
+
+    Parameters
+    ----------
+    spec : mapping
+        When it holds complete metadata nothing is read; otherwise the array's metadata are.
+    name : str, optional
+        How messages name it; by default its place.
+    axes : sequence of str, optional
+        Names of its dimensions, when known from elsewhere.
+    index, channels
+        As for `axes.select`.
+    scale, translation : sequence of float, optional
+        Voxel size and origin per dimension, in ``unit``.
+    """
+    spec = {k: v for k, v in spec.items() if k not in _WRITING}
+    if name is None:
+        name = _name(spec)
+    try:
+        known = ts.Spec(spec)
+        complete = (
+            known.domain is not None
+            and known.dtype is not None
+            and all(
+                -ts.inf < a and b < ts.inf
+                for a, b in zip(known.domain.inclusive_min, known.domain.exclusive_max, strict=True)
+            )
+        )
+        if not (complete and _chunks(known)):
+            store = _open(spec)
+            known = ts.Spec(_json(store.spec(), spec))
+            if known.domain is None or _chunks(known) is None:
+                known = store.spec()
+    except (ValueError, TypeError, KeyError) as error:
+        raise explain(error, f"opening {name}") from None
+    dtype = known.dtype.numpy_dtype
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
+        )
+    domain = known.domain
+    names = names_of_axes(axes or (domain.labels if any(domain.labels) else None), known.rank, name)
+    chosen = select(names, domain.shape, index, name, channels)
+    if scale is None:
+        scale, unit = _units(known.dimension_units, names, unit)
+    view = chosen.apply(known)
+    layout = view.chunk_layout
+    shape = view.domain.shape
+    chunk = tuple(c or n or 1 for c, n in zip(_chunks(view) or shape, shape, strict=True))
+    grid = layout.grid_origin or (0, 0, 0)
+    space = Space(
+        axes=chosen.axes,
+        voxel_size=None if scale is None else chosen.triple([float(s) for s in scale], 1.0),
+        unit=unit,
+        origin=(0.0, 0.0, 0.0)
+        if translation is None
+        else chosen.triple([float(t) for t in translation], 0.0),
+    )
+    return Source(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        chunk=chunk,  # type: ignore[arg-type]
+        chunk_origin=_normal([g or 0 for g in grid], chunk),  # type: ignore[arg-type]
+        space=space,
+        reader=SpecReader(_json(view, spec)),
+        encoded=_encoded(spec | view.to_json()),
+    )
+
+
+def _open(spec: Mapping[str, Any]) -> ts.TensorStore:
+    assume = {"assume_metadata": True} if spec.get("assume_metadata") else {}
+    return ts.open(dict(spec), open=True, read=True, context=context(), **assume).result()
+
+
+def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A view's spec as plain data: with the context the user gave, without what may change."""
+    text = view.to_json()
+    text.pop("context", None)
+    if "context" in given:
+        text["context"] = given["context"]
+    if isinstance(text.get("metadata"), dict):
+        text["metadata"] = {k: v for k, v in text["metadata"].items() if k != "attributes"}
+    if given.get("assume_metadata"):
+        text["assume_metadata"] = True
+    _drop_context(text)
+    return text
+
+
+def _drop_context(spec: Any) -> None:
+    """Leave out of a key-value store's spec what the process's context says."""
+    if isinstance(spec, dict):
+        for key in (
+            "file_io_concurrency",
+            "file_io_sync",
+            "file_io_locking",
+            "file_io_mode",
+            "file_io_retries",
+        ):
+            spec.pop(key, None)
+        for key in ("cache_pool", "data_copy_concurrency", "memory_key_value_store"):
+            if not isinstance(spec.get(key), dict) or not spec.get(key):
+                spec.pop(key, None)
+        for value in spec.values():
+            _drop_context(value)
+
+
+def _chunks(spec: Any) -> Sequence[int | None] | None:
+    shape = spec.chunk_layout.read_chunk.shape
+    return None if shape is None or not any(shape) else shape
+
+
+def _units(
+    units: Sequence[Any] | None, axes: Sequence[str], unit: str | None
+) -> tuple[list[float] | None, str | None]:
+    """Voxel sizes and their unit from TensorStore's dimension units, where all lengths share one."""
+    found = {a: u for a, u in zip(axes, units or (), strict=False) if a in "zyx" and u is not None}
+    bases = {u.base_unit for u in found.values()}
+    if not found or len(bases) != 1:
+        return None, unit
+    base = bases.pop()
+    try:
+        name = unit_name(base) if base else unit
+    except ValueError:
+        return None, unit
+    return [found[a].multiplier if a in found else 1.0 for a in axes], name
+
+
+def _encoded(spec: Mapping[str, Any]) -> bool:
+    text = json.dumps(spec.get("metadata", {}))
+    if spec.get("driver") == "zarr":
+        return '"compressor": null' not in text
+    if spec.get("driver") == "zarr3":
+        return any(f'"{c}"' in text for c in ("zstd", "blosc", "gzip"))
+    return spec.get("driver") != "array"
+
+
+def _name(spec: Mapping[str, Any]) -> str:
+    place = spec.get("kvstore", spec)
+    if isinstance(place, str):
+        return place
+    return (
+        kvstore.url(dict(place))
+        if isinstance(place, Mapping) and "path" in place
+        else str(spec.get("driver"))
+    )

@@ -1,0 +1,282 @@
+"""Reads into and writes from arrays of ours, a bounded number of bytes in flight.
+
+TensorStore copies straight between chunks and the array, strided or not. It would start all of a
+large read or write at once and hold every encoded chunk; here a transfer is cut into pieces of whole
+chunks, and a process-wide lane starts the next piece when one ends. So what a transfer needs beside
+the array is known: `IN_FLIGHT` bytes of chunks, or one chunk where that is larger.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.storage.context import context
+from beam_volumes.storage.errors import explain
+
+#: Decoded bytes that one piece of a transfer aims at.
+PIECE = 4 << 20
+#: Decoded bytes of local reads, and of local writes, in flight in a process.
+IN_FLIGHT = 16 << 20
+#: The same for buckets, where latency is hidden by more requests.
+IN_FLIGHT_REMOTE = 64 << 20
+
+
+class Transfer:
+    """A read or a write under way."""
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._left = 0
+        self._error: BaseException | None = None
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the end.
+
+        Raises
+        ------
+        OSError
+            With what was read or written, the cause and the remedy.
+        TimeoutError
+            When ``timeout`` seconds have passed.
+        """
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"{self.doing}: not done after {timeout} s")
+        if self._error is not None:
+            raise explain(self._error, self.doing) from None
+
+    def _expect(self, pieces: int) -> None:
+        self._left = pieces
+        if not pieces:
+            self._done.set()
+
+    def _ended(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._error = self._error or error
+            self._left -= 1
+            if not self._left:
+                self._done.set()
+
+
+class _Lane:
+    """Starts pieces in order while their bytes fit ``limit`` (one larger piece runs alone)."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[int, Transfer, Callable[[], Any]]] = deque()
+
+    def add(self, cost: int, transfer: Transfer, start: Callable[[], Any]) -> None:
+        with self._lock:
+            self._waiting.append((cost, transfer, start))
+
+    def pump(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                cost = self._waiting[0][0]
+                if self._bytes and self._bytes + cost > self.limit:
+                    return
+                self._bytes += cost
+                cost, transfer, start = self._waiting.popleft()
+            try:
+                if transfer._error is not None:
+                    self._end(cost, transfer, None)
+                    continue
+                future = start()
+            except Exception as error:
+                self._end(cost, transfer, error)
+                continue
+            future.add_done_callback(lambda f, c=cost, t=transfer: self._finished(f, c, t))
+
+    def _finished(self, future: Any, cost: int, transfer: Transfer) -> None:
+        self._end(cost, transfer, future.exception())
+        self.pump()
+
+    def _end(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
+        with self._lock:
+            self._bytes -= cost
+        transfer._ended(error)
+
+
+_lanes = {
+    (kind, remote): _Lane(IN_FLIGHT_REMOTE if remote else IN_FLIGHT)
+    for kind in ("read", "write")
+    for remote in (False, True)
+}
+
+
+def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
+    """Start reading a box of voxels into an array.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        An opened `Source`.
+    box : Box
+        What to read, inside the handle's domain.
+    out : numpy.ndarray
+        Of the box's shape and the handle's dtype; may be a strided view, e.g. rows inside a padded
+        ring. It must not be touched until the transfer is done.
+    """
+    _check(handle, box, out)
+    layout = handle.chunk_layout
+    chunk = _or_shape(layout.read_chunk.shape, handle.shape)
+    shard = _or_shape(layout.write_chunk.shape, chunk)
+    origin = _or_shape(layout.grid_origin, (0, 0, 0))
+    inner = math.prod(-(-s // c) for s, c in zip(shard, chunk, strict=True))
+    itemsize = out.dtype.itemsize
+    # a piece of a shard reads the shard's index again: keep that below a hundredth
+    target = max(PIECE, 128 * 16 * inner) if inner > 1 else PIECE
+    transfer = Transfer(f"reading {box} of {describe(handle)}")
+    lane = _lanes["read", _remote(handle)]
+    target_store = ts.array(out, dtype=handle.dtype, copy=False, write=True, context=context())
+    pieces = list(_pieces(box, chunk, origin, target // itemsize)) if out.size else []
+    transfer._expect(len(pieces))
+    for piece in pieces:
+        local = piece.translate([-a for a in box.start])
+
+        def start(piece: Box = piece, local: Box = local) -> Any:
+            there = target_store[local.slices][ts.d[:].translate_to[piece.start]]
+            return there.write(handle[piece.slices]).commit
+
+        lane.add(_decoded(piece, chunk, origin) * itemsize, transfer, start)
+    lane.pump()
+    return transfer
+
+
+def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer:
+    """Start writing whole units: each is one write to the store, and nothing is read.
+
+    Units cut off by the far edges of the volume count as whole; what of them lies outside is filled
+    with the fill value, in the same write.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        An opened `Sink`.
+    box : Box
+        Starts on the grid of write units and ends on it or at the edge of the volume.
+    array : numpy.ndarray
+        Of the box's shape and the handle's dtype (bool stands for uint8 0 and 1); may be strided. It
+        must not be changed until the transfer is done.
+    """
+    if array.dtype == bool and handle.dtype.numpy_dtype == np.uint8:
+        array = array.view(np.uint8)
+    _check(handle, box, array)
+    unit = _or_shape(handle.chunk_layout.write_chunk.shape, handle.shape)
+    for axis, a, b, u, n in zip("zyx", box.start, box.stop, unit, handle.shape, strict=True):
+        if a % u or (b % u and b != n):
+            raise ValueError(
+                f"writing {box} of {describe(handle)}: {axis} {a}:{b} is not made of whole write units "
+                f"of {u} (volume {n}); align the slabs to the units {unit}"
+            )
+    transfer = Transfer(f"writing {box} of {describe(handle)}")
+    lane = _lanes["write", _remote(handle)]
+    source = ts.array(array, dtype=handle.dtype, copy=False, context=context())
+    units = list(_pieces(box, unit, (0, 0, 0), 1)) if array.size else []
+    transfer._expect(len(units))
+    cost = math.prod(unit) * array.dtype.itemsize
+    for piece in units:
+        local = piece.translate([-a for a in box.start])
+
+        def start(piece: Box = piece, local: Box = local) -> Any:
+            data = source[local.slices][ts.d[:].translate_to[piece.start]]
+            return _write_unit(handle, piece, unit, data)
+
+        lane.add(cost, transfer, start)
+    lane.pump()
+    return transfer
+
+
+def _write_unit(handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore) -> Any:
+    if piece.shape == unit:
+        write = handle[piece.slices].write(data, can_reference_source_data_indefinitely=True)
+        return write.commit
+    # one transaction covers the unit, so that TensorStore need not read what it would not overwrite
+    transaction = ts.Transaction()
+    store = handle.with_transaction(transaction)
+    store[piece.slices].write(data, can_reference_source_data_indefinitely=True).copy.result()
+    start, stop = list(piece.start), list(piece.stop)
+    for axis, u in enumerate(unit):
+        end = piece.start[axis] + u
+        if stop[axis] < end:
+            beyond = (*start[:axis], stop[axis], *start[axis + 1 :])
+            box = Box(beyond, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
+            store[box.slices].write(handle.fill_value).copy.result()
+            stop[axis] = end
+    return transaction.commit_async()
+
+
+def describe(handle: ts.TensorStore) -> str:
+    """How messages name what a handle shows."""
+    kvstore = handle.kvstore
+    if kvstore is None:
+        return "the volume"
+    text = str(kvstore.url)
+    return text.removeprefix("file://").rstrip("/")
+
+
+def _remote(handle: ts.TensorStore) -> bool:
+    kvstore = handle.kvstore
+    return kvstore is not None and not str(kvstore.url).startswith(("file:", "memory:"))
+
+
+def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
+    if array.shape != box.shape:
+        raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
+    if array.dtype != handle.dtype.numpy_dtype:
+        raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
+    if not Box.of_shape(handle.shape).contains(box):
+        raise ValueError(
+            f"the box {box} reaches outside {describe(handle)} of shape {handle.shape}"
+        )
+
+
+def _or_shape(values: Sequence[int | None] | None, default: Sequence[int]) -> Triple:
+    z, y, x = (v or d for v, d in zip(values or (None, None, None), default, strict=True))
+    return (z, y, x)
+
+
+def _pieces(box: Box, chunk: Triple, origin: Triple, voxels: int) -> Iterator[Box]:
+    """Cut a box into pieces of whole chunks, each of about ``voxels`` or one chunk."""
+    step = list(chunk)
+    for axis in (2, 1, 0):
+        have = math.prod(step)
+        extent = box.stop[axis] - box.start[axis]
+        wanted = max(1, voxels // max(1, have))
+        step[axis] = chunk[axis] * wanted
+        if step[axis] < extent + chunk[axis]:
+            break
+    cuts = []
+    for a, b, s, o in zip(box.start, box.stop, step, origin, strict=True):
+        first = a + s - (a - o) % s
+        edges = [a, *range(first, b, s), b]
+        cuts.append(list(zip(edges[:-1], edges[1:], strict=True)))
+    for z in cuts[0]:
+        for y in cuts[1]:
+            for x in cuts[2]:
+                yield Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
+
+
+def _decoded(box: Box, chunk: Triple, origin: Triple) -> int:
+    """Voxels of the chunks that a box touches."""
+    n = 1
+    for a, b, c, o in zip(box.start, box.stop, chunk, origin, strict=True):
+        n *= c * ((b - 1 - o) // c - (a - o) // c + 1)
+    return n

@@ -1,0 +1,390 @@
+"""The streaming executor: one slab of a program, window by window along z.
+
+Every step has a ring buffer of slices. A window reads the slices its sources still lack (the next
+ones are already on their way), runs each stage once over the new slices its users need, folds the
+finished ones, and writes a unit as soon as its last slice is there. The edges of the volume are
+padded per step: rows and columns by rims in the ring, slices by repeating slots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import NO_HALO, Box, Halo, cells_touched, pad_index
+from beam_volumes.kernels.rims import fill_rims
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.transfer import Transfer, read_into, write_units
+from beam_volumes.sweep.program import Edge, Fold, Output, Program, Range
+from beam_volumes.sweep.resources import Arena, in_strips
+from beam_volumes.sweep.schedule import Schedule, Window, layer_of, schedule
+from beam_volumes.sweep.stage import Block
+
+
+@dataclass
+class SlabResult:
+    """What a sweep over one slab leaves behind, its voxels apart.
+
+    Attributes
+    ----------
+    states : dict
+        States of the folds by token.
+    bytes_read, bytes_written : int
+        Of whole chunks, and of voxels, before compression.
+    written, empty : dict
+        By output, indices of the write units that were stored, and of those left out because they
+        hold nothing but the fill value.
+    """
+
+    states: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    written: dict[str, list[int]] = field(default_factory=dict)
+    empty: dict[str, list[int]] = field(default_factory=dict)
+
+
+def ring_shapes(
+    program: Program, plan: Schedule, extents: tuple[list[Range], list[Range]]
+) -> list[tuple[tuple[int, ...], np.dtype]]:
+    """Shape and dtype of every step's ring."""
+    shapes = []
+    for i, step in enumerate(program.steps):
+        depth = plan.capacity[i] + program.constant_slice(i)
+        rows, cols = (e[i][1] - e[i][0] for e in extents)
+        shapes.append(((depth, rows, cols), step.dtype))
+    return shapes
+
+
+def sweep(
+    program: Program,
+    box: Box,
+    values: dict[str, Any],
+    arena: Arena,
+    *,
+    window: int,
+    threads: int = 1,
+    overlap: bool = True,
+) -> SlabResult:
+    """Run a program over one box of its domain.
+
+    Parameters
+    ----------
+    program : Program
+    box : Box
+        Aligned to the write units of the outputs.
+    values : dict
+        Evaluated lazy scalars by token.
+    arena : Arena
+        Where the rings are cut from.
+    window : int
+        Slices finished at a time.
+    threads : int
+        Strips of rows computed at a time.
+    overlap : bool
+        Read ahead and write behind.
+
+    Returns
+    -------
+    SlabResult
+
+    Raises
+    ------
+    ValueError, TypeError, OSError, RuntimeError
+        What a stage, a read or a write raised, with the stage and the box in its message.
+    """
+    if box.size == 0:
+        return SlabResult({f.token: f.reduction.zero() for f in program.folds})
+    return _Sweep(program, box, values, arena, window, threads, overlap).run()
+
+
+class _Ring:
+    """A step's slices: slice z lies in slot ``(z - base) % capacity``."""
+
+    def __init__(self, array: np.ndarray, capacity: int, base: int, y: int, x: int):
+        self.array, self.capacity, self.base, self.y, self.x = array, capacity, base, y, x
+
+    def slots(self, z: np.ndarray) -> np.ndarray:
+        """Slots of slices; -1 stands for the slice of the constant, which is the last."""
+        return np.where(z >= 0, (z - self.base) % self.capacity, self.capacity).astype(np.int64)
+
+    def view(self, z0: int, z1: int, y: Range, x: Range) -> np.ndarray:
+        """Slices that do not wrap around, as an array."""
+        slot = (z0 - self.base) % self.capacity
+        return self.array[
+            slot : slot + z1 - z0, y[0] - self.y : y[1] - self.y, x[0] - self.x : x[1] - self.x
+        ]
+
+
+class _Sweep:
+    def __init__(
+        self,
+        program: Program,
+        box: Box,
+        values: dict[str, Any],
+        arena: Arena,
+        window: int,
+        threads: int,
+        overlap: bool,
+    ):
+        self.program, self.box, self.threads, self.overlap = program, box, threads, overlap
+        self.values = values
+        self.plan = schedule(program, (box.start[0], box.stop[0]), window, overlap)
+        self.y, self.x = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
+        self.ey, self.ex = program.extents(1, self.y), program.extents(2, self.x)
+        arrays = arena.cut(ring_shapes(program, self.plan, (self.ey, self.ex)))
+        self.rings = [
+            _Ring(a, c, b, y[0], x[0])
+            for a, c, b, y, x in zip(
+                arrays, self.plan.capacity, self.plan.base, self.ey, self.ex, strict=True
+            )
+        ]
+        for i, ring in enumerate(self.rings):
+            if program.constant_slice(i):
+                ring.array[-1] = _as_dtype(program.padding(i).cval, ring.array.dtype)
+        self.tops = [lo for lo, _ in self.plan.regions]
+        self.issued = list(self.tops)
+        self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
+        self.writes: deque[tuple[int, int, Output, Transfer]] = deque()
+        self.handles = {i: s.source.open() for i, s in enumerate(program.steps) if s.source is not None}
+        self.sinks = [o.sink.open() for o in program.outputs]
+        self.written = [box.start[0]] * len(program.outputs)
+        self.result = SlabResult(
+            {f.token: f.reduction.zero() for f in program.folds},
+            bytes_read=sum(self._bytes_of(i) for i in self.handles),
+            written={o.sink.name: [] for o in program.outputs},
+            empty={o.sink.name: [] for o in program.outputs},
+        )
+
+    def run(self) -> SlabResult:
+        begin = time.perf_counter()
+        try:
+            for k, window in enumerate(self.plan.windows):
+                ahead = self.plan.windows[k + 1] if k + 1 < len(self.plan.windows) else None
+                self._read(window, ahead)
+                for i in range(len(self.program.steps)):
+                    self._advance(i, window)
+                for f in self.program.folds:
+                    self._fold(f, window.domain)
+                self._write(window.domain[1])
+            while self.writes:
+                self._finish_write()
+        finally:
+            self._drain()
+        self.result.seconds = time.perf_counter() - begin
+        return self.result
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read(self, window: Window, ahead: Window | None) -> None:
+        for i in self.handles:
+            self._issue(i, window.tops[i], window)
+            if self.overlap and ahead is not None:
+                self._issue(i, ahead.tops[i], window)
+
+    def _issue(self, i: int, top: int, window: Window) -> None:
+        """Start reading up to slice ``top``, as far as the ring has room, layer by whole layer."""
+        ring, (depth, origin) = self.rings[i], layer_of(self.program, i)
+        room = window.keeps[i] - (window.keeps[i] - ring.base) % _whole(depth, ring) + ring.capacity
+        if room < top:
+            top = max(self.issued[i], origin + (room - origin) // depth * depth)
+        while self.issued[i] < top:
+            at = self.issued[i]
+            stop = min(top, at + ring.capacity - (at - ring.base) % ring.capacity)
+            box = Box((at, self.y[i][0], self.x[i][0]), (stop, self.y[i][1], self.x[i][1]))
+            view = ring.view(at, stop, self.y[i], self.x[i])
+            self.reads[i].append((at, read_into(self.handles[i], box, view)))
+            self.issued[i] = stop
+
+    # -- computing -------------------------------------------------------------------------------
+
+    def _advance(self, i: int, window: Window) -> None:
+        step, new = self.program.steps[i], (self.tops[i], window.tops[i])
+        if new[0] >= new[1]:
+            return
+        if step.source is not None:
+            while self.reads[i] and self.reads[i][0][0] < new[1]:
+                _, read = self.reads[i].popleft()
+                with _Blame(self, i, new):
+                    read.result()
+        else:
+            self._make_room(i, new[1])
+            self._compute(i, new)
+        self._fill_rims(i, new)
+        self.tops[i] = new[1]
+
+    def _compute(self, i: int, new: Range) -> None:
+        step = self.program.steps[i]
+        assert step.stage is not None
+        stage = step.stage
+        y, x = self.y[i], self.x[i]
+        inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
+        ring = self.rings[i]
+        slots = ring.slots(np.arange(*new, dtype=np.int64))
+        out = Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, y[1] - y[0], x[1] - x[0])
+        values = tuple(self.values[t] for t in step.values)
+        with _Blame(self, i, new):
+            in_strips(
+                out.rows,
+                out.rows * out.cols * out.depth,
+                self.threads,
+                lambda y0, y1: stage.run(inputs, out, y0, y1, values),
+            )
+
+    def _block(self, edge: Edge, z: Range, y: Range, x: Range, halo: Halo) -> Block:
+        """What a user of slices ``z``, rows ``y`` and columns ``x`` sees through an edge."""
+        ring, size = self.rings[edge.step], self.program.steps[edge.step].shape[0]
+        index = pad_index(
+            z[0] + edge.offset[0] - halo[0][0],
+            z[1] + edge.offset[0] + halo[0][1],
+            size,
+            edge.padding.modes[0],
+        )
+        return Block(
+            ring.array,
+            ring.slots(index),
+            y[0] + edge.offset[1] - halo[1][0] - ring.y,
+            x[0] + edge.offset[2] - halo[2][0] - ring.x,
+            y[1] - y[0] + sum(halo[1]),
+            x[1] - x[0] + sum(halo[2]),
+        )
+
+    def _fill_rims(self, i: int, new: Range) -> None:
+        y, x, ey, ex = self.y[i], self.x[i], self.ey[i], self.ex[i]
+        if (y, x) == (ey, ex):
+            return
+        ring, padding = self.rings[i], self.program.padding(i)
+        maps = []
+        for axis, extent in ((1, ey), (2, ex)):
+            index = pad_index(*extent, self.program.steps[i].shape[axis], padding.modes[axis])
+            maps.append(np.where(index >= 0, index - extent[0], -1))
+        fill_rims(
+            ring.array,
+            ring.slots(np.arange(*new, dtype=np.int64)),
+            y[0] - ey[0],
+            y[1] - ey[0],
+            x[0] - ex[0],
+            x[1] - ex[0],
+            *maps,
+            _as_dtype(padding.cval, ring.array.dtype),
+        )
+
+    def _fold(self, fold: Fold, domain: Range) -> None:
+        y, x = ((self.box.start[a], self.box.stop[a]) for a in (1, 2))
+        voxels = self._block(fold.voxels, domain, y, x, NO_HALO)
+        mask = self._block(fold.mask, domain, y, x, NO_HALO) if fold.mask is not None else None
+        values = tuple(self.values[t] for t in fold.values)
+        reduction = fold.reduction
+
+        def strip(y0: int, y1: int) -> Any:
+            state = reduction.zero()
+            for k in range(voxels.depth):
+                where = mask.slice(k, y0, y1) if mask is not None else None
+                state = reduction.merge(state, reduction.fold(voxels.slice(k, y0, y1), where, values))
+            return state
+
+        with _Blame(self, fold.voxels.step, domain, reduction.name):
+            size = voxels.rows * voxels.cols * voxels.depth
+            for state in in_strips(voxels.rows, size, self.threads, strip):
+                self.result.states[fold.token] = reduction.merge(self.result.states[fold.token], state)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _write(self, done: int) -> None:
+        """Start writing the units that are complete when the domain is done up to a slice."""
+        for k, output in enumerate(self.program.outputs):
+            depth = output.sink.unit[0]
+            whole = done if done == self.box.stop[0] else done // depth * depth
+            while self.written[k] < whole:
+                z0 = self.written[k]
+                z1 = min(whole, z0 // depth * depth + depth)
+                box = Box((z0, *self.box.start[1:]), (z1, *self.box.stop[1:]))
+                inside = box.translate(output.edge.offset)
+                view = self.rings[output.edge.step].view(
+                    inside.start[0],
+                    inside.stop[0],
+                    (inside.start[1], inside.stop[1]),
+                    (inside.start[2], inside.stop[2]),
+                )
+                self._note_units(output.sink, box, view)
+                transfer = write_units(self.sinks[k], box, view)
+                self.writes.append((inside.start[0], inside.stop[0], output, transfer))
+                self.result.bytes_written += view.nbytes
+                self.written[k] = z1
+                if not self.overlap:
+                    self._finish_write()
+
+    def _make_room(self, i: int, top: int) -> None:
+        """Wait for writes from slots that slices up to ``top`` will take."""
+        free = top - self.rings[i].capacity
+        while any(o.edge.step == i and z0 < free for z0, _, o, _ in self.writes):
+            self._finish_write()
+
+    def _finish_write(self) -> None:
+        z0, z1, output, transfer = self.writes[0]
+        with _Blame(self, output.edge.step, (z0, z1), f"writing {output.sink.name}"):
+            transfer.result()
+        self.writes.popleft()
+
+    def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
+        """List the write units of a layer; those without a voxel other than 0 are not stored."""
+        grid = sink.grid
+        _, ny, nx = grid.counts
+        z = box.start[0] // grid.step[0]
+        for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1])):
+            for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2])):
+                index = (z * ny + y) * nx + x
+                unit = grid.box(index).translate([-a for a in box.start])
+                found = self.result.written if view[unit.slices].any() else self.result.empty
+                found[sink.name].append(index)
+
+    def _bytes_of(self, i: int) -> int:
+        """Bytes of the chunks that this slab reads of a source."""
+        source = self.program.steps[i].source
+        assert source is not None
+        chunks = 1
+        for axis, (a, b) in enumerate((self.plan.regions[i], self.y[i], self.x[i])):
+            chunks *= cells_touched(a, b, source.chunk[axis], source.chunk_origin[axis])
+        return chunks * source.chunk_bytes
+
+    def _drain(self) -> None:
+        """Let nothing touch the rings after the sweep, however it ends."""
+        for transfer in [t for reads in self.reads for _, t in reads] + [w[-1] for w in self.writes]:
+            with contextlib.suppress(Exception):
+                transfer.result()
+
+
+def _whole(depth: int, ring: _Ring) -> int:
+    """The depth of a layer, unless the ring holds the whole region and nothing is ever dropped."""
+    return depth if ring.capacity % depth == 0 else 1
+
+
+def _as_dtype(number: float, dtype: np.dtype) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(number).astype(dtype)[()]
+
+
+class _Blame:
+    """Names the step and the box in whatever goes wrong inside."""
+
+    def __init__(self, sweep: _Sweep, step: int, z: Range, doing: str | None = None):
+        self.sweep, self.step, self.z, self.doing = sweep, step, z, doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None or not isinstance(error, Exception):
+            return
+        step = self.sweep.program.steps[self.step]
+        doing = self.doing or ("reading " + step.name if step.source is not None else step.name)
+        where = f"{doing}, slices {self.z[0]} to {self.z[1] - 1} of slab {self.sweep.box}"
+        for known in (TypeError, OSError, ValueError):
+            if isinstance(error, known):
+                raise known(f"{where}: {error}") from error
+        raise RuntimeError(f"{where}: {type(error).__name__}: {error}") from error

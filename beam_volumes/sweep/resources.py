@@ -1,0 +1,107 @@
+"""What the sweeps of one process share: a pool of threads, and memory for a fixed number of sweeps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+
+_ALIGN = 64
+_lock = threading.Lock()
+_pool: ThreadPoolExecutor | None = None
+_pool_threads = 0
+_gates: dict[int, Gate] = {}
+
+
+class Arena:
+    """One piece of memory from which the rings of a sweep are cut, kept from slab to slab.
+
+    Memory that was touched before is up to twice as fast to read into, and one piece leaves no
+    fragments behind.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def cut(self, shapes: Sequence[tuple[tuple[int, ...], np.dtype]]) -> list[np.ndarray]:
+        """Arrays of the given shapes and dtypes, uninitialised, valid until the next cut."""
+        sizes = [int(np.prod(s, dtype=np.int64)) * d.itemsize for s, d in shapes]
+        room = sum(aligned(n) for n in sizes) + _ALIGN
+        if room > self._bytes.size:
+            self._bytes = np.empty(0, np.uint8)  # free the old piece before taking the new one
+            self._bytes = np.empty(room, np.uint8)
+        at = -self._bytes.ctypes.data % _ALIGN
+        arrays = []
+        for (shape, dtype), n in zip(shapes, sizes, strict=True):
+            arrays.append(self._bytes[at : at + n].view(dtype).reshape(shape))
+            at += aligned(n)
+        return arrays
+
+
+def aligned(n: int) -> int:
+    return -(-n // _ALIGN) * _ALIGN
+
+
+class Gate:
+    """Admits at most ``width`` sweeps at a time, each with an arena of its own."""
+
+    def __init__(self, width: int):
+        self._free = [Arena() for _ in range(width)]
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def admitted(self) -> Iterator[Arena]:
+        with self._changed:
+            while not self._free:
+                self._changed.wait()
+            arena = self._free.pop()
+        try:
+            yield arena
+        finally:
+            with self._changed:
+                self._free.append(arena)
+                self._changed.notify()
+
+
+def gate(width: int) -> Gate:
+    """This process's gate of a width, however many threads a runner starts."""
+    with _lock:
+        return _gates.setdefault(width, Gate(width))
+
+
+def release() -> None:
+    """Give the arenas' memory back."""
+    with _lock:
+        _gates.clear()
+
+
+def in_strips(rows: int, voxels: int, threads: int, work: Callable[[int, int], object]) -> list[object]:
+    """Call ``work(y0, y1)`` for strips of rows on the process's threads; results in order.
+
+    Small work is not worth a thread.
+    """
+    strips = max(1, min(threads, rows, voxels // 16384))
+    if strips == 1:
+        return [work(0, rows)]
+    cuts = [rows * i // strips for i in range(strips + 1)]
+    pool = _threads(threads)
+    futures = [pool.submit(work, a, b) for a, b in zip(cuts[1:-1], cuts[2:], strict=True)]
+    try:
+        first = work(cuts[0], cuts[1])
+    finally:
+        # Nothing may still write into the rings when an error leaves this function.
+        for f in futures:
+            f.exception()
+    return [first, *(f.result() for f in futures)]
+
+
+def _threads(threads: int) -> ThreadPoolExecutor:
+    global _pool, _pool_threads
+    with _lock:
+        if _pool is None or _pool_threads < threads:
+            _pool = ThreadPoolExecutor(threads, thread_name_prefix="strip")
+            _pool_threads = threads
+        return _pool

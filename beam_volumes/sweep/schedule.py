@@ -1,0 +1,164 @@
+"""The course of a window through a slab along z: what each step holds and computes, and when.
+
+The executor follows a schedule and the planner measures it, so that what is predicted is what happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from beam_volumes.sweep.program import Program, Range, reversed_view
+
+
+@dataclass(frozen=True)
+class Window:
+    """One step of the sweep.
+
+    Attributes
+    ----------
+    domain : (int, int)
+        Slices of the result that this window finishes.
+    tops : list of int
+        Per step, the slice up to which it is filled when the window is done.
+    keeps : list of int
+        Per step, the first slice that must still be held while the window is computed.
+    """
+
+    domain: Range
+    tops: list[int]
+    keeps: list[int]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All windows of a slab, and the ring buffers they need.
+
+    Attributes
+    ----------
+    regions : list of (int, int)
+        Per step, the slices it yields in this slab.
+    windows : list of Window
+    capacity : list of int
+        Per step, slices its ring holds.
+    base : list of int
+        Per step, a slice that lies in slot 0: slice z is in slot ``(z - base) % capacity``.
+    """
+
+    regions: list[Range]
+    windows: list[Window]
+    capacity: list[int]
+    base: list[int]
+
+
+def layer_of(program: Program, step: int) -> tuple[int, int]:
+    """Depth and origin of the units along z in which a step is read or written; 1 if it is neither."""
+    source = program.steps[step].source
+    if source is not None:
+        return source.chunk[0], source.chunk_origin[0]
+    outputs = program.sinks_of(step)
+    return (outputs[0].sink.unit[0], outputs[0].edge.offset[0]) if outputs else (1, 0)
+
+
+def schedule(program: Program, z: Range, window: int, overlap: bool) -> Schedule:
+    """Move a window of ``window`` slices over the slab ``z``.
+
+    With ``overlap`` sources have room to prefetch a layer and sinks to write one behind.
+    """
+    regions = program.regions(0, z)
+    layers = [layer_of(program, i) for i in range(len(program.steps))]
+    windows: list[Window] = []
+    tops = [lo for lo, _ in regions]
+    done = z[0]
+    while done < z[1]:
+        upto = min(z[1], done + window)
+        keeps = _keeps(program, z, done, tops, regions, layers)
+        tops = _tops(program, z, upto, regions, layers, tops)
+        windows.append(Window((done, upto), tops, keeps))
+        done = upto
+    rings = [_ring(program, i, regions[i], windows, layers[i], window, overlap) for i in range(len(regions))]
+    return Schedule(regions, windows, [c for c, _ in rings], [b for _, b in rings])
+
+
+def _tops(
+    program: Program,
+    z: Range,
+    upto: int,
+    regions: list[Range],
+    layers: list[tuple[int, int]],
+    before: list[int],
+) -> list[int]:
+    tops = list(before)
+
+    def raise_(edge_step: int, top: int) -> None:
+        tops[edge_step] = max(tops[edge_step], top)
+
+    for edge in program.ends():
+        raise_(edge.step, edge.needs(0, (z[0], upto), program.steps[edge.step].shape[0])[1])
+    last = len(program.steps) - 1
+    for k, step in enumerate(reversed_view(list(program.steps))):
+        i = last - k
+        if step.source is not None:
+            depth, origin = layers[i]
+            whole = origin + -(-(tops[i] - origin) // depth) * depth
+            tops[i] = min(regions[i][1], whole)
+        for edge in step.edges:
+            if tops[i] > regions[i][0]:
+                size = program.steps[edge.step].shape[0]
+                raise_(edge.step, edge.needs(0, (regions[i][0], tops[i]), size)[1])
+    return tops
+
+
+def _keeps(
+    program: Program,
+    z: Range,
+    done: int,
+    tops: list[int],
+    regions: list[Range],
+    layers: list[tuple[int, int]],
+) -> list[int]:
+    keeps = [hi for _, hi in regions]
+
+    def lower(step: int, keep: int) -> None:
+        keeps[step] = min(keeps[step], keep)
+
+    for edge in program.ends():
+        lower(edge.step, edge.needs(0, (done, z[1]), program.steps[edge.step].shape[0])[0])
+    for output in program.outputs:
+        depth, origin = layers[output.edge.step]
+        begun = origin + done // depth * depth
+        lower(output.edge.step, max(begun, z[0] + origin))
+    for i, step in enumerate(program.steps):
+        if tops[i] < regions[i][1]:
+            for edge in step.edges:
+                size = program.steps[edge.step].shape[0]
+                lower(edge.step, edge.needs(0, (tops[i], regions[i][1]), size)[0])
+    return keeps
+
+
+def _ring(
+    program: Program,
+    step: int,
+    region: Range,
+    windows: list[Window],
+    layer: tuple[int, int],
+    window: int,
+    overlap: bool,
+) -> tuple[int, int]:
+    """Capacity and base of a step's ring: layers are whole and never wrap around."""
+    depth, origin = layer
+
+    def floor(at: int) -> int:
+        return origin + (at - origin) // depth * depth
+
+    held = max((w.tops[step] - floor(w.keeps[step]) for w in windows), default=0)
+    capacity = -(-held // depth) * depth
+    if overlap and program.steps[step].source is not None:
+        # Two layers of chunks deeper than the window leave room to prefetch as they are used up.
+        if not (depth > window and capacity >= 2 * depth):
+            capacity += -(-max(window, depth) // depth) * depth
+    elif overlap and program.sinks_of(step):
+        capacity += depth
+    whole = region[1] - region[0]
+    if capacity >= whole:
+        return whole, region[0]
+    return capacity, floor(region[0])
