@@ -11,12 +11,14 @@ from beam_volumes.kernels.footprints import lines_of_taps, runs_along_x
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.rows import as_rows, copy_row, has_nan, mark_nan, write_nan
 
+
 @kernel
 def extremum(a, b, out, is_max):
     """The larger (smaller) of two rows; NaN wins, the later of two equals stays.
 
-    Associative bit for bit as long as ``a`` comes before ``b``: a window's result does not depend on
-    how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor ``b``.
+    Associative bit for bit as long as ``a`` comes before ``b``: the result for a window does not
+    depend on how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor
+    ``b``.
     """
     if is_max:
         for x in range(out.size):
@@ -47,8 +49,8 @@ def fold_extremum(out, a, b, is_max):
 def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
-    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all the windows share
-    the row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share the
+    row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
     """
     width = out.shape[1]
     count = rows.size - taps + 1
@@ -77,7 +79,7 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
 
 @kernel
 def _slide_right(row, taps, out, spare, is_max):
-    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; ``row`` and ``spare`` are spent."""
+    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
     if taps == 1:
         copy_row(row, out)
         return
@@ -108,8 +110,8 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
 
     Notes
     -----
-    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, as long as as many slices are
-    asked for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
+    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, if as many slices are asked
+    for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
     ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
     """
     lines, results = as_rows(src), as_rows(out)

@@ -16,8 +16,9 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
     """Correlate with the outer product of three 1-D kernels, along z, then y, then x as scipy does.
 
     Rows stream down y: each is summed over z, for a few output slices while its taps are in cache,
-    and the last ``wy.size`` of these sums are kept for the y pass; the row that makes is summed over
-    x. Nothing is a running sum, so a voxel is the same operations wherever its strip or window starts.
+    and the last ``wy.size`` of these sums are kept for the y pass; the row that makes is summed
+    over x. Nothing is a running sum, so a voxel is the same operations wherever its strip or window
+    starts.
 
     Parameters
     ----------

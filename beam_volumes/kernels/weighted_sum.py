@@ -24,8 +24,8 @@ def weighted_sum(lines, rows, cols, weights, pairing, out):
     """``out[x] = sum over t of weights[t] * lines[rows[t], cols[t] + x]``, in the type of ``out``.
 
     Tap by tap as ``weights`` lists them, or, for a ``pairing`` other than `GENERAL`, the centre and
-    then pairs from the outermost inwards (scipy's order: half the multiplications). Zero weights are
-    multiplied like others, so a NaN under them shows. Several taps share one pass over the row,
+    then pairs from the outermost inwards (scipy's order: half the multiplications). Zero weights
+    are multiplied like others, so a NaN under them shows. Several taps share one pass over the row,
     which changes the traffic to L1 but no operation: vector lanes are voxels.
 
     Cost: about one multiply-add a tap (half for pairs) over the vector width.
