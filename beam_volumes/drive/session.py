@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes import __version__
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import Journal, run_folder
@@ -22,6 +21,7 @@ from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.storage.sink import OutputExistsError
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
+from beam_volumes.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +144,11 @@ class Session:
         """The numbers known after a pass, from those before it and its folds' merged states."""
         p = self.plan.passes[pass_index]
         known = dict(known)
-        found = {}
-        for fold in p.program.folds:
-            arguments = tuple(evaluate(v, known) for v in p.values if v.token in fold.values)
-            by_token = {v.token: a for v, a in zip(
-                [v for v in p.values if v.token in fold.values], arguments, strict=True)}
-            ordered = tuple(by_token[t] for t in fold.values)
-            found[fold.token] = fold.reduction.finish(states[fold.token], ordered)
+        values = {v.token: evaluate(v, known) for v in p.values}
+        found = {
+            f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
+            for f in p.program.folds
+        }
         known.update(found)
         if self.journal is not None and found:
             self.journal.write_scalars(pass_index, found)
@@ -158,10 +156,8 @@ class Session:
 
     def merge(self, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """The states of many slabs as one."""
-        merged = {}
-        for fold in self.plan.passes[pass_index].program.folds:
-            merged[fold.token] = fold.reduction.zero()
         reductions = {f.token: f.reduction for f in self.plan.passes[pass_index].program.folds}
+        merged = {token: reduction.zero() for token, reduction in reductions.items()}
         for part in parts:
             for token, state in part.items():
                 merged[token] = reductions[token].merge(merged[token], state)

@@ -65,8 +65,9 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
     """Grey dilation (erosion) with a structure that is not flat.
 
     The maximum of tap + height, or the minimum of tap - height, computed in float64 and cast as
-    scipy does: an integer result out of range wraps around. A voxel is NaN exactly where its footprint holds one. Flat structures have
-    `beam_volumes.kernels.rank.extremum_box` and ``extremum_footprint``.
+    scipy does: an integer result out of range wraps around. A voxel is NaN exactly where its
+    footprint holds one. Flat structures have `beam_volumes.kernels.rank.extremum_box` and
+    ``extremum_footprint``.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def fold_extremum(out, a, b, is_max):
 def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
-    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share the
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
     row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
     """
     width = out.shape[1]

@@ -4,7 +4,7 @@ from beam_volumes.kernels.jit import kernel
 
 
 @kernel
-def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval_y, cval_x):
+def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     """Fill what lies around the rows ``r0:r1`` and columns ``c0:c1`` of some slots.
 
     Columns first, in the rows that are there; then whole rows, corners included, from rows that are
@@ -21,8 +21,8 @@ def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval_y, cval_x):
     row_map, col_map : int64 arrays
         For every row and column of the ring the one, of the valid ones, that it repeats, or -1 for
         the constant. Entries of valid rows and columns are not looked at.
-    cval_y, cval_x : scalars of the ring's dtype
-        The constants.
+    cval : scalar of the ring's dtype
+        The constant.
     """
     rows, cols = ring.shape[1], ring.shape[2]
     for slot in slots:
@@ -30,13 +30,13 @@ def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval_y, cval_x):
         for y in range(r0, r1):
             row = plane[y]
             for x in range(c0):
-                row[x] = cval_x if col_map[x] < 0 else row[col_map[x]]
+                row[x] = cval if col_map[x] < 0 else row[col_map[x]]
             for x in range(c1, cols):
-                row[x] = cval_x if col_map[x] < 0 else row[col_map[x]]
+                row[x] = cval if col_map[x] < 0 else row[col_map[x]]
         for y in range(rows):
             if r0 <= y < r1:
                 continue
             if row_map[y] < 0:
-                plane[y, :] = cval_y
+                plane[y, :] = cval
             else:
                 plane[y, :] = plane[row_map[y]]

@@ -6,11 +6,11 @@ import math
 import tempfile
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes import __version__
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.version import __version__
+from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.nodes import FoldValue, Node, SourceNode, StageNode, Value
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
 from beam_volumes.plan import budget as machine
@@ -292,7 +292,7 @@ def plan(
         smallest = max(smallest, least(program, threads).memory if slab is None else part.memory)
         if part.memory > slab_budget:
             _refuse(part, total, base, workers, processes)
-        passes.append(_costed(len(passes), program, part, c, stored))
+        passes.append(_costed(len(passes), program, part, _needed_values(c, stored)))
     return Plan(
         tuple(passes),
         targets,
@@ -308,6 +308,32 @@ def plan(
         place if intermediates else None,
         _fingerprint(voxels, values),
     )
+
+
+def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[int]) -> Plan:
+    """The plan with the partition of an earlier one, to resume its run.
+
+    Raises
+    ------
+    ValueError
+        If that was cut into other passes, or needs more memory than this plan may use.
+    """
+    if len(slabs) != len(plan.passes):
+        raise ValueError(
+            f"the run was planned in {len(slabs)} passes and would now be in {len(plan.passes)}; "
+            "resume it with the memory it was begun with"
+        )
+    passes = []
+    budget = (plan.memory - plan.processes * plan.base) // plan.workers
+    for p, slab, window in zip(plan.passes, slabs, windows, strict=True):
+        z, y, x = slab
+        part = measure(p.program, (z, y, x), window, p.partition.overlap, plan.threads)
+        if part.memory > budget and part.overlap:
+            part = measure(p.program, (z, y, x), window, False, plan.threads)
+        if part.memory > budget:
+            _refuse(part, plan.memory, plan.base, plan.workers, plan.processes)
+        passes.append(_costed(p.index, p.program, part, p.values))
+    return replace(plan, passes=tuple(passes))
 
 
 def checked_count(name: str, number: int | None, default: int) -> int:
@@ -418,21 +444,24 @@ def _refuse(part: Partition, total: int, base: int, workers: int, processes: int
     )
 
 
-def _costed(
-    index: int, program: Program, part: Partition, c: Cut, stored: dict[str, Any]
-) -> Pass:
-    reads = chunks_read(program, part.grid)
-    units = units_written(program)
+def _needed_values(c: Cut, stored: dict[str, Any]) -> tuple[Value, ...]:
+    """The lazy scalars that a pass's stages and folds take."""
     roots = [n for n, _ in c.outputs] + [f.voxels for f in c.folds] + [f.mask for f in c.folds if f.mask]
     values = {v.token: v for f in c.folds for v in f.parameters}
     for node in ancestors(roots, stored):
         if isinstance(node, StageNode) and node.token not in stored:
             values.update((v.token, v) for v in node.parameters)
+    return tuple(values.values())
+
+
+def _costed(index: int, program: Program, part: Partition, values: tuple[Value, ...]) -> Pass:
+    reads = chunks_read(program, part.grid)
+    units = units_written(program)
     return Pass(
         index,
         program,
         part,
-        tuple(values.values()),
+        values,
         bytes_read=sum(n * size for n, _, size in reads),
         bytes_once=sum(n * size for _, n, size in reads),
         chunks_read=sum(n for n, _, _ in reads),

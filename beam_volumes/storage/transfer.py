@@ -58,6 +58,10 @@ class Transfer:
         if self._error is not None:
             raise explain(self._error, self.doing) from None
 
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
     def _expect(self, pieces: int) -> None:
         self._left = pieces
         if not pieces:
@@ -71,47 +75,64 @@ class Transfer:
                 self._done.set()
 
 
+#: Begins a piece and calls its argument when the piece has ended, from any thread. It must not
+#: wait: pieces begin in TensorStore's own threads.
+Begin = Callable[[Callable[[BaseException | None], None]], None]
+
+
 class _Lane:
-    """Starts pieces in order while their bytes fit ``limit`` (one larger piece runs alone)."""
+    """Begins pieces in order while their bytes fit ``limit`` (one larger piece runs alone)."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._bytes = 0
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, Transfer, Callable[[], Any]]] = deque()
+        self._waiting: deque[tuple[int, Transfer, Begin]] = deque()
 
-    def add(self, cost: int, transfer: Transfer, start: Callable[[], Any]) -> None:
+    def add(self, cost: int, transfer: Transfer, begin: Begin) -> None:
         with self._lock:
-            self._waiting.append((cost, transfer, start))
+            self._waiting.append((cost, transfer, begin))
 
     def pump(self) -> None:
+        """Begin what fits now; called again whenever a piece ends."""
         while True:
             with self._lock:
                 if not self._waiting:
                     return
-                cost = self._waiting[0][0]
+                cost, transfer, begin = self._waiting[0]
                 if self._bytes and self._bytes + cost > self.limit:
                     return
+                self._waiting.popleft()
                 self._bytes += cost
-                cost, transfer, start = self._waiting.popleft()
+            if transfer.failed:
+                self._end(cost, transfer, None)
+                continue
             try:
-                if transfer._error is not None:
-                    self._end(cost, transfer, None)
-                    continue
-                future = start()
+                begin(lambda error, c=cost, t=transfer: self._ended(c, t, error))  # type: ignore[misc]
             except Exception as error:
                 self._end(cost, transfer, error)
-                continue
-            future.add_done_callback(lambda f, c=cost, t=transfer: self._finished(f, c, t))
 
-    def _finished(self, future: Any, cost: int, transfer: Transfer) -> None:
-        self._end(cost, transfer, future.exception())
+    def _ended(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
+        self._end(cost, transfer, error)
         self.pump()
 
     def _end(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
         with self._lock:
             self._bytes -= cost
         transfer._ended(error)
+
+
+#: Futures under way, so that none is collected before its callback ran.
+_flying: dict[int, Any] = {}
+
+
+def _when(future: Any, then: Callable[[BaseException | None], None]) -> None:
+    def ended(future: Any) -> None:
+        _flying.pop(id(future), None)
+        then(future.exception())
+
+    _flying[id(future)] = future
+    future.add_done_callback(ended)
 
 
 _lanes = {
@@ -151,11 +172,11 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     for piece in pieces:
         local = piece.translate([-a for a in box.start])
 
-        def start(piece: Box = piece, local: Box = local) -> Any:
+        def begin(then: Any, piece: Box = piece, local: Box = local) -> None:
             there = target_store[local.slices][ts.d[:].translate_to[piece.start]]
-            return there.write(handle[piece.slices]).commit
+            _when(there.write(handle[piece.slices]).commit, then)
 
-        lane.add(_decoded(piece, chunk, origin) * itemsize, transfer, start)
+        lane.add(_decoded(piece, chunk, origin) * itemsize, transfer, begin)
     lane.pump()
     return transfer
 
@@ -195,32 +216,52 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
     for piece in units:
         local = piece.translate([-a for a in box.start])
 
-        def start(piece: Box = piece, local: Box = local) -> Any:
+        def begin(then: Any, piece: Box = piece, local: Box = local) -> None:
             data = source[local.slices][ts.d[:].translate_to[piece.start]]
-            return _write_unit(handle, piece, unit, data)
+            _write_unit(handle, piece, unit, data, then)
 
-        lane.add(cost, transfer, start)
+        lane.add(cost, transfer, begin)
     lane.pump()
     return transfer
 
 
-def _write_unit(handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore) -> Any:
+def _write_unit(
+    handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore, then: Any
+) -> None:
     if piece.shape == unit:
         write = handle[piece.slices].write(data, can_reference_source_data_indefinitely=True)
-        return write.commit
+        _when(write.commit, then)
+        return
     # one transaction covers the unit, so that TensorStore need not read what it would not overwrite
     transaction = ts.Transaction()
     store = handle.with_transaction(transaction)
-    store[piece.slices].write(data, can_reference_source_data_indefinitely=True).copy.result()
-    start, stop = list(piece.start), list(piece.stop)
+    parts = [(piece, data)]
+    stop = list(piece.stop)
     for axis, u in enumerate(unit):
         end = piece.start[axis] + u
         if stop[axis] < end:
-            beyond = (*start[:axis], stop[axis], *start[axis + 1 :])
-            box = Box(beyond, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
-            store[box.slices].write(handle.fill_value).copy.result()
+            start = (*piece.start[:axis], stop[axis], *piece.start[axis + 1 :])
+            beyond = Box(start, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
+            parts.append((beyond, handle.fill_value))
             stop[axis] = end
-    return transaction.commit_async()
+    left = [len(parts), None]
+    lock = threading.Lock()
+
+    def copied(error: BaseException | None) -> None:
+        with lock:
+            left[0] -= 1
+            left[1] = left[1] or error
+            if left[0]:
+                return
+        if left[1] is None:
+            _when(transaction.commit_async(), then)
+        else:
+            transaction.abort()
+            then(left[1])
+
+    for box, value in parts:
+        write = store[box.slices].write(value, can_reference_source_data_indefinitely=True)
+        _when(write.copy, copied)
 
 
 def describe(handle: ts.TensorStore) -> str:

@@ -1,0 +1,241 @@
+"""`compute`: plan, check, run on the chosen runner, and hand back results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.drive.local import run_local
+from beam_volumes.drive.session import Session
+from beam_volumes.graph.nodes import SourceNode, Value, evaluate
+from beam_volumes.graph.volume import (
+    Scalar,
+    Target,
+    Volume,
+    computes,
+    format_bytes,
+    options as settings,
+)
+from beam_volumes.plan import budget as machine
+from beam_volumes.plan.plan import Plan, plan
+from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
+from beam_volumes.storage.sink import Sink
+
+#: Runners of Apache Beam that work in one process or its children, and how many slabs they can run.
+LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave and what it took.
+
+    Attributes
+    ----------
+    results : tuple
+        Per target an array, a number, or the written volume.
+    plan : Plan
+    summary : Summary or None
+        From the journal, if the run kept one.
+    seconds : float
+        From the start of the run to the last byte.
+    """
+
+    results: tuple[Any, ...]
+    plan: Plan
+    summary: Summary | None
+    seconds: float
+
+
+def compute(
+    *targets: Target | Volume | Scalar,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    runner: Any = "FnApiRunner",
+    options: Any = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | Callable[..., None] | None = None,
+    slab: Sequence[int] | None = None,
+    window: int | None = None,
+    threads: int | None = None,
+    journal: Any = None,
+    keep_journal: bool = True,
+) -> Any:
+    """Compute volumes and numbers; write the targets.
+
+    Parameters
+    ----------
+    *targets : Target, Volume or Scalar
+        ``volume.to(path)`` is written; volumes and scalars without a path come back in memory.
+    memory : int or str, optional
+        What this machine may use, e.g. ``"2GiB"``: a quarter of its RAM by default.
+    workers : int, optional
+        Slabs in flight.
+    runner : str, beam Runner or None
+        ``"FnApiRunner"`` runs a Beam pipeline on this machine; None runs in this process without
+        Beam; any other runner is Beam's to know.
+    options : PipelineOptions or list of str, optional
+        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
+    resume : bool
+        Continue a run that was killed, from the slabs that are complete.
+    overwrite : bool
+        Replace outputs that exist.
+    progress : bool or callable, optional
+        Show progress on standard error (by default if that is a terminal), or call a function with it.
+    slab, window, threads
+        As of `plan`.
+    journal : path, optional
+        Where the journal is kept instead of beside the first output.
+    keep_journal : bool
+        False removes it when the run has ended well.
+
+    Returns
+    -------
+    object or tuple
+        Per target: the written `Volume`, a numpy array, or a numpy scalar.
+
+    Raises
+    ------
+    ValueError
+        The request cannot work; nothing was started.
+    WorkerDied
+        A worker process was killed; the message names the last slabs started.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 2, 3]], "u1"))
+    >>> bv.compute(v + 1, bv.mean(v), runner=None)
+    (array([[2, 3, 4]], dtype=uint8), np.float64(2.0))
+    """
+    outcome = run(
+        *targets,
+        memory=memory,
+        workers=workers,
+        runner=runner,
+        options=options,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        slab=slab,
+        window=window,
+        threads=threads,
+        journal=journal,
+        keep_journal=keep_journal,
+    )
+    return outcome.results[0] if len(targets) == 1 else outcome.results
+
+
+def run(
+    *targets: Target | Volume | Scalar,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    runner: Any = "FnApiRunner",
+    options: Any = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | Callable[..., None] | None = None,
+    slab: Sequence[int] | None = None,
+    window: int | None = None,
+    threads: int | None = None,
+    journal: Any = None,
+    keep_journal: bool = True,
+) -> Outcome:
+    """As `compute`, with the plan and what the run took."""
+    for t in targets:
+        if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
+            raise ValueError(
+                f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
+                "write it with .to(path), slice it, or raise the limit"
+            )
+    drive, processes, base = run_local, 1, machine.BASE_ALONE
+    if runner is not None:
+        from beam_volumes.transforms.launch import launcher
+
+        drive, processes, base = launcher(runner, options, workers)
+    planned = plan(
+        *targets,
+        memory=memory,
+        workers=workers,
+        processes=processes,
+        threads=threads,
+        slab=slab,
+        window=window,
+        base=base,
+    )
+    if runner is not None:
+        check_portable(planned)
+    session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
+    begin = time.perf_counter()
+    try:
+        known = _watched(session, progress, drive)
+        results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
+    finally:
+        _clear(session)
+    seconds = time.perf_counter() - begin
+    summary = None
+    if session.journal is not None:
+        summary = summarize(session.journal, len(planned.passes))
+        if not keep_journal:
+            session.journal.remove()
+    return Outcome(results, session.plan, summary, seconds)
+
+
+def _watched(session: Session, progress: Any, drive: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    if session.journal is None:
+        return drive(session)
+    works = [
+        Work(f"pass {p.index + 1}", len(p.grid), p.bytes_read + p.bytes_written) for p in session.plan.passes
+    ]
+    with Watch(session.journal, works, reporter(progress)):
+        return drive(session)
+
+
+def _result(target: Any, result: Sink | Value | None, known: dict[str, Any]) -> Any:
+    if isinstance(target, Scalar):
+        assert isinstance(result, Value)
+        return evaluate(result, known)
+    assert isinstance(result, Sink)
+    source = result.read_back()
+    if isinstance(target, Target):
+        return Volume(SourceNode.of(source), source.space)
+    array = source.read() if 0 not in source.shape else np.empty(source.shape, source.dtype)
+    return array.astype(target.dtype, copy=False).reshape(target.shape)
+
+
+def _clear(session: Session) -> None:
+    """Remove what was stored between passes and in-memory results; a run to be resumed keeps it."""
+    from beam_volumes.storage.remove import remove_tree
+
+    place = session.plan.scratch_place
+    if place is not None and session.journal is None:
+        remove_tree(place)
+
+
+def check_portable(planned: Plan) -> None:
+    """Refuse what other processes cannot open."""
+    for p in planned.passes:
+        for step in p.program.steps:
+            if step.source is not None and not step.source.portable:
+                raise ValueError(
+                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): a pipeline's "
+                    "workers cannot read it; use runner=None, or write it to a .zarr first"
+                )
+        for output in p.program.outputs:
+            if not output.sink.portable:
+                raise ValueError(
+                    f"{output.sink.name} is memory of this process; use runner=None or a path"
+                )
+
+
+@computes
+def in_process(item: Volume | Scalar) -> Any:
+    """What ``np.asarray``, ``float`` and the like do: this process, no pipeline, no journal."""
+    return compute(item, runner=None, progress=False)
+
+
