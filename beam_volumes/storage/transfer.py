@@ -86,6 +86,7 @@ class _Lane:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._bytes = 0
+        self._pumping = False
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, Transfer, Begin]] = deque()
 
@@ -94,16 +95,16 @@ class _Lane:
             self._waiting.append((cost, transfer, begin))
 
     def pump(self) -> None:
-        """Begin what fits now; called again whenever a piece ends."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    return
-                cost, transfer, begin = self._waiting[0]
-                if self._bytes and self._bytes + cost > self.limit:
-                    return
-                self._waiting.popleft()
-                self._bytes += cost
+        """Begin what fits now; called again whenever a piece ends.
+
+        One thread at a time does it, so that pieces that end at once do not nest.
+        """
+        with self._lock:
+            if self._pumping:
+                return
+            self._pumping = True
+        while (piece := self._next()) is not None:
+            cost, transfer, begin = piece
             if transfer.failed:
                 self._end(cost, transfer, None)
                 continue
@@ -111,6 +112,16 @@ class _Lane:
                 begin(lambda error, c=cost, t=transfer: self._ended(c, t, error))  # type: ignore[misc]
             except Exception as error:
                 self._end(cost, transfer, error)
+
+    def _next(self) -> tuple[int, Transfer, Begin] | None:
+        with self._lock:
+            cost = self._waiting[0][0] if self._waiting else 0
+            if not self._waiting or (self._bytes and self._bytes + cost > self.limit):
+                # whatever ends from here on pumps again
+                self._pumping = False
+                return None
+            self._bytes += cost
+            return self._waiting.popleft()
 
     def _ended(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
         self._end(cost, transfer, error)
