@@ -6,7 +6,7 @@ and ``exp`` and ``log`` through our own compiled implementations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,24 @@ _ALLOCATING = frozenset(("astype", "round", "power", "exp", "log", "where"))
 _TOUCH = 0.15
 
 
+#: Voxels worked through at a time: what a function allocates, and what a chain passes on, stays in
+#: the cache.
+_BLOCK = 1 << 15
+
+
+def block_rows(rows: int, cols: int) -> int:
+    """Rows of a block."""
+    return min(rows, max(1, _BLOCK // max(1, cols)))
+
+
+def row_blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
+    """Rows ``y0:y1`` of every slice in blocks: slice, first row, last row + 1."""
+    rows = block_rows(y1 - y0, out.cols)
+    for k in range(out.depth):
+        for a in range(y0, y1, rows):
+            yield k, a, min(y1, a + rows)
+
+
 @dataclass(frozen=True, eq=False)
 class Elementwise(Stage):
     """A ufunc (or ``where``, ``astype``) over inputs, lazy values and constants.
@@ -51,13 +69,13 @@ class Elementwise(Stage):
         return slow.get(self.function, 0.0) + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return cols * rows * (19 if self.function in _ALLOCATING else 0)
+        return block_rows(rows, cols) * cols * (19 if self.function in _ALLOCATING else 0)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        for k in range(out.depth):
-            self.apply([b.slice(k, y0, y1) for b in inputs], out.slice(k, y0, y1), values)
+        for k, a, b in row_blocks(out, y0, y1):
+            self.apply([i.slice(k, a, b) for i in inputs], out.slice(k, a, b), values)
 
     def apply(
         self,
@@ -86,9 +104,6 @@ class Elementwise(Stage):
                 getattr(np, self.function)(*operands, out=out, casting="unsafe")
 
 
-#: Voxels of a row block that a fused chain works through at a time: its parts stay in the cache.
-_BLOCK = 1 << 15
-
 
 @dataclass(frozen=True, eq=False)
 class Fused(Stage):
@@ -104,22 +119,20 @@ class Fused(Stage):
         return sum(p.cost for p in self.parts)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        rows = min(rows, max(1, _BLOCK // max(1, cols)))
+        rows = block_rows(rows, cols)
         own = sum(rows * cols * p.dtype.itemsize for p in self.parts[:-1])
         return own + max(p.scratch(rows, cols, depth) for p in self.parts)
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        rows = min(y1 - y0, max(1, _BLOCK // max(1, out.cols)))
+        rows = block_rows(y1 - y0, out.cols)
         parts = [np.empty((rows, out.cols), p.dtype) for p in self.parts[:-1]]
-        for k in range(out.depth):
-            for a in range(y0, y1, rows):
-                b = min(y1, a + rows)
-                views = [block.slice(k, a, b) for block in inputs]
-                made = [part[: b - a] for part in parts]
-                for part, result in zip(self.parts, [*made, out.slice(k, a, b)], strict=True):
-                    part.apply(views, result, values, made)
+        for k, a, b in row_blocks(out, y0, y1):
+            views = [i.slice(k, a, b) for i in inputs]
+            made = [part[: b - a] for part in parts]
+            for part, result in zip(self.parts, [*made, out.slice(k, a, b)], strict=True):
+                part.apply(views, result, values, made)
 
 
 def result_dtype(function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]) -> np.dtype:
