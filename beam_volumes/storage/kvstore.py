@@ -22,17 +22,19 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     text = os.fspath(place)
     scheme = urlsplit(text).scheme if "://" in text else ""
     if scheme in ("", "file"):
-        path = unquote(urlsplit(text).path) if scheme else text
+        path = unquote(text.partition("://")[2]) if scheme else text
         return {"driver": "file", "path": os.path.abspath(os.path.expanduser(path))}
     if scheme == "memory":
         return {"driver": "memory", "path": text.partition("://")[2]}
     driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
     if driver is None:
         raise ValueError(
-            f"{text!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a TensorStore spec"
+            f"{text!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a "
+            "TensorStore spec"
         )
-    parts = urlsplit(text)
-    return {"driver": driver, "bucket": parts.netloc, "path": parts.path.lstrip("/")}
+    # not urlsplit: keys may hold ? and #
+    bucket, _, path = text.partition("://")[2].partition("/")
+    return {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
 
 
 def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
