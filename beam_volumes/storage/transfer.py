@@ -294,10 +294,9 @@ def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
         raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
     if array.dtype != handle.dtype.numpy_dtype:
         raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
-    if not Box.of_shape(handle.shape).contains(box):
-        raise ValueError(
-            f"the box {box} reaches outside {describe(handle)} of shape {handle.shape}"
-        )
+    domain = Box(handle.domain.inclusive_min, handle.domain.exclusive_max)
+    if not domain.contains(box):
+        raise ValueError(f"the box {box} reaches outside {describe(handle)} of {domain}")
 
 
 def _or_shape(values: Sequence[int | None] | None, default: Sequence[int]) -> Triple:
