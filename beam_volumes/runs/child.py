@@ -51,7 +51,7 @@ def main() -> None:
     except BaseException as error:
         if _WORKER_DATA_ENDED in str(error):
             channel.send("silence", b"")
-        channel.send("error", _pickled(error))
+        channel.send("error", pickled(error))
     else:
         channel.send("result", result)
     sys.stdout.flush()
@@ -83,7 +83,7 @@ def _report_workers(channel: _Channel) -> None:
     threading.excepthook = hook
 
 
-def _pickled(error: BaseException) -> bytes:
+def pickled(error: BaseException) -> bytes:
     """The exception and its traceback in words; if it does not pickle, a builtin base of it."""
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     makers: list[Callable[[], BaseException]] = [lambda: error.with_traceback(None)]
