@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from beam_volumes.runs.record import Record, ranges
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.storage.sink import OutputExistsError
-from beam_volumes.sweep.executor import sweep
+from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.version import __version__
 
@@ -100,8 +100,17 @@ class Session:
         for sink in self.plan.sinks:
             sink.create(self.run_id, overwrite=self.overwrite or sink in self.plan.intermediates)
 
-    def slab(self, pass_index: int, index: int, known: dict[str, Any]) -> dict[str, Any]:
-        """Sweep a slab and record it, or read what its record says; returns the folds' states."""
+    def slab(
+        self,
+        pass_index: int,
+        index: int,
+        known: dict[str, Any],
+        count: Callable[[SlabResult], None] | None = None,
+    ) -> dict[str, Any]:
+        """Sweep a slab and record it, or read what its record says; returns the folds' states.
+
+        ``count`` is told of every slab that was swept.
+        """
         if self.journal is not None:
             record = self.journal.read_record(pass_index, index)
             if record is not None:
@@ -123,6 +132,8 @@ class Session:
                 threads=self.plan.threads,
                 overlap=p.partition.overlap,
             )
+        if count is not None:
+            count(result)
         if self.journal is not None:
             record = Record(
                 index,
