@@ -1,0 +1,118 @@
+"""From a checked recipe to what `beam_volumes.compute` takes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import beam_volumes as bv
+from beam_volumes.cli.box import crop as cropped
+from beam_volumes.cli.catalogue import footprints
+from beam_volumes.cli.document import Entry, RecipeError
+from beam_volumes.cli.recipe import Input, Output, Recipe, Step
+from beam_volumes.graph.volume import Scalar, Target, Volume
+
+
+@dataclass(frozen=True)
+class Built:
+    """Targets, and for each a name to tell users."""
+
+    targets: tuple[Target | Scalar, ...]
+    names: tuple[str, ...]
+
+
+def build(recipe: Recipe, crop: str | None = None) -> Built:
+    """Open the inputs and apply the steps; nothing but metadata is read.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    crop : str, optional
+        A box that every input is cropped to.
+
+    Raises
+    ------
+    RecipeError
+        With the line of what cannot be opened, applied or written.
+    """
+    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
+    for name in recipe.order:
+        known[name] = _apply(recipe.steps[name], known)
+    targets: list[Target | Scalar] = []
+    names: list[str] = []
+    for output in recipe.outputs:
+        for k, target in enumerate(_targets(output, known[output.step])):
+            targets.append(target)
+            names.append(f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step)
+    return Built(tuple(targets), tuple(names))
+
+
+def _open(item: Input, crop: str | None) -> Volume:
+    with _mistakes(item.where, item.name):
+        volume = bv.open(item.what, **item.options)
+    return volume if crop is None else cropped(volume, crop)
+
+
+def _apply(step: Step, known: dict[str, Any]) -> Any:
+    operation = step.operation
+    inputs = [known[i.value] if isinstance(i.value, str) else i.value for i in step.inputs]
+    for name, entry in zip(operation.positional, step.inputs, strict=False):
+        item = known[entry.value] if isinstance(entry.value, str) else entry.value
+        if operation.parameters.get(name) == "volume" and not isinstance(item, Volume):
+            raise entry.error(f"{operation.name} takes a volume, and {entry.value!r} is a number")
+    first = next((i for i in inputs if isinstance(i, Volume)), None)
+    ndim = first.ndim if first is not None else 3
+    axes = step.parameters["axes"].plain() if "axes" in step.parameters else None
+    if axes is not None:
+        ndim = len(axes) if isinstance(axes, list) else 1
+    parameters = {}
+    for name, entry in step.parameters.items():
+        is_volume = operation.parameters[name] and isinstance(entry.value, str)
+        parameters[name] = known[entry.value] if is_volume else _parameter(entry, known, ndim)
+    with _mistakes(step.where, operation.name, step.parameters):
+        return operation.call(*inputs, **parameters)
+
+
+def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
+    if isinstance(entry.value, list):
+        return [_parameter(e, known, ndim) for e in entry.value]
+    if not isinstance(entry.value, dict):
+        return entry.value
+    (key, inner), *_ = entry.value.items()
+    if key == "step":
+        return known[inner.value]
+    size = inner.plain()
+    with _mistakes(entry.where, key):
+        if isinstance(size, dict):
+            return footprints()[key](**{"ndim": ndim, **size})
+        return footprints()[key](size, ndim=ndim)
+
+
+def _targets(output: Output, item: Any) -> Iterator[Target | Scalar]:
+    if isinstance(item, Volume):
+        if output.path is None:
+            raise RecipeError(output.where, f"{output.step!r} is a volume: its output needs path:")
+        with _mistakes(output.where, ""):
+            yield item.to(output.path, **output.options)
+    elif output.path is not None:
+        raise RecipeError(output.where, f"{output.step!r} is a number: leave out path: and it is printed")
+    else:
+        yield from item if isinstance(item, tuple) else (item,)
+
+
+@contextlib.contextmanager
+def _mistakes(where: str, what: str, parameters: dict[str, Entry] | None = None) -> Iterator[None]:
+    """Say where in the recipe a mistake is, by the parameter that the message names if it does."""
+    try:
+        yield
+    except (ValueError, TypeError, IndexError, OverflowError, OSError) as error:
+        if isinstance(error, RecipeError):
+            raise
+        text = str(error)
+        for name, entry in (parameters or {}).items():
+            if f"{name}=" in text:
+                where = entry.where
+        prefix = "" if not what or text.startswith((f"{what}:", f"{what} ")) else f"{what}: "
+        raise RecipeError(where, prefix + text) from error

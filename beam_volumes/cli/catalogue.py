@@ -1,0 +1,104 @@
+"""The operations that recipes can name: the package's public functions and numpy's arithmetic.
+
+There is no list to maintain: whatever `beam_volumes` exports that takes a volume first is an operation,
+and so is every ufunc that volumes support.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+import beam_volumes as bv
+from beam_volumes.cli.box import crop
+from beam_volumes.graph.elementwise import SUPPORTED
+from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation and what it takes.
+
+    Attributes
+    ----------
+    name : str
+    call : callable
+        Takes inputs by position and parameters by name.
+    positional : tuple of str
+        What inputs can be given by position, in order.
+    required : tuple of str
+        What must be given.
+    parameters : dict
+        For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does too,
+        or ``""`` for anything else.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    positional: tuple[str, ...]
+    required: tuple[str, ...]
+    parameters: dict[str, str]
+
+
+def astype(volume: Volume, dtype: str) -> Volume:
+    """Cast as numpy does; floats beyond an integer's range saturate."""
+    return as_volume(volume).astype(dtype)
+
+
+@cache
+def operations() -> dict[str, Operation]:
+    """Every operation by name."""
+    found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
+    public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
+    for function in (*public, astype, crop):
+        if inspect.isfunction(function) and _takes_volume(_first(function)):
+            found[function.__name__] = _function(function)
+    return found
+
+
+@cache
+def footprints() -> dict[str, Callable[..., np.ndarray]]:
+    """The functions that make structuring elements, by name."""
+    public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
+    return {
+        f.__name__: f
+        for f in public
+        if inspect.isfunction(f) and inspect.signature(f).return_annotation in ("np.ndarray", np.ndarray)
+    }
+
+
+def _first(function: Callable[..., Any]) -> inspect.Parameter | None:
+    return next(iter(inspect.signature(function).parameters.values()), None)
+
+
+def _takes_volume(parameter: inspect.Parameter | None) -> str:
+    if parameter is None or parameter.kind == parameter.VAR_POSITIONAL:
+        return ""
+    annotation = parameter.annotation
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    words = text.replace("|", " ").split()
+    if "Volume" not in words:
+        return ""
+    return "volume or number" if "Scalar" in words else "volume"
+
+
+def _ufunc(name: str) -> Operation:
+    names = tuple(f"input {k + 1}" for k in range(getattr(np, name).nin))
+    return Operation(name, partial(apply_ufunc, name), names, names, {})
+
+
+def _function(function: Callable[..., Any]) -> Operation:
+    parameters = inspect.signature(function).parameters.values()
+    by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return Operation(
+        function.__name__,
+        function,
+        tuple(p.name for p in by_name if p.kind == p.POSITIONAL_OR_KEYWORD),
+        tuple(p.name for p in by_name if p.default is p.empty),
+        {p.name: _takes_volume(p) for p in by_name},
+    )

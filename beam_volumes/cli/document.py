@@ -1,0 +1,197 @@
+"""YAML read safely, every entry knowing where it stands.
+
+Plain scalars are read by the rules of YAML 1.2: ``1e-3`` is a number, ``no`` and ``0:16`` are texts.
+Tags are refused, so that nothing but plain data comes out; aliases are expanded up to a limit.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+#: More than any recipe needs; stops a file that grows by aliases of aliases.
+MOST_ENTRIES = 20_000
+MOST_DEPTH = 50
+MOST_BYTES = 1 << 20
+
+_INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **{s + i: float(s + "inf") for s in ("", "+", "-") for i in (".inf", ".Inf", ".INF")},
+}
+_PLAIN_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
+
+
+class RecipeError(ValueError):
+    """A mistake in a recipe; the message begins with its place."""
+
+    def __init__(self, where: str, message: str) -> None:
+        super().__init__(f"{where}: {message}")
+
+
+@dataclass
+class Entry:
+    """A value and where it stands.
+
+    Attributes
+    ----------
+    value : dict of str to Entry, list of Entry, str, int, float, bool or None
+    where : str
+        As messages name it, e.g. ``"recipe.yaml:12"``: of the key in a mapping, else of the value.
+    """
+
+    value: Any
+    where: str
+
+    def plain(self) -> Any:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {k: e.plain() for k, e in self.value.items()}
+        if isinstance(self.value, list):
+            return [e.plain() for e in self.value]
+        return self.value
+
+    def error(self, message: str) -> RecipeError:
+        return RecipeError(self.where, message)
+
+    def mapping(self, what: str) -> dict[str, Entry]:
+        """The value as a mapping, or a mistake."""
+        if not isinstance(self.value, dict):
+            raise self.error(f"{what} must be a mapping (name: value), not {_kind(self.value)}")
+        return self.value
+
+    def check_keys(self, known: Iterable[str], what: str) -> None:
+        """Refuse keys that are not known, with the nearest spelling."""
+        known = list(known)
+        for key, entry in self.mapping(what).items():
+            if key not in known:
+                raise entry.error(f"{what} has no {key!r}{nearest(key, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest known one, or all of them if they are few.
+
+    Examples
+    --------
+    >>> nearest("sigmma", ["sigma", "size"])
+    "; did you mean 'sigma'?"
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if close:
+        match = next(k for k in known if k.lower() == close[0])
+        return f"; did you mean {match!r}?"
+    if 0 < len(known) <= 12:
+        return f"; known are {', '.join(known)}"
+    return ""
+
+
+def load(text: str, name: str) -> Entry:
+    """Read a YAML document.
+
+    Parameters
+    ----------
+    text : str
+    name : str
+        Of the file, for messages.
+
+    Raises
+    ------
+    RecipeError
+        It is not YAML, uses tags, repeats a key, or grows beyond all measure.
+
+    Examples
+    --------
+    >>> entry = load("a: 1\\nb: [x, 2.5]", "r.yaml")
+    >>> entry.plain(), entry.value["b"].where
+    ({'a': 1, 'b': ['x', 2.5]}, 'r.yaml:2')
+    """
+    if len(text) > MOST_BYTES:
+        raise RecipeError(name, f"has {len(text)} characters; a recipe has up to {MOST_BYTES}")
+    try:
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise RecipeError(where, f"not YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise RecipeError(name, f"not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise RecipeError(name, "is nested too deeply") from None
+    if root is None:
+        raise RecipeError(name, "is empty")
+    return _Reader(name).entry(root, root, 0)
+
+
+def parse_value(text: str, where: str) -> Entry:
+    """A value given on the command line, read as YAML; every part stands at ``where``."""
+    try:
+        entry = load(text, where) if text.strip() else Entry(None, where)
+    except RecipeError as error:
+        raise RecipeError(where, str(error).split(": ", 1)[-1]) from None
+    return _placed(entry, where)
+
+
+def _placed(entry: Entry, where: str) -> Entry:
+    value = entry.value
+    if isinstance(value, dict):
+        value = {k: _placed(e, where) for k, e in value.items()}
+    elif isinstance(value, list):
+        value = [_placed(e, where) for e in value]
+    return Entry(value, where)
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._count = 0
+
+    def entry(self, node: Any, place: Any, depth: int) -> Entry:
+        where = f"{self._name}:{place.start_mark.line + 1}"
+        self._count += 1
+        if self._count > MOST_ENTRIES or depth > MOST_DEPTH:
+            raise RecipeError(where, "the recipe is too large, nested too deeply, or refers to itself")
+        if node.tag not in _PLAIN_TAGS:
+            raise RecipeError(where, f"the tag {node.tag!r} is not offered; a recipe is plain data")
+        if isinstance(node, yaml.SequenceNode):
+            return Entry([self.entry(n, n, depth + 1) for n in node.value], where)
+        if not isinstance(node, yaml.MappingNode):
+            return Entry(_scalar(node), where)
+        found: dict[str, Entry] = {}
+        for key, value in node.value:
+            at = f"{self._name}:{key.start_mark.line + 1}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise RecipeError(at, "a key must be a name")
+            if key.value in found:
+                raise RecipeError(at, f"{key.value!r} is there twice, first at {found[key.value].where}")
+            found[key.value] = self.entry(value, key, depth + 1)
+        return Entry(found, where)
+
+
+def _scalar(node: Any) -> Any:
+    text = node.value
+    if node.style is not None:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        base = {"0x": 16, "0o": 8}.get(text[:2], 10)
+        return int(text, base)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    return "a list" if isinstance(value, list) else repr(value)

@@ -1,0 +1,44 @@
+"""How the command line tells of errors: one line, and an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+
+#: What a user can mend: a mistake in the request, or files that are not as they should be.
+USER_MISTAKES = (ValueError, TypeError, OSError)
+MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
+
+#: The last line of a worker's traceback, which pipelines put into the text of their own error.
+_REMOTE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Died)): (.+)$", re.M)
+_STAGE = re.compile(r"\s*\[while running .*", re.S)
+
+
+def report(error: BaseException, debug: bool = False) -> int:
+    """Tell of an error on standard error and return the exit code."""
+    if isinstance(error, KeyboardInterrupt):
+        print("\nbeam-volumes: interrupted; continue with --resume", file=sys.stderr)
+        return INTERRUPTED
+    if debug:
+        traceback.print_exception(error)
+    mistake = isinstance(error, USER_MISTAKES)
+    print(f"beam-volumes: error: {message(error)}", file=sys.stderr)
+    return MISTAKE if mistake else FAILED
+
+
+def message(error: BaseException) -> str:
+    """An error as one line."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    if "Traceback (most recent call last)" in text:
+        found = _REMOTE.findall(text)
+        if found:
+            text = found[-1][1]
+    text = " ".join(_STAGE.sub("", text).split())
+    if not text:
+        return type(error).__name__
+    if isinstance(error, USER_MISTAKES) or type(error).__module__.startswith("beam_volumes"):
+        return text
+    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"

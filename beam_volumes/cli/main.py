@@ -1,0 +1,46 @@
+"""The command ``beam-volumes``: finds the verb, and tells of errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from beam_volumes.cli import demo, info, run
+from beam_volumes.cli.errors import report
+from beam_volumes.version import __version__
+
+VERBS = (info, run, demo)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The arguments of every verb; each verb's module says its own."""
+    top = argparse.ArgumentParser(
+        prog="beam-volumes",
+        description="scipy.ndimage for volumes that do not fit in memory, on any Apache Beam runner",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"beam-volumes {__version__}")
+    verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for verb in VERBS:
+        verb.register(verbs)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 2 for a user's mistake, 1 for another error."""
+    args, others = parser().parse_known_args(arguments)
+    try:
+        args.act(args, others)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt) as error:
+        return report(error, args.debug)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

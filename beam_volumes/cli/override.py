@@ -1,0 +1,134 @@
+"""Changing a recipe from the command line: ``--set place=value`` and ``${variable}``.
+
+A place is a path of keys with dots between: ``input``, ``inputs.em``, ``steps.smooth.sigma``,
+``outputs.0.path``, ``memory``. Its first key may also be the name of a variable, a step or an input.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from beam_volumes.cli.document import Entry, RecipeError, nearest, parse_value
+
+_TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
+_SECTIONS = ("variables", "steps", "inputs")
+_VARIABLE = re.compile(r"\$\{([^}]*)\}")
+
+
+def override(root: Entry, setting: str) -> None:
+    """Change a recipe as ``place=value`` says, the value being YAML.
+
+    Where the recipe has a mapping with a ``path`` and a text is given, the path is set.
+
+    Raises
+    ------
+    RecipeError
+        There is no such place.
+    """
+    where = f"--set {setting}"
+    place, equals, text = setting.partition("=")
+    keys = place.strip().split(".")
+    if not equals or not all(keys):
+        raise RecipeError(where, "write it as place=value, e.g. steps.smooth.sigma=2")
+    value = parse_value(text, where)
+    *path, last = _full(root, keys, where)
+    at = root
+    for depth, key in enumerate(path):
+        at = _below(at, key, ".".join(path[: depth + 1]), where)
+    if isinstance(at.value, list):
+        at.value[_position(at, last, where)] = _renewed(at.value[_position(at, last, where)], value)
+    elif isinstance(at.value, dict):
+        at.value[last] = _renewed(at.value.get(last), value)
+    elif at.value is None or (isinstance(at.value, str) and path[0] in ("steps", "input", "inputs")):
+        # The short form of a step or an input: what it stands for is written out.
+        key = "op" if path[0] == "steps" else "path"
+        at.value = {last: value} if at.value is None else {key: Entry(at.value, at.where), last: value}
+    else:
+        raise RecipeError(where, f"{'.'.join(path)} holds {at.plain()!r}, which has no {last!r}")
+
+
+def _full(root: Entry, keys: list[str], where: str) -> list[str]:
+    """The place with its section, which users may leave out."""
+    known = list(_TOP)
+    if keys[0] in _TOP:
+        return keys
+    for section in _SECTIONS:
+        entries = root.value.get(section)
+        if entries is not None and isinstance(entries.value, dict):
+            if keys[0] in entries.value:
+                return [section, *keys]
+            known += entries.value
+    raise RecipeError(where, f"the recipe has no {keys[0]!r}{nearest(keys[0], known)}")
+
+
+def _below(at: Entry, key: str, path: str, where: str) -> Entry:
+    if isinstance(at.value, list):
+        return at.value[_position(at, key, where)]
+    inside = at.value if isinstance(at.value, dict) else {}
+    if key not in inside:
+        raise RecipeError(where, f"the recipe has no {path!r}{nearest(key, inside)}")
+    return inside[key]
+
+
+def _position(at: Entry, key: str, where: str) -> int:
+    if not key.isdigit() or int(key) >= len(at.value):
+        raise RecipeError(where, f"{key!r} is not one of 0 to {len(at.value) - 1}")
+    return int(key)
+
+
+def _renewed(old: Entry | None, new: Entry) -> Entry:
+    if old is not None and isinstance(old.value, dict) and isinstance(new.value, str):
+        if "path" in old.value or "spec" in old.value:
+            kept = {k: e for k, e in old.value.items() if k != "spec"}
+            return Entry({**kept, "path": new}, new.where)
+    return new
+
+
+def substitute(root: Entry) -> Entry:
+    """The recipe with each ``${name}`` replaced by the variable's value.
+
+    A text that is nothing but ``${name}`` becomes the value itself, a number or a list included.
+    """
+    section = root.value.get("variables")
+    variables = section.mapping("variables") if section is not None and section.value is not None else {}
+    for entry in variables.values():
+        if "${" in str(entry.plain()):
+            raise entry.error("variables cannot refer to variables")
+    kept = {k: _replaced(e, variables) for k, e in root.value.items() if k != "variables"}
+    return Entry(kept, root.where)
+
+
+def _replaced(entry: Entry, variables: dict[str, Entry]) -> Entry:
+    value = entry.value
+    if isinstance(value, dict):
+        return Entry({k: _replaced(e, variables) for k, e in value.items()}, entry.where)
+    if isinstance(value, list):
+        return Entry([_replaced(e, variables) for e in value], entry.where)
+    if not isinstance(value, str) or "${" not in value:
+        return entry
+
+    def find(match: re.Match[str]) -> Entry:
+        if match[1] not in variables:
+            raise entry.error(f"no variable is called {match[1]!r}{nearest(match[1], variables)}")
+        return variables[match[1]]
+
+    whole = _VARIABLE.fullmatch(value)
+    if whole:
+        return _moved(find(whole), entry.where)
+    return Entry(_VARIABLE.sub(lambda m: _text(find(m), entry), value), entry.where)
+
+
+def _moved(entry: Entry, where: str) -> Entry:
+    value: Any = entry.value
+    if isinstance(value, dict):
+        value = {k: _moved(e, where) for k, e in value.items()}
+    elif isinstance(value, list):
+        value = [_moved(e, where) for e in value]
+    return Entry(value, where)
+
+
+def _text(variable: Entry, entry: Entry) -> str:
+    if isinstance(variable.value, dict | list):
+        raise entry.error("only texts and numbers can stand inside a longer text")
+    return str(variable.plain())

@@ -1,0 +1,319 @@
+"""Recipes: what a YAML file asks for, checked before anything is opened."""
+
+from __future__ import annotations
+
+import graphlib
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from beam_volumes.cli.catalogue import Operation, footprints, operations
+from beam_volumes.cli.document import Entry, RecipeError, load, nearest
+from beam_volumes.cli.override import override, substitute
+from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.storage.sink import make_sink
+
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_TOP = ("description", "variables", "input", "inputs", "steps", "output", "outputs", "memory", "workers")
+#: What may stand beside an input's path, and beside an output's.
+_OPEN = tuple(inspect.signature(open_volume).parameters)
+_WRITE = (
+    "step",
+    "dtype",
+    *(p for p in inspect.signature(make_sink).parameters if p not in ("shape", "dtype", "space")),
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A volume to open."""
+
+    name: str
+    what: Any
+    options: dict[str, Any]
+    where: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation, its inputs by name or number, and its parameters.
+
+    ``entry`` is where parameters are said, by name.
+    """
+
+    name: str
+    operation: Operation
+    inputs: tuple[Entry, ...]
+    parameters: dict[str, Entry]
+    where: str
+
+    def references(self) -> Iterator[Entry]:
+        """Entries whose value is the name of a step or an input."""
+        yield from (i for i in self.inputs if isinstance(i.value, str))
+        for name, entry in self.parameters.items():
+            if self.operation.parameters[name] and isinstance(entry.value, str):
+                yield entry
+            else:
+                yield from _step_references(entry)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A step to be written, or a number to be told, if there is no path."""
+
+    step: str
+    path: str | None
+    options: dict[str, Any]
+    where: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A checked recipe.
+
+    Attributes
+    ----------
+    inputs, steps : dict
+        By name; ``order`` names the steps such that each comes after those it uses.
+    outputs : list of Output
+    memory, workers
+        Defaults that the command line overrides.
+    """
+
+    inputs: dict[str, Input]
+    steps: dict[str, Step]
+    order: tuple[str, ...]
+    outputs: list[Output]
+    memory: int | str | None = None
+    workers: int | None = None
+    description: str = field(default="")
+
+
+def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
+    """Read and check a recipe file.
+
+    Parameters
+    ----------
+    path : str
+    settings : sequence of str
+        Changes of the form ``place=value``; see `beam_volumes.cli.override`.
+
+    Raises
+    ------
+    RecipeError
+        With file and line of the mistake.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise RecipeError(path, f"is not text in UTF-8 ({error.reason} at byte {error.start})") from None
+    return parse_recipe(text, path, settings)
+
+
+def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
+    """As `read_recipe`, of a text."""
+    root = load(text, name)
+    root.mapping("a recipe")
+    for setting in settings:
+        override(root, setting)
+    root.check_keys(_TOP, "a recipe")
+    top = substitute(root).value
+    inputs = _inputs(top, root)
+    steps = _steps(top.get("steps"), inputs)
+    _check_references(inputs, steps)
+    return Recipe(
+        inputs,
+        steps,
+        _order(steps),
+        _outputs(top, root, inputs, steps),
+        top["memory"].value if "memory" in top else None,
+        _workers(top.get("workers")),
+        str(top["description"].value) if "description" in top else "",
+    )
+
+
+def _workers(entry: Entry | None) -> int | None:
+    if entry is None:
+        return None
+    if isinstance(entry.value, bool) or not isinstance(entry.value, int) or entry.value < 1:
+        raise entry.error(f"workers: {entry.plain()!r} is not a whole number from 1 on")
+    return entry.value
+
+
+def _inputs(top: dict[str, Entry], root: Entry) -> dict[str, Input]:
+    if "input" in top and "inputs" in top:
+        raise top["inputs"].error("give input or inputs, not both")
+    if "input" in top:
+        return {"input": _input("input", top["input"])}
+    if "inputs" not in top:
+        raise root.error("a recipe needs input: PATH or inputs: {name: PATH}")
+    entries = top["inputs"].mapping("inputs")
+    if not entries:
+        raise top["inputs"].error("inputs names no input")
+    return {name: _input(_checked_name(name, e), e) for name, e in entries.items()}
+
+
+def _input(name: str, entry: Entry) -> Input:
+    if isinstance(entry.value, str):
+        return Input(name, entry.value, {}, entry.where)
+    if not isinstance(entry.value, dict):
+        raise entry.error(f"the input {name!r} must be a path, or a mapping with path:")
+    entry.check_keys([*_OPEN, "spec"], f"the input {name!r}")
+    options = {k: e.plain() for k, e in entry.value.items()}
+    what = [options.pop(k) for k in ("path", "spec") if k in options]
+    if len(what) != 1 or not isinstance(what[0], str | dict):
+        raise entry.error(f"the input {name!r} needs path: a text, or spec: a TensorStore spec")
+    return Input(name, what[0], options, entry.where)
+
+
+def _checked_name(name: str, entry: Entry) -> str:
+    if not _NAME.fullmatch(name):
+        raise entry.error(f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter")
+    return name
+
+
+def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, Step]:
+    if entry is None or entry.value is None:
+        return {}
+    steps: dict[str, Step] = {}
+    previous = next(iter(inputs)) if len(inputs) == 1 else None
+    for name, e in entry.mapping("steps").items():
+        if _checked_name(name, e) in inputs:
+            raise e.error(f"{name!r} is the name of an input; call the step otherwise")
+        steps[name] = _step(name, e, previous)
+        previous = name
+    return steps
+
+
+def _step(name: str, entry: Entry, previous: str | None) -> Step:
+    if isinstance(entry.value, str):
+        said: dict[str, Entry] = {"op": entry}
+    elif entry.value is None:
+        said = {}
+    else:
+        said = dict(entry.mapping(f"the step {name!r}"))
+    op = said.pop("op", None) or Entry(name, entry.where)
+    operation = operations().get(op.value) if isinstance(op.value, str) else None
+    if operation is None:
+        what = "operation" if op.value != name else "operation (give the step an op:)"
+        raise op.error(f"no {what} is called {op.value!r}{nearest(str(op.value), operations())}")
+    inputs = _step_inputs(name, said, entry, previous)
+    known = [p for p in operation.parameters if p not in operation.positional[: len(inputs)]]
+    for key, e in said.items():
+        if key in known:
+            continue
+        if key in operation.parameters:
+            raise e.error(f"{operation.name}: {key!r} is given by the step's input already")
+        raise e.error(f"{operation.name} has no parameter {key!r}{nearest(key, [*known, 'input', 'inputs'])}")
+    if len(inputs) > len(operation.positional):
+        raise entry.error(
+            f"{operation.name} takes {len(operation.positional)} input(s), and {len(inputs)} are given"
+        )
+    missing = [r for r in operation.required if r not in (*operation.positional[: len(inputs)], *said)]
+    if missing:
+        raise entry.error(f"{operation.name} needs {', '.join(missing)}")
+    return Step(name, operation, inputs, said, entry.where)
+
+
+def _step_inputs(
+    name: str, said: dict[str, Entry], entry: Entry, previous: str | None
+) -> tuple[Entry, ...]:
+    one, many = said.pop("input", None), said.pop("inputs", None)
+    if one is not None and many is not None:
+        raise many.error("give input or inputs, not both")
+    if one is not None:
+        items = [one]
+    elif many is not None:
+        if not isinstance(many.value, list) or not many.value:
+            raise many.error("inputs must be a list of names and numbers")
+        items = many.value
+    elif previous is None:
+        raise entry.error(f"the step {name!r} needs input: one of the recipe's inputs")
+    else:
+        items = [Entry(previous, entry.where)]
+    for item in items:
+        if not isinstance(item.value, str | int | float):
+            raise item.error(f"{item.plain()!r} is not an input: write a step's or input's name, or a number")
+    return tuple(items)
+
+
+def _step_references(entry: Entry) -> Iterator[Entry]:
+    """The names in ``{step: name}`` anywhere in a parameter; other mappings must be footprints."""
+    if isinstance(entry.value, list):
+        for e in entry.value:
+            yield from _step_references(e)
+    elif isinstance(entry.value, dict):
+        key, inner = next(iter(entry.value.items()), ("", entry))
+        if len(entry.value) != 1 or key not in ("step", *footprints()):
+            known = ", ".join(f"{{{f}: ...}}" for f in sorted(footprints()))
+            raise entry.error(
+                f"{entry.plain()!r} is not a parameter{nearest(key, footprints()) if key else ''} "
+                f"(a mapping is {{step: name}} or one of {known})"
+            )
+        if key == "step":
+            if not isinstance(inner.value, str):
+                raise inner.error(f"{inner.plain()!r} is not the name of a step")
+            yield inner
+
+
+def _check_references(inputs: dict[str, Input], steps: dict[str, Step]) -> None:
+    names = [*inputs, *steps]
+    for step in steps.values():
+        for entry in step.references():
+            if entry.value not in names:
+                raise entry.error(
+                    f"the step {step.name!r} uses {entry.value!r}, which is no step and no input"
+                    f"{nearest(entry.value, names)}"
+                )
+
+
+def _order(steps: dict[str, Step]) -> tuple[str, ...]:
+    needs = {s.name: [e.value for e in s.references() if e.value in steps] for s in steps.values()}
+    try:
+        return tuple(graphlib.TopologicalSorter(needs).static_order())
+    except graphlib.CycleError as error:
+        ring = error.args[1]
+        first = next(s for s in steps.values() if s.name in ring)
+        raise RecipeError(first.where, f"steps use each other in a circle: {' -> '.join(ring)}") from None
+
+
+def _outputs(
+    top: dict[str, Entry], root: Entry, inputs: dict[str, Input], steps: dict[str, Step]
+) -> list[Output]:
+    if "output" in top and "outputs" in top:
+        raise top["outputs"].error("give output or outputs, not both")
+    if "output" in top:
+        entries = [top["output"]]
+    elif "outputs" in top:
+        listed = top["outputs"]
+        if not isinstance(listed.value, list) or not listed.value:
+            raise listed.error("outputs must be a list: '- {step: name, path: PATH}'")
+        entries = listed.value
+    else:
+        raise root.error("a recipe needs output: PATH, or outputs: a list of {step: name, path: PATH}")
+    names = [*inputs, *steps]
+    last = names[-1] if steps or len(inputs) == 1 else None
+    return [_output(e, names, last) for e in entries]
+
+
+def _output(entry: Entry, names: list[str], last: str | None) -> Output:
+    if isinstance(entry.value, str):
+        said: dict[str, Entry] = {"path": entry}
+    else:
+        entry.check_keys(_WRITE, "an output")
+        said = dict(entry.value)
+    step = said.pop("step", None)
+    if step is None and last is None:
+        raise entry.error("an output needs step: the name of what is written")
+    if step is not None and step.value not in names:
+        raise step.error(f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}")
+    path = said.pop("path", None)
+    if path is not None and not isinstance(path.value, str):
+        raise path.error(f"path: {path.plain()!r} is not a text")
+    if path is None and said:
+        raise entry.error("an output with options needs path:")
+    name = step.value if step is not None else last
+    return Output(name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where)

@@ -1,0 +1,69 @@
+"""A made-up electron-microscopy stack: cells with dark membranes, noise, an uneven background."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import tifffile
+from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
+
+#: Voxels of the fine grid per node of the coarse one, on which cells are computed.
+COARSE = 4
+#: Mean distance of cells, and half the width of a membrane, in voxels.
+CELL, MEMBRANE = 56.0, 3.0
+
+
+def write_specimen(folder: str | os.PathLike[str], shape: tuple[int, int, int], seed: int = 0) -> None:
+    """Write the slices as ``z0000.tif`` ...; the same seed gives the same bytes."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("z*.tif"):
+        old.unlink()
+    gap = _gaps(shape, seed)
+    rows, cols = _between(shape[1], gap.shape[1]), _between(shape[2], gap.shape[2])
+    light = _light(shape[1:])
+    for z in range(shape[0]):
+        k, part = divmod(z / COARSE, 1)
+        coarse = (1 - part) * gap[int(k)] + part * gap[int(k) + 1]
+        image = _slice(rows @ coarse @ cols.T, light, np.random.default_rng([seed, z]))
+        tifffile.imwrite(folder / f"z{z:04d}.tif", image)
+
+
+def _gaps(shape: tuple[int, int, int], seed: int) -> np.ndarray:
+    """How much nearer the nearest cell centre is than the second, on the coarse grid: 0 on membranes."""
+    rng = np.random.default_rng(seed)
+    counts = [n // COARSE + 2 for n in shape]
+    extent = np.array(counts) * COARSE + 2 * CELL
+    centres = rng.uniform(-CELL, extent - CELL, (max(2, int(np.prod(extent / CELL))), 3))
+    points = np.stack(np.meshgrid(*(np.arange(n) * COARSE for n in counts), indexing="ij"), -1)
+    # Cells are not polyhedra: bend space a little.
+    bend = [gaussian_filter(rng.standard_normal(counts), 4) for _ in range(3)]
+    points = points + 9 * np.stack([b / b.std() for b in bend], -1)
+    distance, _ = cKDTree(centres).query(points, k=2, workers=-1)
+    return (distance[..., 1] - distance[..., 0]).astype(np.float32)
+
+
+def _between(n: int, coarse: int) -> np.ndarray:
+    """The matrix that interpolates linearly from the coarse grid."""
+    matrix = np.zeros((n, coarse), np.float32)
+    k, part = np.divmod(np.arange(n) / COARSE, 1)
+    at = np.arange(n)
+    matrix[at, k.astype(int)] = 1 - part
+    matrix[at, k.astype(int) + 1] = part
+    return matrix
+
+
+def _light(shape: tuple[int, ...]) -> np.ndarray:
+    """Uneven illumination: darker towards two corners."""
+    y, x = (np.linspace(-1, 1, n, dtype=np.float32) for n in shape)
+    return 1 + 0.22 * y[:, None] * x - 0.12 * y[:, None] ** 2 + 0.1 * x
+
+
+def _slice(gap: np.ndarray, light: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    membrane = np.exp(-((gap / (2 * MEMBRANE)) ** 2))
+    image = (165 - 85 * membrane) * light * rng.uniform(0.97, 1.03)
+    image += 20 * rng.standard_normal(gap.shape, np.float32)
+    return np.clip(image, 0, 255).astype(np.uint8)
