@@ -1,0 +1,70 @@
+"""Measured peak memory against the plan's prediction, in a fresh process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_volumes.plan import budget
+from beam_volumes.space import Space
+from beam_volumes.storage.sink import make_sink
+from beam_volumes.storage.transfer import write_units
+from beam_volumes.geometry import Box
+
+MIB = 1 << 20
+
+
+def big_volume(path: Path, shape, chunk, codec=None) -> str:
+    """A volume of noise whose layers of chunks are one layer, linked: quick to make, real to read."""
+    sink = make_sink(path, shape=shape, dtype="u1", space=Space(), chunks=chunk, codec=codec)
+    sink.create("noise")
+    rng = np.random.default_rng(0)
+    layer = rng.integers(1, 255, (chunk[0], *shape[1:]), np.uint8)
+    write_units(sink.open(), Box((0, 0, 0), layer.shape), layer).result()
+    for z in range(1, -(-shape[0] // chunk[0])):
+        for row in (path / "c" / "0").iterdir():
+            there = path / "c" / str(z) / row.name
+            there.mkdir(parents=True)
+            for file in row.iterdir():
+                os.link(file, there / file.name)
+    return str(path)
+
+
+CASES = {
+    # 2 GiB under 512 MiB and the base
+    "2 GiB": dict(shape=(512, 2048, 2048), chunk=(16, 512, 512), ours=512 * MIB, how={}),
+    "tight": dict(shape=(128, 1024, 1024), chunk=(16, 256, 256), ours=110 * MIB, how={"chunks": [16, 256, 256]}),
+    "deep chunks": dict(shape=(192, 1024, 1024), chunk=(64, 128, 128), ours=512 * MIB, how={"chunks": [64, 128, 128]}),
+    "shards": dict(
+        shape=(128, 1024, 1024),
+        chunk=(32, 256, 256),
+        ours=512 * MIB,
+        how={"chunks": [16, 128, 128], "shards": [64, 512, 512]},
+    ),
+    "zstd, two workers": dict(
+        shape=(128, 1024, 1024), chunk=(16, 512, 512), ours=700 * MIB, codec="zstd", how={"workers": 2}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
+    source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], case.get("codec"))
+    memory = str(case["ours"] + budget.BASE_ALONE)
+    command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
+    how = json.dumps({"codec": case.get("codec"), **case["how"]})
+    done = subprocess.run(
+        [*command, source, str(tmp_path / "out.zarr"), memory, how], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
+    assert found["predicted"] <= found["budget"]
+    assert found["peak"] <= found["predicted"]
+    assert found["base"] <= found["predicted_base"]
+    measured_ours = found["peak"] - found["base"]
+    assert found["predicted_ours"] <= 2 * measured_ours
