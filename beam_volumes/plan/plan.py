@@ -284,7 +284,8 @@ def plan(
     passes: list[Pass] = []
     smallest = 0
     for c in _separate(cuts, stored, slab_budget, workers, threads, slab, reasons):
-        program = compile_program(c.shape, c.outputs, c.folds, stored)
+        before = _before(c, cuts, stored)
+        program = compile_program(c.shape, c.outputs, c.folds, before)
         try:
             part = _partition(program, slab_budget, workers, threads, slab, window, targets)
         except TooLarge as error:
@@ -292,7 +293,7 @@ def plan(
         smallest = max(smallest, least(program, threads).memory if slab is None else part.memory)
         if part.memory > slab_budget:
             _refuse(part, total, base, workers, processes)
-        passes.append(_costed(len(passes), program, part, _needed_values(c, stored)))
+        passes.append(_costed(len(passes), program, part, _needed_values(c, before)))
     return Plan(
         tuple(passes),
         targets,
@@ -369,6 +370,12 @@ def _check_outputs(targets: Sequence[Any]) -> None:
             seen[t.sink.name] = t.sink.name
 
 
+def _before(c: Cut, cuts: Sequence[Cut], stored: dict[str, Any]) -> dict[str, Any]:
+    """What is stored before a pass begins: what it stores itself it must compute."""
+    later = {n.token for other in cuts if other.level >= c.level for n, _ in other.outputs}
+    return {token: source for token, source in stored.items() if token not in later}
+
+
 def _separate(
     cuts: list[Cut],
     stored: dict[str, Any],
@@ -384,7 +391,8 @@ def _separate(
         units = {s.unit for _, s in c.outputs}
         if len(units) > 1 and slab is None:
             try:
-                choose(compile_program(c.shape, c.outputs, c.folds, stored), budget, workers, threads)
+                before = _before(c, cuts, stored)
+                choose(compile_program(c.shape, c.outputs, c.folds, before), budget, workers, threads)
             except TooLarge:
                 reasons.append(
                     "outputs of one pass have sweeps of their own: the least common multiple of their "
