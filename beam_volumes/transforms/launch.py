@@ -1,0 +1,316 @@
+"""Running a session as a pipeline, on this machine or on whatever runner Beam knows.
+
+On this machine that is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
+downloaded. It runs in a driver process of its own, because it waits for ever for a worker that was
+killed (J5). A session's numbers come back through its journal, on every runner; a run that writes
+nothing keeps one in a temporary place for the purpose.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+import apache_beam as beam
+import cloudpickle
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    StandardOptions,
+)
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineState
+
+from beam_volumes.drive.session import Session
+from beam_volumes.plan import budget
+from beam_volumes.plan.plan import Plan, checked_count
+from beam_volumes.runs import Journal, Watch, call_supervised
+from beam_volumes.runs.child import pickled
+from beam_volumes.runs.progress import Work
+from beam_volumes.runs.supervise import RemoteTraceback
+from beam_volumes.storage.kvstore import join, kvstore_spec
+from beam_volumes.sweep.executor import SlabResult
+from beam_volumes.transforms.compute import build
+
+_LOG = logging.getLogger(__name__)
+
+#: What users call the runners that run on this machine.
+LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
+#: Errors that say by themselves what was wrong; a log would not add to them.
+_CLEAR = (ValueError, TypeError, OSError, OverflowError)
+_TAIL = 4000
+_MARK = re.compile(r"\[\[beam-volumes:([\w+/=]*)\]\]")
+
+#: Runs a session and gives the numbers known at the end.
+Drive = Callable[[Session], dict[str, Any]]
+
+
+def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
+    """How to run sessions on a runner.
+
+    Parameters
+    ----------
+    runner : str, type or PipelineRunner
+        ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
+        run as Beam runs them.
+    options : PipelineOptions, sequence of str, mapping or None
+        Beam's options.
+    workers : int or None
+        Slabs in flight.
+
+    Returns
+    -------
+    drive : callable
+        Runs a session.
+    processes : int
+        Worker processes on a machine, over which the slabs in flight are spread.
+    base : int
+        Bytes each of them takes before any voxel.
+    """
+    given = pipeline_options(options)
+    named = given.view_as(StandardOptions).runner
+    if not is_local(runner):
+        return Elsewhere(runner, given), 1, budget.BASE_BEAM
+    if named is not None and not is_local(named):
+        raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
+    direct = given.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
+            "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
+        )
+    count = checked_count("workers", workers, max(1, budget.cores() // 4))
+    if direct.direct_num_workers not in (1, count):
+        raise ValueError(
+            f"direct_num_workers={direct.direct_num_workers} and {count} worker(s) do not agree; "
+            f"say workers={direct.direct_num_workers} alone"
+        )
+    processes = count if direct.direct_running_mode == "multi_processing" else 1
+    return Here(given), processes, budget.BASE_BEAM
+
+
+def pipeline_options(options: Any) -> PipelineOptions:
+    """Beam's options from whatever form they are given in; this program's arguments are not read."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):  # Beam ends the program where it does not understand
+            if options is None:
+                options = []
+            if isinstance(options, Mapping):
+                options = PipelineOptions.from_dictionary(dict(options))
+            elif isinstance(options, Sequence) and not isinstance(options, str):
+                options = PipelineOptions(list(options))
+            if not isinstance(options, PipelineOptions):
+                raise TypeError(
+                    f"options={options!r}: give PipelineOptions, a list like "
+                    "['--direct_running_mode=multi_processing'], or a dict"
+                )
+            options.get_all_options()
+    except SystemExit:
+        said_last = said.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(f"options: {said_last}") from None
+    return options
+
+
+def is_local(runner: Any) -> bool:
+    """Whether a runner, by name, class or instance, stands for FnApiRunner on this machine.
+
+    Examples
+    --------
+    >>> is_local("DirectRunner"), is_local("FlinkRunner")
+    (True, False)
+    """
+    if not isinstance(runner, str):
+        runner = (runner if isinstance(runner, type) else type(runner)).__name__
+    return runner.rpartition(".")[2].lower().removesuffix("runner") in LOCAL
+
+
+@dataclass(frozen=True)
+class Here:
+    """Runs sessions by FnApiRunner in a driver process, and looks after it."""
+
+    options: PipelineOptions
+
+    def __call__(self, session: Session) -> dict[str, Any]:
+        with reporting(session, None) as (telling, journal), tempfile.TemporaryFile() as log:
+            watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
+
+            def last_words() -> str:
+                return _last_words(session, watch.last_started())
+
+            try:
+                call_supervised(lambda: run_here(telling, self.options), watch=last_words, output=log)
+            except _CLEAR:
+                raise
+            except (RuntimeError, ImportError):
+                _LOG.error("the log of the run ends with:\n%s", _tail(log))
+                raise
+            return numbers(session.plan, journal)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Runs sessions as pipelines of any runner, from this process."""
+
+    runner: Any
+    options: PipelineOptions
+
+    def __call__(self, session: Session) -> dict[str, Any]:
+        place = self.options.view_as(GoogleCloudOptions).temp_location
+        with reporting(session, place) as (telling, journal):
+            runner = self.runner() if isinstance(self.runner, type) else self.runner
+            run_pipeline(telling, runner, self.options)
+            return numbers(session.plan, journal)
+
+
+def run_here(session: Any, options: PipelineOptions) -> None:
+    """Run a session by FnApiRunner in this process."""
+    options.view_as(DirectOptions).direct_num_workers = session.plan.workers
+    run_pipeline(session, FnApiRunner(), options)
+
+
+def run_pipeline(session: Any, runner: Any, options: PipelineOptions) -> None:
+    """Run a session's pipeline to its end, and raise what a step raised in a worker."""
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    build(pipeline, session)
+    try:
+        state = pipeline.run().wait_until_finish()
+    except Exception as error:
+        raise_original(error)
+        raise
+    if state is not None and state != PipelineState.DONE:
+        raise RuntimeError(f"the pipeline ended in the state {state}; its runner's log says why")
+
+
+# Errors on their way back. A runner makes one long text of an error and its traceback in the worker.
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A session whose steps put what they raise into the message, to be read out of a runner's text."""
+
+    session: Session
+
+    @property
+    def plan(self) -> Plan:
+        return self.session.plan
+
+    def prepare(self) -> None:
+        with told():
+            self.session.prepare()
+
+    def slab(
+        self,
+        pass_index: int,
+        index: int,
+        known: dict[str, Any],
+        count: Callable[[SlabResult], None] | None = None,
+    ) -> dict[str, Any]:
+        with told():
+            return self.session.slab(pass_index, index, known, count)
+
+    def merge(self, pass_index: int, parts: Any) -> dict[str, Any]:
+        with told():
+            return self.session.merge(pass_index, parts)
+
+    def finish_pass(
+        self, pass_index: int, states: dict[str, Any], known: dict[str, Any]
+    ) -> dict[str, Any]:
+        with told():
+            return self.session.finish_pass(pass_index, states, known)
+
+
+@contextlib.contextmanager
+def told() -> Iterator[None]:
+    """Put an exception, pickled, into the message of the one that leaves.
+
+    Examples
+    --------
+    >>> try:
+    ...     with told():
+    ...         raise OSError(28, "No space left")
+    ... except RuntimeError as error:
+    ...     raise_original(Exception(f"Traceback ... {error} [while running 'Sweep']"))
+    Traceback (most recent call last):
+    OSError: [Errno 28] No space left
+    """
+    try:
+        yield
+    except Exception as error:
+        mark = base64.b64encode(pickled(error)).decode()
+        raise RuntimeError(f"{type(error).__name__}: {error} [[beam-volumes:{mark}]]") from error
+
+
+def raise_original(error: Exception) -> None:
+    """Raise the exception that `told` put into a message, if there is one."""
+    mark = _MARK.search(str(error))
+    if mark is None:
+        return
+    original, trace = cloudpickle.loads(base64.b64decode(mark[1]))
+    raise original from RemoteTraceback(trace)
+
+
+def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
+    slabs = ", ".join(
+        f"pass {k + 1} slab {i} {session.plan.passes[k].grid.box(i)}" for k, i in started
+    )
+    again = "run again with resume=True to continue" if session.journal is not None else "run again"
+    return f"The last slabs started: {slabs or 'none'}; {again}"
+
+
+def _tail(log: IO[bytes]) -> str:
+    log.seek(max(0, log.seek(0, io.SEEK_END) - _TAIL))
+    return log.read().decode(errors="replace")
+
+
+def _nobody(_: Any) -> None:
+    return None
+
+
+# Numbers on their way back.
+
+
+@contextlib.contextmanager
+def reporting(session: Session, place: str | None) -> Iterator[tuple[Telling, Journal]]:
+    """The session to run in workers, and the journal in which its numbers will be.
+
+    ``place`` is where a run that has no journal keeps one meanwhile: a folder that the workers reach.
+    """
+    if session.journal is not None:
+        yield Telling(session), session.journal
+        return
+    folder = None if place else tempfile.mkdtemp(prefix="beam-volumes-")
+    spec = join(kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True)
+    journal = Journal(spec, session.run_id, attempts=session.plan.processes > 1)
+    try:
+        yield Telling(replace(session, journal=journal)), journal
+    finally:
+        journal.remove()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
+    """What every pass has found."""
+    known: dict[str, Any] = {}
+    for p in plan.passes:
+        if p.program.folds:
+            found = journal.read_scalars(p.index)
+            if found is None:
+                raise OSError(
+                    f"the numbers of pass {p.index + 1} are not in {journal.url}: workers elsewhere need a "
+                    "place that they and this machine reach; give journal=, or temp_location in options"
+                )
+            known.update(found)
+    return known
+
+
