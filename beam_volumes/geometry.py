@@ -154,7 +154,9 @@ def pad_index(start: int, stop: int, size: int, mode: str) -> np.ndarray:
     raise ValueError(f"unknown boundary mode {mode!r}")
 
 
-def source_range(start: int, stop: int, halo: tuple[int, int], size: int, mode: str) -> tuple[int, int]:
+def source_range(
+    start: int, stop: int, halo: tuple[int, int], size: int, mode: str
+) -> tuple[int, int]:
     """The range of an axis that outputs ``[start, stop)`` read through a padded halo.
 
     Outside voxels that repeat an inside one count as that one. Never empty while ``start < stop``

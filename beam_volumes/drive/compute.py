@@ -12,14 +12,8 @@ import numpy as np
 from beam_volumes.drive.local import run_local
 from beam_volumes.drive.session import Session
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
-from beam_volumes.graph.volume import (
-    Scalar,
-    Target,
-    Volume,
-    computes,
-    format_bytes,
-    options as settings,
-)
+from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
+from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
@@ -153,7 +147,8 @@ def run(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-    drive, processes, base = run_local, 1, machine.BASE_ALONE
+    drive: Callable[[Session], dict[str, Any]] = run_local
+    processes, base = 1, machine.BASE_ALONE
     if runner is not None:
         from beam_volumes.transforms.launch import launcher
 
@@ -186,11 +181,14 @@ def run(
     return Outcome(results, session.plan, summary, seconds)
 
 
-def _watched(session: Session, progress: Any, drive: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+def _watched(
+    session: Session, progress: Any, drive: Callable[..., dict[str, Any]]
+) -> dict[str, Any]:
     if session.journal is None:
         return drive(session)
     works = [
-        Work(f"pass {p.index + 1}", len(p.grid), p.bytes_read + p.bytes_written) for p in session.plan.passes
+        Work(f"pass {p.index + 1}", len(p.grid), p.bytes_read + p.bytes_written)
+        for p in session.plan.passes
     ]
     with Watch(session.journal, works, reporter(progress)):
         return drive(session)
@@ -223,8 +221,8 @@ def check_portable(planned: Plan) -> None:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 raise ValueError(
-                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): a pipeline's "
-                    "workers cannot read it; use runner=None, or write it to a .zarr first"
+                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
+                    "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
                 )
         for output in p.program.outputs:
             if not output.sink.portable:
@@ -237,5 +235,3 @@ def check_portable(planned: Plan) -> None:
 def in_process(item: Volume | Scalar) -> Any:
     """What ``np.asarray``, ``float`` and the like do: this process, no pipeline, no journal."""
     return compute(item, runner=None, progress=False)
-
-

@@ -38,8 +38,8 @@ def _sweeps(session: Session, index: int, known: dict[str, Any]) -> Iterator[dic
         try:
             while True:
                 # Slabs are drawn as workers come free: there may be millions.
-                while len(flying) < workers and (i := next(slabs, None)) is not None:
-                    flying.add(pool.submit(session.slab, index, i, known))
+                while len(flying) < workers and (slab := next(slabs, None)) is not None:
+                    flying.add(pool.submit(session.slab, index, slab, known))
                 if not flying:
                     return
                 done, flying = wait(flying, return_when=FIRST_COMPLETED)

@@ -62,7 +62,9 @@ class Session:
             exists and neither ``resume`` nor ``overwrite`` is given.
         """
         if resume and overwrite:
-            raise ValueError("resume=True continues a run and overwrite=True replaces it; choose one")
+            raise ValueError(
+                "resume=True continues a run and overwrite=True replaces it; choose one"
+            )
         place = journal_place(plan, journal)
         found = Journal.load(place) if place is not None and resume else None
         if found is not None and place is not None:
@@ -73,8 +75,12 @@ class Session:
                     f"cannot resume {Journal(place, '').url}: this run differs in {different[0].field} "
                     f"({len(different)} field(s) in all); start anew with overwrite=True"
                 )
-            plan = repartitioned(plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes])
-            return cls(plan, found.run_id, Journal(join(place, directory=True), found.run_id, attempts))
+            plan = repartitioned(
+                plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes]
+            )
+            return cls(
+                plan, found.run_id, Journal(join(place, directory=True), found.run_id, attempts)
+            )
         run_id = uuid.uuid4().hex
         for target in plan.sinks:
             if not overwrite and target not in plan.intermediates and target.exists():
@@ -151,7 +157,9 @@ class Session:
             self.journal.write_record(pass_index, index, record)
         return result.states
 
-    def finish_pass(self, pass_index: int, states: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    def finish_pass(
+        self, pass_index: int, states: dict[str, Any], known: dict[str, Any]
+    ) -> dict[str, Any]:
         """The numbers known after a pass, from those before it and its folds' merged states."""
         p = self.plan.passes[pass_index]
         known = dict(known)
@@ -179,7 +187,11 @@ def journal_place(plan: Plan, journal: Any) -> dict[str, Any] | None:
     """Where a plan's journal is kept: beside its first output, or where the user says."""
     if journal is not None:
         return join(kvstore_spec(journal), directory=True)
-    outputs = [s for s in plan.results if s is not None and hasattr(s, "kvstore") and s not in plan.intermediates]
+    outputs = [
+        s
+        for s in plan.results
+        if s is not None and hasattr(s, "kvstore") and s not in plan.intermediates
+    ]
     return run_folder(outputs[0].kvstore) if outputs else None  # type: ignore[union-attr]
 
 
@@ -200,5 +212,3 @@ def peak_memory() -> int:
     """The most memory this process has had resident so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-

@@ -17,11 +17,15 @@ from beam_volumes.sweep.stage import Block, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
 EXACT_UFUNCS: frozenset[str] = frozenset(
-    "add subtract multiply divide floor_divide remainder negative positive absolute fabs sign square "
-    "sqrt minimum maximum fmin fmax floor ceil trunc rint greater greater_equal less less_equal equal "
-    "not_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert "
-    "left_shift right_shift isnan isinf isfinite signbit".split()
-)
+    {
+        "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative",
+        "positive", "absolute", "fabs", "sign", "square", "sqrt", "minimum", "maximum", "fmin",
+        "fmax", "floor", "ceil", "trunc", "rint", "greater", "greater_equal", "less",
+        "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
+        "logical_not", "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift",
+        "right_shift", "isnan", "isinf", "isfinite", "signbit",
+    }
+)  # fmt: skip
 _COMPILED: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
     "exp": elementary.exp,
     "log": elementary.log,
@@ -65,8 +69,18 @@ class Elementwise(Stage):
 
     @property
     def cost(self) -> float:
-        slow = {"exp": 4.0, "log": 4.0, "divide": 0.5, "sqrt": 0.6, "floor_divide": 3, "remainder": 3}
-        return slow.get(self.function, 0.0) + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
+        slow = {
+            "exp": 4.0,
+            "log": 4.0,
+            "divide": 0.5,
+            "sqrt": 0.6,
+            "floor_divide": 3,
+            "remainder": 3,
+        }
+        return (
+            slow.get(self.function, 0.0)
+            + _TOUCH * (1 + len(self.arguments)) * self.dtype.itemsize / 2
+        )
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return block_rows(rows, cols) * cols * (19 if self.function in _ALLOCATING else 0)
@@ -91,7 +105,12 @@ class Elementwise(Stage):
             if self.function == "where":
                 condition, then, other = operands
                 np.copyto(out, other, casting="unsafe")
-                np.copyto(out, then, where=np.asarray(condition).astype(bool, copy=False), casting="unsafe")
+                np.copyto(
+                    out,
+                    then,
+                    where=np.asarray(condition).astype(bool, copy=False),
+                    casting="unsafe",
+                )
             elif self.function == "astype":
                 cast(operands[0], out)
             elif self.function == "round":
@@ -102,7 +121,6 @@ class Elementwise(Stage):
                 np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
             else:
                 getattr(np, self.function)(*operands, out=out, casting="unsafe")
-
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +153,9 @@ class Fused(Stage):
                 part.apply(views, result, values, made)
 
 
-def result_dtype(function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]) -> np.dtype:
+def result_dtype(
+    function: str, operands: Sequence[np.ndarray | np.generic | int | float | bool]
+) -> np.dtype:
     """The dtype numpy gives a ufunc's result, operands being empty arrays, numpy scalars or numbers.
 
     Raises
@@ -172,7 +192,7 @@ def _compiled(
 
 def _power(x: Any, exponent: Any, dtype: np.dtype) -> np.ndarray:
     """``x ** exponent`` for integers, and for floats with a small whole exponent or a half."""
-    if np.issubdtype(dtype, np.integer) or dtype == bool:
+    if np.issubdtype(dtype, np.integer) or dtype.kind == "b":
         return np.power(x, exponent)
     if exponent == 0.5:
         return np.sqrt(np.asarray(x, dtype))

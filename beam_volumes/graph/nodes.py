@@ -63,7 +63,9 @@ class StageNode(Node):
     parameters: tuple[Value, ...]
 
     @classmethod
-    def of(cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()) -> StageNode:
+    def of(
+        cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
+    ) -> StageNode:
         shape = operands[0].shape
         for other in operands[1:]:
             if other.shape != shape:
@@ -72,7 +74,11 @@ class StageNode(Node):
                     "crop the volumes to one shape first"
                 )
         token = digest(
-            "stage", stage.token(), shape, [n.token for n in operands], [v.token for v in parameters]
+            "stage",
+            stage.token(),
+            shape,
+            [n.token for n in operands],
+            [v.token for v in parameters],
         )
         return cls(shape, stage.dtype, token, stage, operands, parameters)
 
@@ -152,7 +158,7 @@ class FoldValue(Value):
     ) -> FoldValue:
         if mask is not None and mask.shape != voxels.shape:
             raise ValueError(
-                f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape} (z, y, x)"
+                f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape}"
             )
         token = digest(
             "fold",
@@ -194,9 +200,15 @@ class FormulaValue(Value):
 
     @classmethod
     def of(
-        cls, formula: Formula, operands: tuple[Value, ...], dtype: np.dtype, shape: tuple[int, ...] = ()
+        cls,
+        formula: Formula,
+        operands: tuple[Value, ...],
+        dtype: np.dtype,
+        shape: tuple[int, ...] = (),
     ) -> FormulaValue:
-        token = digest("formula", formula.token(), str(np.dtype(dtype)), shape, [v.token for v in operands])
+        token = digest(
+            "formula", formula.token(), str(np.dtype(dtype)), shape, [v.token for v in operands]
+        )
         return cls(np.dtype(dtype), shape, token, formula, operands)
 
     @property

@@ -182,7 +182,9 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         chunks = f", chunks {'x'.join(map(str, self.chunks))}" if self.chunks else ""
         spacing = ""
         if self.voxel_size:
-            spacing = f", voxel {'x'.join(f'{v:g}' for v in self.voxel_size)} {self.unit or ''}".rstrip()
+            spacing = (
+                f", voxel {'x'.join(f'{v:g}' for v in self.voxel_size)} {self.unit or ''}".rstrip()
+            )
         return f"<Volume {self.node.name}: {axes}, {self.dtype}{size}{chunks}{spacing}>"
 
     def derive(self, node: Node) -> Volume:
@@ -207,7 +209,9 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
             if isinstance(k, slice):
                 a, b, step = k.indices(n)
                 if step != 1:
-                    raise IndexError(f"axis {axis}: step {k.step} is not offered; slices have step 1")
+                    raise IndexError(
+                        f"axis {axis}: step {k.step} is not offered; slices have step 1"
+                    )
                 start[i], stop[i] = a, max(a, b)
                 continue
             try:
@@ -225,7 +229,9 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         return Volume(CropNode.of(self.node, box), space)
 
     def __bool__(self) -> bool:
-        raise ValueError("the truth of a lazy volume is not known; compare it, then use bv.max or bv.sum")
+        raise ValueError(
+            "the truth of a lazy volume is not known; compare it, then use bv.max or bv.sum"
+        )
 
     def __len__(self) -> int:
         if not self.shape:
@@ -248,7 +254,11 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs:
-            what = f"{ufunc.__name__}.{method}" if method != "__call__" else f"{', '.join(kwargs)}= of a ufunc"
+            what = (
+                f"{ufunc.__name__}.{method}"
+                if method != "__call__"
+                else f"{', '.join(kwargs)}= of a ufunc"
+            )
             raise TypeError(f"{what} is not offered on lazy volumes")
         return apply_ufunc(ufunc.__name__, *inputs)
 
@@ -301,7 +311,9 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         if how.get("dtype") is not None:
             volume = rounded(self, checked_dtype(how["dtype"]))
         how.pop("dtype", None)
-        sink = make_sink(path, shape=volume.node.shape, dtype=volume.dtype, space=volume.space, **how)
+        sink = make_sink(
+            path, shape=volume.node.shape, dtype=volume.dtype, space=volume.space, **how
+        )
         return Target(volume, sink)
 
 
@@ -365,7 +377,9 @@ class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
         if any(isinstance(i, Volume) for i in inputs):
             return NotImplemented
         if method != "__call__" or kwargs:
-            raise TypeError(f"{ufunc.__name__}.{method} with {sorted(kwargs)} is not offered on lazy scalars")
+            raise TypeError(
+                f"{ufunc.__name__}.{method} with {sorted(kwargs)} is not offered on lazy scalars"
+            )
         return apply_ufunc(ufunc.__name__, *inputs)
 
 
@@ -422,7 +436,9 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
     return elementwise_volume(name, name, dtype, operands)
 
 
-def elementwise_volume(name: str, function: str, dtype: np.dtype, operands: Sequence[Any]) -> Volume:
+def elementwise_volume(
+    name: str, function: str, dtype: np.dtype, operands: Sequence[Any]
+) -> Volume:
     """A volume computed voxel by voxel from volumes, lazy scalars and numbers."""
     nodes: list[Node] = []
     values: list[Value] = []
@@ -459,7 +475,9 @@ def checked_dtype(dtype: Any) -> np.dtype:
     """A real number dtype, in native byte order."""
     result = np.dtype(dtype).newbyteorder("=")
     if result.kind not in "buif" or result.itemsize > 8:
-        raise TypeError(f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are")
+        raise TypeError(
+            f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are"
+        )
     return result
 
 

@@ -44,7 +44,9 @@ def stage_of(volume: Volume, stage: Stage) -> Volume:
 
 def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str) -> Padding:
     """The padding of a filter that computes in the volume's own dtype."""
-    if any(m in ("constant", "grid-constant") for m in modes) and not representable(cval, volume.dtype):
+    if any(m in ("constant", "grid-constant") for m in modes) and not representable(
+        cval, volume.dtype
+    ):
         raise ValueError(
             f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
         )
@@ -54,7 +56,7 @@ def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str
 def representable(number: float, dtype: np.dtype) -> bool:
     if np.issubdtype(dtype, np.floating):
         return True
-    if dtype == bool:
+    if dtype.kind == "b":
         return number in (0, 1)
     info = np.iinfo(dtype)
     return float(number).is_integer() and info.min <= number <= info.max
@@ -274,7 +276,9 @@ def uniform_filter(
     shifts = par.origins(origin, sizes, chosen, name)
     modes = par.modes_of(mode, chosen, name)
     halo = par.halo_of(sizes, shifts)
-    passes = [(a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1]
+    passes = [
+        (a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1
+    ]
     return separable(volume, name, passes, modes, cval, dtype)
 
 
@@ -637,7 +641,9 @@ def map_overlap(
     first, *others = (as_volume(v) for v in volumes)
     for other in others:
         if other.shape != first.shape or other.axes != first.axes:
-            raise ValueError(f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match")
+            raise ValueError(
+                f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match"
+            )
     chosen = par.axes_of(first, None, "map_overlap")
     halo = []
     for d in par.per_axis(depth, chosen, 0, "depth"):
@@ -652,7 +658,7 @@ def map_overlap(
     else:
         identity = uuid.uuid4().hex
     stage = stages.Overlap(
-        name or getattr(func, "__name__", "map_overlap"),
+        name or str(getattr(func, "__name__", "map_overlap")),
         checked_dtype(dtype if dtype is not None else first.dtype),
         func,
         (z, y, x),

@@ -72,8 +72,7 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
 
 
 def _radii(radius: float | Sequence[float], ndim: int, name: str) -> list[float]:
-    many = isinstance(radius, Sequence | np.ndarray)
-    radii = list(radius) if many else [radius] * ndim  # type: ignore[arg-type]
+    radii = list(radius) if isinstance(radius, Sequence | np.ndarray) else [radius] * ndim
     for r in radii:
         if isinstance(r, bool) or not isinstance(r, int | float | np.number) or not 0 <= r < 1e6:
             raise ValueError(f"{name}: radius={radius!r} is not a number of voxels")
@@ -120,7 +119,9 @@ def binary_erosion(
     >>> np.asarray(bv.binary_erosion(bv.open(np.ones((1, 5), bool)), np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
-    return _binary(volume, "binary_erosion", False, structure, iterations, mask, border_value, origin, axes)
+    return _binary(
+        volume, "binary_erosion", False, structure, iterations, mask, border_value, origin, axes
+    )
 
 
 def binary_dilation(
@@ -145,7 +146,9 @@ def binary_dilation(
     >>> np.asarray(bv.binary_dilation(seed, np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
-    return _binary(volume, "binary_dilation", True, structure, iterations, mask, border_value, origin, axes)
+    return _binary(
+        volume, "binary_dilation", True, structure, iterations, mask, border_value, origin, axes
+    )
 
 
 def binary_opening(
@@ -216,7 +219,11 @@ def _binary(
     if structure is None:
         structure = generate_binary_structure(len(chosen), 1)
     element = par.expand(np.asarray(structure), chosen, "structure", name).astype(bool)
-    if isinstance(iterations, bool) or not isinstance(iterations, int | np.integer) or iterations < 1:
+    if (
+        isinstance(iterations, bool)
+        or not isinstance(iterations, int | np.integer)
+        or iterations < 1
+    ):
         raise ValueError(f"{name}: iterations={iterations!r} is not a whole number from 1 on")
     if border_value == "ignore":
         border_value = 0 if dilation else 1
@@ -239,7 +246,9 @@ def _binary(
     for _ in range(int(iterations)):
         changed = stage_of(result, stage)
         if mask is not None:
-            changed = elementwise_volume("where", "where", np.dtype(bool), [as_volume(mask), changed, result])
+            changed = elementwise_volume(
+                "where", "where", np.dtype(bool), [as_volume(mask), changed, result]
+            )
         result = changed
     return result
 
@@ -287,7 +296,9 @@ def grey_erosion(
     >>> np.asarray(bv.grey_erosion(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """
-    return _grey(volume, "grey_erosion", False, size, footprint, structure, mode, cval, origin, axes)
+    return _grey(
+        volume, "grey_erosion", False, size, footprint, structure, mode, cval, origin, axes
+    )
 
 
 def grey_dilation(
@@ -312,7 +323,9 @@ def grey_dilation(
     >>> np.asarray(bv.grey_dilation(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 5, 9, 9, 9]])
     """
-    return _grey(volume, "grey_dilation", True, size, footprint, structure, mode, cval, origin, axes)
+    return _grey(
+        volume, "grey_dilation", True, size, footprint, structure, mode, cval, origin, axes
+    )
 
 
 def grey_opening(

@@ -66,7 +66,9 @@ def per_axis(value: Any, chosen: Sequence[int], default: Any, name: str) -> list
     return result
 
 
-def lengths(volume: Volume, value: Any, chosen: Sequence[int], name: str, default: float = 0.0) -> list[float]:
+def lengths(
+    volume: Volume, value: Any, chosen: Sequence[int], name: str, default: float = 0.0
+) -> list[float]:
     """Lengths in voxels along z, y, x from numbers (voxels) or texts such as ``"15 nm"``."""
     result = []
     for axis, item in enumerate(per_axis(value, chosen, default, name)):
@@ -84,7 +86,9 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([^\W\d]+|Å|µm|μm)\s*", text)
     unit = _SHORT.get(match[2], match[2]) if match else ""
     if not match or unit not in _METRES:
-        raise ValueError(f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'")
+        raise ValueError(
+            f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'"
+        )
     if volume.space.voxel_size is None or volume.unit not in _METRES:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
@@ -108,7 +112,9 @@ def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str
     return (z, y, x)
 
 
-def whole_numbers(value: Any, chosen: Sequence[int], default: int, name: str, least: int) -> list[int]:
+def whole_numbers(
+    value: Any, chosen: Sequence[int], default: int, name: str, least: int
+) -> list[int]:
     """Whole numbers along z, y, x."""
     result = per_axis(value, chosen, default, name)
     for n in result:

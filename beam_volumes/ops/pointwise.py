@@ -27,8 +27,14 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     """
     items = [as_volume(i) if isinstance(i, np.ndarray) and i.ndim else i for i in (x, y)]
     # numpy promotes the two branches as it does the operands of a sum of their dtypes.
-    stand_ins = [np.zeros(1, i.dtype) if isinstance(i, Volume) else
-                 np.ones((), i.dtype)[()] if isinstance(i, Scalar) else i for i in items]
+    stand_ins = [
+        np.zeros(1, i.dtype)
+        if isinstance(i, Volume)
+        else np.ones((), i.dtype)[()]
+        if isinstance(i, Scalar)
+        else i
+        for i in items
+    ]
     for i, s in zip(items, stand_ins, strict=True):
         if not isinstance(s, np.ndarray | np.generic | bool | int | float):
             raise TypeError(f"where: cannot choose {type(i).__name__} {i!r}")

@@ -18,7 +18,9 @@ from beam_volumes.sweep.reduction import Reduction
 def _fold(reduction: Reduction, volume: Volume, mask: Volume | None, *parameters: Scalar) -> Scalar:
     node = as_volume(mask).node if mask is not None else None
     if mask is not None and as_volume(mask).axes != volume.axes:
-        raise ValueError(f"{reduction.name}: the mask's axes {as_volume(mask).axes} are not the volume's")
+        raise ValueError(
+            f"{reduction.name}: the mask's axes {as_volume(mask).axes} are not the volume's"
+        )
     return Scalar(FoldValue.of(reduction, volume.node, node, tuple(p.value for p in parameters)))
 
 
@@ -163,7 +165,10 @@ def histogram(
     counts = _fold(reduction, volume, mask, *(ends if fixed is None else ()))
     like = formulas.bin_edges(0, 1, int(bins), volume.dtype)
     edges = FormulaValue.of(
-        BinEdges("bin_edges", int(bins), volume.dtype), (ends[0].value, ends[1].value), like.dtype, like.shape
+        BinEdges("bin_edges", int(bins), volume.dtype),
+        (ends[0].value, ends[1].value),
+        like.dtype,
+        like.shape,
     )
     return counts, Scalar(edges)
 

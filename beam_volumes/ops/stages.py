@@ -38,7 +38,15 @@ class Neighbourhood(Stage):
 
     def token(self) -> str:
         edges = (self.edges.modes, repr(float(self.edges.cval)))
-        return digest(type(self).__name__, self.name, self.dtype, self.before, self.taps, edges, self.parameters())
+        return digest(
+            type(self).__name__,
+            self.name,
+            self.dtype,
+            self.before,
+            self.taps,
+            edges,
+            self.parameters(),
+        )
 
     def parameters(self) -> tuple[Any, ...]:
         """What the kernel takes after the rows and columns."""

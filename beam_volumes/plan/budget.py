@@ -34,7 +34,9 @@ def parse_bytes(text: int | float | str) -> int:
     else:
         match = re.fullmatch(r"\s*([0-9.]+)\s*([a-zA-Z]*)\s*", str(text))
         if not match or match[2].lower() not in _UNITS or match[1].count(".") > 1:
-            raise ValueError(f"memory {text!r} is not a size; write bytes, or e.g. '2GiB' or '500MB'")
+            raise ValueError(
+                f"memory {text!r} is not a size; write bytes, or e.g. '2GiB' or '500MB'"
+            )
         number, unit = float(match[1]), match[2].lower()
     if not number > 0:
         raise ValueError(f"memory {text!r} must be more than nothing")

@@ -90,7 +90,11 @@ class _Compiler:
         for node in nodes:
             if _is_elementwise(node) and node.token not in self.stored:
                 for i in node.inputs:
-                    if _is_elementwise(i) and self.uses[i.token] == 1 and i.token not in self.stored:
+                    if (
+                        _is_elementwise(i)
+                        and self.uses[i.token] == 1
+                        and i.token not in self.stored
+                    ):
                         self.inline.add(i.token)
         # Inputs are made before their users without recursion: graphs may be thousands deep.
         for node in nodes:
@@ -109,7 +113,9 @@ class _Compiler:
             at = self._add(Step(node.name, node.shape, source.dtype, source=source))
             if source.dtype != node.dtype:
                 cast = Elementwise("astype", node.dtype, "astype", (("input", 0),))
-                at = self._add(Step("astype", node.shape, node.dtype, stage=cast, edges=(Edge(at),)))
+                at = self._add(
+                    Step("astype", node.shape, node.dtype, stage=cast, edges=(Edge(at),))
+                )
         elif isinstance(node, SourceNode):
             at = self._add(Step(node.name, node.shape, node.dtype, source=node.source))
         else:
@@ -148,7 +154,9 @@ class _Compiler:
         stage: Stage = parts[0]
         if len(parts) > 1:
             stage = Fused(" ".join(p.name for p in parts), node.dtype, tuple(parts))
-        return self._add(Step(stage.name, node.shape, node.dtype, None, stage, tuple(edges), tuple(values)))
+        return self._add(
+            Step(stage.name, node.shape, node.dtype, None, stage, tuple(edges), tuple(values))
+        )
 
     def _inside(self, n: Node, root: Node) -> bool:
         return n.token == root.token or n.token in self.inline

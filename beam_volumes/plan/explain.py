@@ -62,11 +62,15 @@ def _pass(p: Pass) -> list[str]:
 
 def _step(p: Pass, step: Step) -> str:
     if step.source is not None:
-        return f"read {step.name} ({step.dtype}, chunks of {' x '.join(map(str, step.source.chunk))})"
+        return (
+            f"read {step.name} ({step.dtype}, chunks of {' x '.join(map(str, step.source.chunk))})"
+        )
     inputs = []
     for edge in step.edges:
         name = p.program.steps[edge.step].name
         if edge.halo != NO_HALO:
-            name += " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
+            name += (
+                " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
+            )
         inputs.append(name)
     return f"{step.name} ({step.dtype}) of {', '.join(inputs)}"

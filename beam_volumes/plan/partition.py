@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from beam_volumes.geometry import Grid, Triple, cells_touched
 from beam_volumes.storage.sink import write_overhead_bytes
 from beam_volumes.storage.source import read_overhead_bytes
 from beam_volumes.sweep.program import Program, Range
 from beam_volumes.sweep.resources import aligned
-from beam_volumes.sweep.schedule import schedule
+from beam_volumes.sweep.schedule import layer_of, schedule
 
 #: Voxels a window should have: enough that a stage's call costs little beside its work.
 _WINDOW_VOXELS = 1 << 20
 #: Slabs should not read more than this share again at their ends.
 _AMPLIFICATION = 0.10
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
-_LEAST_VOXELS, _MOST_VOXELS = 1 << 26, 1 << 30
-#: Windows of a slab that are walked to find its largest rings; the course repeats.
-_WALKED = 384
+_LEAST_VOXELS, _MOST_VOXELS = 1 << 26, 1 << 32
 
 
 @dataclass(frozen=True)
@@ -77,25 +75,80 @@ def write_grid(program: Program) -> Triple:
 
 
 def choose(program: Program, budget: int, workers: int, threads: int) -> Partition:
-    """The partition whose slabs' peak stays under ``budget`` with the fewest voxels read twice.
+    """The partition whose slabs' peak stays under ``budget`` with the fewest chunks read twice.
 
-    Whole planes before tiles, prefetching before tiles, larger windows before smaller ones.
+    Of equals the one with larger tiles, then larger windows; reading ahead is given up last.
 
     Raises
     ------
     TooLarge
         Even the smallest tiles and windows need more.
     """
-    smallest: Partition | None = None
-    for tile, window, overlap in _candidates(program):
-        depth = _depth(program, tile, workers)
-        part = measure(program, (depth, *tile), window, overlap, threads)
+    best: Partition | None = None
+    least_read = math.inf
+    tiles = _tiles(program)
+    for tile in tiles:
+        part = _fitting(program, tile, budget, workers, threads)
+        if part is None:
+            continue
+        read = _amplification_inside(program, part.grid)
+        if read < 0.97 * least_read:
+            best, least_read = part, read
+        if least_read <= 1 + _AMPLIFICATION or read > 1.5 * least_read:
+            break
+    if best is not None:
+        return best
+    smallest = least(program, threads)
+    if smallest.memory > budget:
+        raise TooLarge(smallest)
+    tile = (smallest.grid.step[1], smallest.grid.step[2])
+    slab = (_depth(program, tile, workers), *tile)
+    part = measure(program, slab, 1, False, threads)
+    return part if part.memory <= budget else smallest
+
+
+def _fitting(
+    program: Program, tile: tuple[int, int], budget: int, workers: int, threads: int
+) -> Partition | None:
+    """The largest window with which slabs of a tile fit the budget."""
+    slab = (_depth(program, tile, workers), *tile)
+    if _rings_at_least(program, slab) > budget:
+        return None
+    narrow = measure(program, slab, 1, True, threads)
+    if narrow.memory > budget:
+        return None
+    window = preferred_window(program, tile)
+    while window > 1:
+        part = measure(program, slab, window, True, threads)
         if part.memory <= budget:
             return part
-        if smallest is None or part.memory < smallest.memory:
-            smallest = part
-    assert smallest is not None
-    raise TooLarge(smallest)
+        window //= 2
+    return narrow
+
+
+def _amplification_inside(program: Program, grid: Grid) -> float:
+    """How often a slab in the middle of the volume makes chunks be read, on average."""
+    read = needed = 0.0
+    box = grid.box(len(grid) // 2) if len(grid) else None
+    if box is None:
+        return 1.0
+    chunks = [1.0] * len(program.steps)
+    for axis in range(3):
+        span = (box.start[axis], box.stop[axis])
+        for i, (a, b) in enumerate(program.regions(axis, span)):
+            source = program.steps[i].source
+            if source is not None:
+                size = source.chunk[axis]
+                cells = cells_touched(a, b, size, source.chunk_origin[axis])
+                # Chunks that reach beyond the slab are shared fairly if it is smaller than they are.
+                chunks[i] *= cells * size
+    for i, step in enumerate(program.steps):
+        if step.source is not None:
+            read += chunks[i] * step.dtype.itemsize
+            needed += (
+                max(box.size, step.source.chunk_bytes / step.dtype.itemsize) * step.dtype.itemsize
+            )
+    return read / needed if needed else 1.0
 
 
 def least(program: Program, threads: int) -> Partition:
@@ -109,31 +162,31 @@ def _tiles(program: Program) -> list[tuple[int, int]]:
     unit = write_grid(program)
     whole = [max(1, n) for n in program.shape]
     # Without an output nothing forces tiles, but tiny ones would only re-read halos.
-    unit_y, unit_x = (u if program.outputs else min(n, 64) for u, n in zip(unit[1:], whole[1:], strict=True))
+    unit_y, unit_x = (
+        u if program.outputs else min(n, 64) for u, n in zip(unit[1:], whole[1:], strict=True)
+    )
     y, x = whole[1], whole[2]
     tiles = [(y, x)]
     while y > unit_y or x > unit_x:
-        # Rows are contiguous in memory and in chunks: cut them last.
-        if y > unit_y and (y >= 4 * unit_y or x <= y or x <= unit_x):
-            y = max(unit_y, -(-(-(-y // 2)) // unit_y) * unit_y)
+        # Square tiles have the least halo; rows of a thousand voxels are as fast as longer ones.
+        if y > unit_y and (y >= x or x <= max(unit_x, 1024)):
+            y = _half(y, unit_y)
         else:
-            x = max(unit_x, -(-(-(-x // 2)) // unit_x) * unit_x)
+            x = _half(x, unit_x)
         tiles.append((y, x))
     return tiles
 
 
-def _candidates(program: Program) -> Iterator[tuple[tuple[int, int], int, bool]]:
-    for tile in _tiles(program):
-        best = preferred_window(program, tile)
-        for window in dict.fromkeys((best, max(1, best // 2), max(1, best // 4), 1)):
-            yield tile, window, True
-    for tile in _tiles(program)[-2:]:
-        yield tile, 1, False
+def _half(n: int, unit: int) -> int:
+    """About half of ``n``, in whole units."""
+    return max(unit, (n + 2 * unit - 1) // (2 * unit) * unit)
 
 
 def preferred_window(program: Program, tile: tuple[int, int]) -> int:
     depth = max((o.sink.unit[0] for o in program.outputs), default=64)
-    return max(1, min(32, depth, max(1, program.shape[0]), round(_WINDOW_VOXELS / (tile[0] * tile[1]))))
+    return max(
+        1, min(32, depth, max(1, program.shape[0]), round(_WINDOW_VOXELS / (tile[0] * tile[1])))
+    )
 
 
 def _depth(program: Program, tile: tuple[int, int], workers: int) -> int:
@@ -146,21 +199,24 @@ def _depth(program: Program, tile: tuple[int, int], workers: int) -> int:
         step = unit
     plane = tile[0] * tile[1]
     tiles = math.prod(-(-n // t) for n, t in zip(program.shape[1:], tile, strict=True)) or 1
-    halo = max((lo for lo in _halo_depths(program)), default=0)
-    wanted = max(halo / _AMPLIFICATION, _LEAST_VOXELS / plane)
-    parallel = nz / max(1.0, 4 * workers / tiles)
-    depth = min(max(wanted, parallel), max(_MOST_VOXELS / plane, halo))
-    if nz / depth < workers / tiles:
+    wanted = max(_read_twice(program) / _AMPLIFICATION, _LEAST_VOXELS / plane)
+    parallel = nz * tiles / (4 * workers)
+    depth = min(max(wanted, parallel), _MOST_VOXELS / plane, nz)
+    if nz * tiles < workers * depth:
         depth = nz * tiles / workers
     return min(max(step, round(depth / step) * step), -(-nz // unit) * unit)
 
 
-def _halo_depths(program: Program) -> Iterator[int]:
+def _read_twice(program: Program) -> int:
+    """Slices that a slab reads beyond its own, in whole layers of chunks."""
     middle = program.shape[0] // 2
+    most = 0
     regions = program.regions(0, (middle, min(middle + 1, max(program.shape[0], 1))))
     for step, (lo, hi) in zip(program.steps, regions, strict=True):
-        if step.source is not None:
-            yield max(0, hi - lo - 1)
+        if step.source is not None and hi - lo > 1:
+            depth = min(step.source.chunk[0], program.shape[0])
+            most = max(most, -(-(hi - lo - 1) // depth) * depth)
+    return most
 
 
 def measure(program: Program, slab: Triple, window: int, overlap: bool, threads: int) -> Partition:
@@ -171,13 +227,10 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
     capacity = [0] * len(program.steps)
     longest = [0] * len(program.steps)
     for z in _representatives(grid, 0):
-        for part in _shortened(z, window):
-            plan = schedule(program, part, window, overlap)
-            before = [lo for lo, _ in plan.regions]
-            for w in plan.windows:
-                longest = [max(n, b - a) for n, a, b in zip(longest, before, w.tops, strict=True)]
-                before = w.tops
-            capacity = list(map(max, capacity, plan.capacity))
+        for part in _shortened(program, z, window):
+            depths, strides = _rings(program, part, window, overlap)
+            capacity = list(map(max, capacity, depths))
+            longest = list(map(max, longest, strides))
     rows, cols = ([0] * len(program.steps) for _ in range(2))
     for axis, size in ((1, rows), (2, cols)):
         for span in _representatives(grid, axis):
@@ -194,14 +247,21 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
             one = step.stage.scratch(-(-rows[i] // strips), cols[i], longest[i])
             scratch = max(scratch, strips * one)
     for fold in program.folds:
-        parts.append(Part(f"{fold.reduction.name} (state)", (threads + 2) * 2 * fold.reduction.state_bytes))
+        parts.append(
+            Part(f"{fold.reduction.name} (state)", (threads + 2) * 2 * fold.reduction.state_bytes)
+        )
     reads = sum(
         read_overhead_bytes(s.source, threads) for s in program.steps if s.source is not None
     )
     writes = sum(
-        write_overhead_bytes(o.sink, (min(slab[0], o.sink.unit[0]), slab[1], slab[2])) for o in program.outputs
+        write_overhead_bytes(o.sink, (min(slab[0], o.sink.unit[0]), slab[1], slab[2]))
+        for o in program.outputs
     )
-    parts += [Part("scratch of a stage", scratch), Part("decoding", reads), Part("encoding", writes)]
+    parts += [
+        Part("scratch of a stage", scratch),
+        Part("decoding", reads),
+        Part("encoding", writes),
+    ]
     return Partition(grid, window, overlap, tuple(p for p in parts if p.bytes))
 
 
@@ -212,12 +272,45 @@ def _representatives(grid: Grid, axis: int) -> list[Range]:
     return [(k * step, min(n, k * step + step)) for k in picks]
 
 
-def _shortened(z: Range, window: int) -> Sequence[Range]:
-    """A long slab's beginning and end."""
-    most = _WALKED * window
+def _shortened(program: Program, z: Range, window: int) -> list[Range]:
+    """A long slab's beginning and end: between them its course repeats."""
+    middle = program.shape[0] // 2
+    halo = max(b - a for a, b in program.regions(0, (middle, min(middle + 1, program.shape[0]))))
+    layers = [layer_of(program, i)[0] for i in range(len(program.steps))]
+    period = math.lcm(window, *(d for d in layers if d < program.shape[0]))
+    most = 2 * (halo + max(layers) + window)
+    most = -(-most // period) * period if period < 4 * most else most
     if z[1] - z[0] <= 2 * most:
         return [z]
-    return [(z[0], z[0] + most), (z[1] - (z[1] - z[0] - most) % most - most, z[1])]
+    return [(z[0], z[0] + most), (z[1] - (z[1] - z[0]) % most - most, z[1])]
+
+
+@lru_cache(maxsize=512)
+def _rings(program: Program, z: Range, window: int, overlap: bool) -> tuple[list[int], list[int]]:
+    """Per step the slices its ring holds in a slab, and the most that are computed at once."""
+    plan = schedule(program, z, window, overlap)
+    longest = [0] * len(program.steps)
+    before = [lo for lo, _ in plan.regions]
+    for w in plan.windows:
+        longest = [max(n, b - a) for n, a, b in zip(longest, before, w.tops, strict=True)]
+        before = w.tops
+    return plan.capacity, longest
+
+
+def _rings_at_least(program: Program, slab: Triple) -> int:
+    """A lower bound of a slab's peak memory, from the halos alone: quick."""
+    box = Grid(program.shape, slab).box(0)
+    middle = min(program.shape[0] - 1, box.stop[0] // 2)
+    depths = program.regions(0, (middle, middle + 1))
+    rows, cols = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
+    return (
+        sum(
+            (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize
+            for step, z, y, x in zip(program.steps, depths, rows, cols, strict=True)
+            if step.source is None
+        )
+        // 2
+    )
 
 
 def chunks_read(program: Program, grid: Grid) -> list[tuple[int, int, int]]:

@@ -51,7 +51,8 @@ class Levels:
 
     def _visit(self, nodes: Sequence[Node], values: Sequence[Value]) -> None:
         # Nodes and values rest on each other, so both are walked on one stack.
-        stack: list[tuple[Node | Value, bool]] = [(i, False) for i in (*nodes, *values)]
+        stack: list[tuple[Node | Value, bool]] = [(n, False) for n in nodes]
+        stack += [(v, False) for v in values]
         while stack:
             item, done = stack.pop()
             table = self.node if isinstance(item, Node) else self.value
@@ -129,10 +130,14 @@ def cut(
     stored: dict[str, Source] = {}
     for node, later in _crossing(levels, targets):
         here = levels.node[node.token]
-        written = next((s for n, s in targets if n.token == node.token and s.dtype == node.dtype), None)
+        written = next(
+            (s for n, s in targets if n.token == node.token and s.dtype == node.dtype), None
+        )
         store, why = _store(node, len(later), written is not None)
         names = ", ".join(str(p + 1) for p in sorted(later))
-        reasons.append(f"{node.name}: {'stored for' if store else 'computed again in'} pass {names}: {why}")
+        reasons.append(
+            f"{node.name}: {'stored for' if store else 'computed again in'} pass {names}: {why}"
+        )
         if not store:
             continue
         if written is None:
@@ -143,7 +148,9 @@ def cut(
     for c in passes[1:]:
         before = [f.name for f in levels.folds.values() if levels.value[f.token] < c.level]
         if before:
-            reasons.append(f"a pass is cut off at level {c.level + 1} because it needs {', '.join(dict.fromkeys(before))}")
+            reasons.append(
+                f"pass level {c.level + 1} comes after {', '.join(dict.fromkeys(before))}, which it needs"
+            )
     return passes, stored, list(dict.fromkeys(reasons))
 
 
@@ -179,5 +186,7 @@ def _store(node: Node, passes: int, written: bool) -> tuple[bool, str]:
     size = Box.of_shape(node.shape).size * node.dtype.itemsize
     again = passes * (compute + read)
     store = (0.0 if written else size * WRITE_COST) + passes * size * READ_COST
-    text = f"about {again / 1e9:.1f} s of computing and reading against {store / 1e9:.1f} s of storing"
+    text = (
+        f"about {again / 1e9:.1f} s of computing and reading against {store / 1e9:.1f} s of storing"
+    )
     return store < again, text

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.version import __version__
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.nodes import FoldValue, Node, SourceNode, StageNode, Value
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
@@ -30,6 +29,7 @@ from beam_volumes.plan.passes import Cut, Levels, cut, values_below
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.program import Program
+from beam_volumes.version import __version__
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,9 +169,13 @@ class Plan:
         """For each lazy scalar asked for or used by a pass: how many sweeps it takes."""
         levels = Levels([], _asked(self.targets, [v for p in self.passes for v in p.values]))
         found = {}
-        for value in [*(t.value for t in self.targets if isinstance(t, Scalar)),
-                      *(v for p in self.passes for v in p.values)]:
-            below = {levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)}
+        for value in [
+            *(t.value for t in self.targets if isinstance(t, Scalar)),
+            *(v for p in self.passes for v in p.values),
+        ]:
+            below = {
+                levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)
+            }
             if below:
                 found[value.name] = len(below)
         return found
@@ -249,7 +253,9 @@ def plan(
         raise ValueError("nothing to plan: give at least one target, volume or scalar")
     for t in targets:
         if not isinstance(t, Target | Volume | Scalar):
-            raise TypeError(f"cannot plan a {type(t).__name__}; give volumes, scalars or volume.to(path)")
+            raise TypeError(
+                f"cannot plan a {type(t).__name__}; give volumes, scalars or volume.to(path)"
+            )
     _check_outputs(targets)
     workers = checked_count("workers", workers, max(1, machine.cores() // 4))
     processes = min(checked_count("processes", processes, 1), workers)
@@ -262,7 +268,14 @@ def plan(
         from beam_volumes.space import Space
 
         where = join(place, f"{name or 'step'}-{node.token}.zarr")
-        sink = make_sink(where, shape=node.shape, dtype=node.dtype, space=space or Space(), format="zarr", codec=None)
+        sink = make_sink(
+            where,
+            shape=node.shape,
+            dtype=node.dtype,
+            space=space or Space(),
+            format="zarr",
+            codec=None,
+        )
         intermediates.append(sink)
         return sink
 
@@ -357,7 +370,9 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
 def _check_outputs(targets: Sequence[Any]) -> None:
     seen: dict[str, str] = {}
     inputs = {
-        n.source.name for t in targets if not isinstance(t, Scalar)
+        n.source.name
+        for t in targets
+        if not isinstance(t, Scalar)
         for n in ancestors([t.node if isinstance(t, Volume) else t.volume.node])
         if isinstance(n, SourceNode)
     }
@@ -366,7 +381,9 @@ def _check_outputs(targets: Sequence[Any]) -> None:
             if t.sink.name in seen:
                 raise ValueError(f"two targets write {t.sink.name}; give each a path of its own")
             if t.sink.name in inputs:
-                raise ValueError(f"{t.sink.name} is an input too; write to another path, never in place")
+                raise ValueError(
+                    f"{t.sink.name} is an input too; write to another path, never in place"
+                )
             seen[t.sink.name] = t.sink.name
 
 
@@ -392,7 +409,9 @@ def _separate(
         if len(units) > 1 and slab is None:
             try:
                 before = _before(c, cuts, stored)
-                choose(compile_program(c.shape, c.outputs, c.folds, before), budget, workers, threads)
+                choose(
+                    compile_program(c.shape, c.outputs, c.folds, before), budget, workers, threads
+                )
             except TooLarge:
                 reasons.append(
                     "outputs of one pass have sweeps of their own: the least common multiple of their "
@@ -418,7 +437,9 @@ def _partition(
         return choose(program, budget, workers, threads)
     if slab is None:
         found = choose(program, budget, workers, threads)
-        return measure(program, found.grid.step, checked_count("window", window, 1), found.overlap, threads)
+        return measure(
+            program, found.grid.step, checked_count("window", window, 1), found.overlap, threads
+        )
     shape = _slab_shape(slab, program, targets)
     unit = write_grid(program)
     for axis, n, s, u in zip("zyx", program.shape, shape, unit, strict=True):
@@ -454,7 +475,11 @@ def _refuse(part: Partition, total: int, base: int, workers: int, processes: int
 
 def _needed_values(c: Cut, stored: dict[str, Any]) -> tuple[Value, ...]:
     """The lazy scalars that a pass's stages and folds take."""
-    roots = [n for n, _ in c.outputs] + [f.voxels for f in c.folds] + [f.mask for f in c.folds if f.mask]
+    roots = (
+        [n for n, _ in c.outputs]
+        + [f.voxels for f in c.folds]
+        + [f.mask for f in c.folds if f.mask]
+    )
     values = {v.token: v for f in c.folds for v in f.parameters}
     for node in ancestors(roots, stored):
         if isinstance(node, StageNode) and node.token not in stored:
@@ -504,5 +529,3 @@ def _fingerprint(voxels: list[tuple[Node, Sink]], values: list[Value]) -> dict[s
     for k, value in enumerate(values):
         fields[f"scalar {k + 1}"] = value.token
     return fields
-
-

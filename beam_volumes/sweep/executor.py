@@ -53,7 +53,7 @@ def ring_shapes(
     program: Program, plan: Schedule, extents: tuple[list[Range], list[Range]]
 ) -> list[tuple[tuple[int, ...], np.dtype]]:
     """Shape and dtype of every step's ring."""
-    shapes = []
+    shapes: list[tuple[tuple[int, ...], np.dtype]] = []
     for i, step in enumerate(program.steps):
         depth = plan.capacity[i] + program.constant_slice(i)
         rows, cols = (e[i][1] - e[i][0] for e in extents)
@@ -151,7 +151,9 @@ class _Sweep:
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
         self.writes: deque[tuple[int, int, Output, Transfer]] = deque()
-        self.handles = {i: s.source.open() for i, s in enumerate(program.steps) if s.source is not None}
+        self.handles = {
+            i: s.source.open() for i, s in enumerate(program.steps) if s.source is not None
+        }
         self.sinks = [o.sink.open() for o in program.outputs]
         self.written = [box.start[0]] * len(program.outputs)
         self.result = SlabResult(
@@ -285,13 +287,17 @@ class _Sweep:
             state = reduction.zero()
             for k in range(voxels.depth):
                 where = mask.slice(k, y0, y1) if mask is not None else None
-                state = reduction.merge(state, reduction.fold(voxels.slice(k, y0, y1), where, values))
+                state = reduction.merge(
+                    state, reduction.fold(voxels.slice(k, y0, y1), where, values)
+                )
             return state
 
         with _Blame(self, fold.voxels.step, domain, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
-                self.result.states[fold.token] = reduction.merge(self.result.states[fold.token], state)
+                self.result.states[fold.token] = reduction.merge(
+                    self.result.states[fold.token], state
+                )
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -354,7 +360,9 @@ class _Sweep:
 
     def _drain(self) -> None:
         """Let nothing touch the rings after the sweep, however it ends."""
-        for transfer in [t for reads in self.reads for _, t in reads] + [w[-1] for w in self.writes]:
+        for transfer in [t for reads in self.reads for _, t in reads] + [
+            w[-1] for w in self.writes
+        ]:
             with contextlib.suppress(Exception):
                 transfer.result()
 

@@ -22,6 +22,8 @@ from beam_volumes.sweep.stage import Padding, Stage
 
 Range = tuple[int, int]
 
+REFLECTED = Padding()
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -30,12 +32,15 @@ class Edge:
     step: int
     offset: Triple = (0, 0, 0)
     halo: Halo = NO_HALO
-    padding: Padding = Padding()
+    padding: Padding = REFLECTED
 
     def needs(self, axis: int, wanted: Range, size: int) -> Range:
         """What a range of the user needs of the step along an axis."""
-        a, b = (w + self.offset[axis] for w in wanted)
-        return source_range(a, b, self.halo[axis], size, self.padding.modes[axis])
+        a, b = wanted[0] + self.offset[axis], wanted[1] + self.offset[axis]
+        before, after = self.halo[axis]
+        if before <= a and b + after <= size:
+            return a - before, b + after
+        return source_range(a, b, (before, after), size, self.padding.modes[axis])
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,7 +78,9 @@ def release() -> None:
         _gates.clear()
 
 
-def in_strips(rows: int, voxels: int, threads: int, work: Callable[[int, int], object]) -> list[object]:
+def in_strips(
+    rows: int, voxels: int, threads: int, work: Callable[[int, int], object]
+) -> list[object]:
     """Call ``work(y0, y1)`` for strips of rows on the process's threads; results in order.
 
     Small work is not worth a thread.
@@ -86,11 +88,11 @@ def in_strips(rows: int, voxels: int, threads: int, work: Callable[[int, int], o
     strips = max(1, min(threads, rows, voxels // 16384))
     if strips == 1:
         return [work(0, rows)]
-    cuts = [rows * i // strips for i in range(strips + 1)]
+    strip = [(rows * i // strips, rows * (i + 1) // strips) for i in range(strips)]
     pool = _threads(threads)
-    futures = [pool.submit(work, a, b) for a, b in zip(cuts[1:-1], cuts[2:], strict=True)]
+    futures = [pool.submit(work, a, b) for a, b in strip[1:]]
     try:
-        first = work(cuts[0], cuts[1])
+        first = work(*strip[0])
     finally:
         # Nothing may still write into the rings when an error leaves this function.
         for f in futures:

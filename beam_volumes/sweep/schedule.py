@@ -75,7 +75,10 @@ def schedule(program: Program, z: Range, window: int, overlap: bool) -> Schedule
         tops = _tops(program, z, upto, regions, layers, tops)
         windows.append(Window((done, upto), tops, keeps))
         done = upto
-    rings = [_ring(program, i, regions[i], windows, layers[i], window, overlap) for i in range(len(regions))]
+    rings = [
+        _ring(program, i, regions[i], windows, layers[i], window, overlap)
+        for i in range(len(regions))
+    ]
     return Schedule(regions, windows, [c for c, _ in rings], [b for _, b in rings])
 
 

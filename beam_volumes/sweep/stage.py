@@ -47,11 +47,10 @@ class Block:
     def array(self, y0: int = 0, y1: int | None = None) -> np.ndarray:
         """Rows ``y0:y1`` of all slices as one array: a view if the slots are consecutive, else a copy."""
         y1 = self.rows if y1 is None else y1
-        box = (slice(self.y + y0, self.y + y1), slice(self.x, self.x + self.cols))
         first, n = int(self.slots[0]), len(self.slots)
-        if np.array_equal(self.slots, np.arange(first, first + n)):
-            return self.ring[(slice(first, first + n), *box)]
-        return self.ring[(self.slots, *box)]
+        consecutive = np.array_equal(self.slots, np.arange(first, first + n))
+        slices = self.ring[first : first + n] if consecutive else self.ring[self.slots]
+        return slices[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +133,9 @@ def _feed(h: Any, part: Any) -> None:
         h.update(f"dict{len(part)}".encode())
         for k in sorted(part, key=repr):
             _feed(h, (k, part[k]))
-    elif part is None or isinstance(part, str | bytes | bool | int | float | complex | np.generic | np.dtype):
+    elif part is None or isinstance(
+        part, str | bytes | bool | int | float | complex | np.generic | np.dtype
+    ):
         h.update(f"{type(part).__name__}:{part!r};".encode())
     elif hasattr(part, "token"):
         h.update(part.token().encode())

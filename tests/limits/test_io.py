@@ -23,7 +23,9 @@ def file_counts(work) -> dict[str, int]:
 def stored(path, shape, chunks, dtype="u1", **how):
     """An uncompressed zarr of noise without zeros, so that every chunk exists."""
     a = np.random.default_rng(0).integers(1, 255, shape).astype(dtype)
-    return a, bv.compute(bv.open(a).to(path, chunks=chunks, codec=None, **how), runner=None, journal=f"{path}.j")
+    return a, bv.compute(
+        bv.open(a).to(path, chunks=chunks, codec=None, **how), runner=None, journal=f"{path}.j"
+    )
 
 
 def chain(v):
@@ -40,7 +42,11 @@ CASES = {
         shape=(200, 128, 128), source=(64, 32, 32), slab=(96, 64, 64), chunks=(96, 64, 64)
     ),
     "shards out": dict(
-        shape=(200, 128, 128), source=(64, 32, 32), slab=(96, 64, 64), chunks=(32, 32, 32), shards=(96, 64, 64)
+        shape=(200, 128, 128),
+        source=(64, 32, 32),
+        slab=(96, 64, 64),
+        chunks=(32, 32, 32),
+        shards=(96, 64, 64),
     ),
     "odd": dict(shape=(61, 77, 83), source=(7, 20, 30), slab=(13, 26, 83), chunks=(13, 13, 40)),
 }
@@ -55,7 +61,13 @@ def test_counts_and_bytes_are_those_of_the_plan(tmp_path, case):
     plan = bv.plan(target, slab=slab, memory="4GiB")
     (p,) = plan.passes
     assert p.read_amplification > 1 or len(p.grid) == 1
-    options = dict(runner=None, slab=slab, progress=False, journal="memory://journal-of-counts/", overwrite=True)
+    options = dict(
+        runner=None,
+        slab=slab,
+        progress=False,
+        journal="memory://journal-of-counts/",
+        overwrite=True,
+    )
     counts = file_counts(lambda: bv.compute(target, **options))
     metadata = 20_000  # a few small JSON documents are read and written at the beginning
     assert p.bytes_read <= counts["bytes_read"] <= p.bytes_read * 1.02 + metadata
@@ -69,7 +81,9 @@ def test_counts_and_bytes_are_those_of_the_plan(tmp_path, case):
 
 def test_a_unit_is_written_once_even_by_a_narrow_window(tmp_path):
     _, volume = stored(tmp_path / "in.zarr", (64, 64, 64), (8, 64, 64))
-    target = bv.median_filter(volume, 3).to(tmp_path / "out.zarr", chunks=(8, 16, 16), shards=(64, 64, 64))
+    target = bv.median_filter(volume, 3).to(
+        tmp_path / "out.zarr", chunks=(8, 16, 16), shards=(64, 64, 64)
+    )
     options = dict(runner=None, window=3, progress=False, journal="memory://journal-of-narrow/")
     counts = file_counts(lambda: bv.compute(target, **options))
     assert 1 <= counts["write"] <= 1 + 4

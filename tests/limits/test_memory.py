@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from beam_volumes.geometry import Box
 from beam_volumes.plan import budget
 from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
-from beam_volumes.geometry import Box
 
 MIB = 1 << 20
 
@@ -37,8 +37,18 @@ def big_volume(path: Path, shape, chunk, codec=None) -> str:
 CASES = {
     # 2 GiB under 512 MiB and the base
     "2 GiB": dict(shape=(512, 2048, 2048), chunk=(16, 512, 512), ours=512 * MIB, how={}),
-    "tight": dict(shape=(128, 1024, 1024), chunk=(16, 256, 256), ours=110 * MIB, how={"chunks": [16, 256, 256]}),
-    "deep chunks": dict(shape=(192, 1024, 1024), chunk=(64, 128, 128), ours=512 * MIB, how={"chunks": [64, 128, 128]}),
+    "tight": dict(
+        shape=(128, 1024, 1024),
+        chunk=(16, 256, 256),
+        ours=110 * MIB,
+        how={"chunks": [16, 256, 256]},
+    ),
+    "deep chunks": dict(
+        shape=(192, 1024, 1024),
+        chunk=(64, 128, 128),
+        ours=512 * MIB,
+        how={"chunks": [64, 128, 128]},
+    ),
     "shards": dict(
         shape=(128, 1024, 1024),
         chunk=(32, 256, 256),
@@ -46,7 +56,11 @@ CASES = {
         how={"chunks": [16, 128, 128], "shards": [64, 512, 512]},
     ),
     "zstd, two workers": dict(
-        shape=(128, 1024, 1024), chunk=(16, 512, 512), ours=700 * MIB, codec="zstd", how={"workers": 2}
+        shape=(128, 1024, 1024),
+        chunk=(16, 512, 512),
+        ours=700 * MIB,
+        codec="zstd",
+        how={"workers": 2},
     ),
 }
 
