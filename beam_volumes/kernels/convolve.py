@@ -26,7 +26,7 @@ def correlate_nd(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, weights)
     -----
     ``n`` multiply-adds a voxel over the vector width. Scratch: one row.
     """
-    lines, results = as_rows(src), as_rows(out)
+    lines = as_rows(src)
     sums = np.empty(nx, weights.dtype)
     rows, cols = np.empty(weights.size, np.int64), ox + offsets[:, 2]
     for k in range(jz.size):
@@ -37,4 +37,4 @@ def correlate_nd(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, weights)
                 for i in range(weights.size):
                     rows[i] = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
                 weighted_sum(lines, rows, cols, weights, GENERAL, sums)
-            cast_rounded(sums, results[jz[k] * out.shape[1] + qy + y, qx : qx + nx])
+            cast_rounded(sums, out[jz[k], qy + y, qx : qx + nx])

@@ -29,24 +29,22 @@ def binary_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_d
     extremum_footprint(
         bytes_in, iz, oy, ox, bytes_out, jz, qy, qx, y0, y1, nx, offsets, is_dilation
     )
-    if src.dtype != np.bool_:
-        results = as_rows(bytes_out)
-        for slot in jz:
-            for y in range(y0, y1):
-                row = results[slot * out.shape[1] + qy + y, qx : qx + nx]
-                for x in range(nx):
-                    row[x] = row[x] != 0
+    for slot in jz:
+        for y in range(y0, y1):
+            row = bytes_out[slot, qy + y, qx : qx + nx]
+            for x in range(nx):
+                row[x] = row[x] != 0
 
 
 def _truncated(value, dtype):
-    """A float64 as scipy's C code casts it: towards zero, wrapping around; any but 0 is True."""
+    """A float64 as C casts it on a PC: towards zero, integers wrapping around, bool a byte."""
     raise NotImplementedError("only inside compiled code")
 
 
 @overload(_truncated)
 def _truncated_for(value, dtype):
     if isinstance(dtype.dtype, types.Boolean):
-        return lambda value, dtype: value != 0
+        return lambda value, dtype: np.uint8(np.int64(value)) != 0
     if dtype.dtype == types.uint64:
 
         def unsigned(value, dtype):
@@ -64,9 +62,10 @@ def _truncated_for(value, dtype):
 def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, heights, is_max):
     """Grey dilation (erosion) with a structure that is not flat.
 
-    The maximum of tap + height, or the minimum of tap - height, computed in float64 and cast as
-    scipy does: an integer result out of range wraps around. A voxel is NaN exactly where its
-    footprint holds one. Flat structures have `beam_volumes.kernels.rank.extremum_box` and
+    The maximum of tap + height, the minimum of tap - height: scipy's answer bit for bit, quirks
+    included. The first tap in raster order is added to in float64, the others in the type of the
+    image, to which their heights are cast before; so integers wrap around. A voxel is NaN exactly
+    where its footprint holds one. Flat structures have `beam_volumes.kernels.rank.extremum_box` and
     ``extremum_footprint``.
 
     Parameters
@@ -84,23 +83,25 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
     ``n`` additions and comparisons of float64 a voxel, over the vector width. Scratch: one row.
     """
     lines = as_rows(src)
+    signed = heights if is_max else -heights
     extreme = np.empty(nx, np.float64)
     for k in range(jz.size):
         for y in range(y0, y1):
-            extreme[:] = -np.inf if is_max else np.inf
             for i in range(len(offsets)):
                 first = ox + offsets[i, 2]
                 at = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
                 row = lines[at, first : first + nx]
-                if is_max:
-                    h = heights[i]
+                height = _truncated(signed[i], row.dtype)
+                if i == 0:
                     for x in range(nx):
-                        e, v = extreme[x], np.float64(row[x]) + h
+                        extreme[x] = np.float64(row[x]) + signed[i]
+                elif is_max:
+                    for x in range(nx):
+                        e, v = extreme[x], np.float64(row.dtype.type(row[x] + height))
                         extreme[x] = v if (v > e) | (v != v) else e
                 else:
-                    h = heights[i]
                     for x in range(nx):
-                        e, v = extreme[x], np.float64(row[x]) - h
+                        e, v = extreme[x], np.float64(row.dtype.type(row[x] + height))
                         extreme[x] = v if (v < e) | (v != v) else e
             result = out[jz[k], qy + y, qx : qx + nx]
             for x in range(nx):

@@ -35,7 +35,7 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
     pass of the z taps over ``wy.size - 1`` rows more per strip. Scratch: ``wy.size + 2`` rows,
     or more slices' worth of them up to `KEPT_BYTES`.
     """
-    lines, results = as_rows(src), as_rows(out)
+    lines = as_rows(src)
     lz, ly, lx = wz.size, wy.size, wx.size
     pz, py, px = parity(wz), parity(wy), parity(wx)
     width = nx + lx - 1
@@ -67,5 +67,4 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
                 if not same_x:
                     weighted_sum(row.reshape(1, width), rows_x, cols_x, wx, px, sums)
                     row = sums
-                result = results[jz[k0 + j] * out.shape[1] + qy + y, qx : qx + nx]
-                cast_rounded(row, result)
+                cast_rounded(row, out[jz[k0 + j], qy + y, qx : qx + nx])

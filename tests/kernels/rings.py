@@ -1,0 +1,89 @@
+"""Runs a neighbourhood kernel as the sweep does: on shuffled rings, cut up at random."""
+
+import itertools
+
+import numpy as np
+
+DTYPES = ["?", "u1", "u2", "i4", "i8", "f4", "f8"]
+NUMPY_MODES = {
+    "reflect": "symmetric",
+    "mirror": "reflect",
+    "nearest": "edge",
+    "constant": "constant",
+}
+
+
+def random_volume(rng, shape, dtype):
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        return rng.normal(0, 100, shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.3
+    info = np.iinfo(dtype)
+    values = rng.integers(
+        info.min, info.max, 99, dtype, endpoint=True
+    )  # few, so that there are ties
+    return rng.choice(values // np.array(4 if info.bits > 32 else 1, dtype), shape)
+
+
+def with_nans(rng, volume, share=0.01):
+    volume = volume.copy()
+    volume[rng.random(volume.shape) < share] = np.nan
+    return volume
+
+
+def ball(radius):
+    z, y, x = np.ogrid[(slice(-radius, radius + 1),) * 3]
+    return z * z + y * y + x * x <= radius * radius
+
+
+def centre(shape):
+    """How many taps lie before the voxel, as scipy has it."""
+    return tuple(n // 2 for n in shape)
+
+
+def cuts(rng, n):
+    """``range(n)`` in random pieces, in random order."""
+    edges = [0, *sorted({int(e) for e in rng.integers(1, n + 1, 2)} - {n}), n]
+    pieces = list(itertools.pairwise(edges))
+    return [pieces[i] for i in rng.permutation(len(pieces))]
+
+
+def into_ring(rng, array):
+    """A ring with ``array`` somewhere in it among garbage: ring, slots, first row, first column."""
+    before, after = rng.integers(0, 4, 3), rng.integers(0, 4, 3)
+    ring = random_volume(rng, tuple(np.add(array.shape, before + after)), array.dtype)
+    slots = rng.permutation(len(ring))[: len(array)]
+    y, x = int(before[1]), int(before[2])
+    ring[slots, y : y + array.shape[1], x : x + array.shape[2]] = array
+    return ring, slots, y, x
+
+
+def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dtype=None, seed=0):
+    """The kernel's result for a whole volume; asserts that cutting it up changes no bit.
+
+    Asserts as well that the kernel leaves its input, and its output ring elsewhere, as they were.
+    """
+    rng = np.random.default_rng(seed)
+    pad = [(b, n - 1 - b) for b, n in zip(before, taps, strict=True)]
+    options = {"constant_values": cval} if mode == "constant" else {}
+    padded = np.pad(volume, pad, NUMPY_MODES[mode], **options)
+    nz, ny, nx = volume.shape
+    results = []
+    for whole in (True, False):
+        src, iz, oy, ox = into_ring(rng, padded)
+        guard, jz, qy, qx = into_ring(rng, np.zeros(volume.shape, dtype or volume.dtype))
+        out, kept = guard.copy(), src.copy()
+        for z0, z1 in [(0, nz)] if whole else cuts(rng, nz):
+            for x0, x1 in [(0, nx)] if whole else cuts(rng, nx):
+                for y0, y1 in [(0, ny)] if whole else cuts(rng, ny):
+                    taken, made = iz[z0 : z1 + taps[0] - 1], jz[z0:z1]
+                    place = (src, taken, oy, ox + x0, out, made, qy, qx + x0)
+                    kernel(*place, y0, y1, x1 - x0, *parameters)
+        box = (slice(qy, qy + ny), slice(qx, qx + nx))
+        results.append(out[(jz, *box)])
+        guard[(jz, *box)] = results[-1]
+        assert guard.tobytes() == out.tobytes(), "written outside"
+        assert src.tobytes() == kept.tobytes(), "input changed"
+    assert results[0].tobytes() == results[1].tobytes(), "depends on how it is cut up"
+    return results[0]

@@ -1,0 +1,104 @@
+"""Minimum, maximum and ranks against scipy."""
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+
+from beam_volumes.kernels.rank import extremum_box, extremum_footprint, rank_footprint
+from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans
+
+RNG = np.random.default_rng(2)
+SCIPY = {True: ndi.maximum_filter, False: ndi.minimum_filter}
+
+
+def reference(function, volume, **parameters):
+    """scipy's answer without the NaNs, then NaN wherever the footprint holds one."""
+    nans = np.isnan(volume) if volume.dtype.kind == "f" else np.zeros(volume.shape, bool)
+    window = {k: parameters[k] for k in ("size", "footprint", "mode") if k in parameters}
+    result = function(np.where(nans, volume.dtype.type(0), volume), **parameters)
+    there = ndi.maximum_filter(nans, **window)
+    return np.where(there, np.nan, result).astype(volume.dtype) if nans.any() else result
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_max", [True, False])
+def test_box(dtype, is_max):
+    for size in [(3, 3, 3), (1, 4, 1), (2, 1, 9), (7, 6, 8), (4, 25, 33)]:
+        volume = random_volume(RNG, (11, 23, 37), dtype)
+        for mode in ("reflect", "constant"):
+            ours = apply(extremum_box, volume, centre(size), size, *size, is_max, mode=mode)
+            assert np.array_equal(ours, SCIPY[is_max](volume, size, mode=mode)), (size, mode)
+
+
+def footprints():
+    corners = np.zeros((3, 2, 9), bool)
+    corners[0, 0, 0] = corners[2, 1, 8] = corners[1, 0, 3:8] = True
+    return [ball(1), ball(4), corners, RNG.random((4, 3, 5)) < 0.5, np.ones((1, 1, 1), bool)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_max", [True, False])
+def test_footprint(dtype, is_max):
+    for footprint in footprints():
+        volume = random_volume(RNG, (6, 13, 37), dtype)
+        shape = footprint.shape
+        ours = apply(
+            extremum_footprint, volume, centre(shape), shape, np.argwhere(footprint), is_max,
+            mode="mirror",
+        )  # fmt: skip
+        expected = SCIPY[is_max](volume, footprint=footprint, mode="mirror")
+        assert np.array_equal(ours, expected), shape
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])
+def test_ranks(dtype):
+    for footprint in [*footprints(), np.ones((5, 7, 8), bool)]:
+        volume = random_volume(RNG, (5, 9, 21), dtype)
+        shape, n = footprint.shape, int(footprint.sum())
+        for rank in {0, n // 2, n - 1}:
+            ours = apply(
+                rank_footprint, volume, centre(shape), shape, np.argwhere(footprint), rank,
+                mode="nearest",
+            )  # fmt: skip
+            expected = ndi.rank_filter(volume, rank, footprint=footprint, mode="nearest")
+            assert np.array_equal(ours, expected), (shape, rank)
+
+
+def test_integers_that_float64_cannot_hold():
+    volume = 2**62 + RNG.integers(0, 50, (4, 9, 20))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(volume, 1, "symmetric"), (3, 3, 3))
+    expected = np.median(windows.reshape(*volume.shape, 27) - 2**62, axis=-1).astype(int) + 2**62
+    ours = apply(rank_footprint, volume, (1, 1, 1), (3, 3, 3), np.argwhere(np.ones((3, 3, 3))), 13)
+    assert np.array_equal(ours, expected)
+
+
+def test_nan_exactly_where_the_footprint_holds_one():
+    volume = with_nans(RNG, random_volume(RNG, (8, 19, 40), "f4"))
+    volume[4, 4, 4], volume[2, 9, 30] = np.inf, -np.inf
+    volume.view("u4")[5, 5, 5] = 0xFFFFFFFF
+    assert np.isnan(volume[5, 5, 5]) and np.signbit(volume[5, 5, 5])
+    footprint = ball(2)
+    shape, offsets = footprint.shape, np.argwhere(footprint)
+    for is_max in (True, False):
+        # NaNs must not stand in for a value: replaced by what never wins.
+        loser = np.where(np.isnan(volume), -np.inf if is_max else np.inf, volume)
+        boxed = apply(extremum_box, volume, (1, 2, 3), (3, 4, 6), 3, 4, 6, is_max)
+        expected = SCIPY[is_max](loser, (3, 4, 6))
+        expected[ndi.maximum_filter(np.isnan(volume), (3, 4, 6))] = np.nan
+        assert np.array_equal(boxed, expected, equal_nan=True)
+        free = apply(extremum_footprint, volume, (2, 2, 2), shape, offsets, is_max)
+        expected = SCIPY[is_max](loser, footprint=footprint)
+        expected[ndi.maximum_filter(np.isnan(volume), footprint=footprint)] = np.nan
+        assert np.array_equal(free, expected, equal_nan=True)
+    ranked = apply(rank_footprint, volume, (2, 2, 2), shape, offsets, 7)
+    expected = reference(lambda v, **p: ndi.rank_filter(v, 7, **p), volume, footprint=footprint)
+    assert np.array_equal(ranked, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("is_max", [True, False])
+def test_the_sign_of_a_zero_does_not_depend_on_the_cut(is_max):
+    volume = np.where(RNG.random((12, 20, 30)) < 0.5, np.float32(0), np.float32(-0.0))
+    for seed in range(5):  # `apply` compares bits
+        apply(extremum_box, volume, (2, 2, 3), (5, 5, 7), 5, 5, 7, is_max, seed=seed)
+        taps = np.argwhere(ball(2))
+        apply(extremum_footprint, volume, (2, 2, 2), (5, 5, 5), taps, is_max, seed=seed)
