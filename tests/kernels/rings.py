@@ -20,10 +20,10 @@ def random_volume(rng, shape, dtype):
     if dtype.kind == "b":
         return rng.random(shape) < 0.3
     info = np.iinfo(dtype)
-    values = rng.integers(
-        info.min, info.max, 99, dtype, endpoint=True
-    )  # few, so that there are ties
-    return rng.choice(values // np.array(4 if info.bits > 32 else 1, dtype), shape)
+    values = rng.integers(info.min, info.max, 99, dtype, endpoint=True)  # few: there are ties
+    if info.bits > 32:
+        values >>= 12  # what float64 holds, since scipy computes in it
+    return rng.choice(values, shape)
 
 
 def with_nans(rng, volume, share=0.01):
