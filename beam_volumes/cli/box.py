@@ -16,8 +16,8 @@ def crop(volume: Volume, box: str) -> Volume:
     ----------
     volume : Volume
     box : str
-        A range per axis, with Python's meaning of negative numbers; empty ranges and axes left out at
-        the end are whole.
+        A range per axis, with Python's meaning of negative numbers; empty ranges and axes left
+        out at the end are whole.
 
     Examples
     --------

@@ -45,7 +45,9 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     for output in recipe.outputs:
         for k, target in enumerate(_targets(output, known[output.step])):
             targets.append(target)
-            names.append(f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step)
+            names.append(
+                f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step
+            )
     return Built(tuple(targets), tuple(names))
 
 
@@ -97,7 +99,9 @@ def _targets(output: Output, item: Any) -> Iterator[Target | Scalar]:
         with _mistakes(output.where, ""):
             yield item.to(output.path, **output.options)
     elif output.path is not None:
-        raise RecipeError(output.where, f"{output.step!r} is a number: leave out path: and it is printed")
+        raise RecipeError(
+            output.where, f"{output.step!r} is a number, which is printed; leave out path:"
+        )
     else:
         yield from item if isinstance(item, tuple) else (item,)
 

@@ -1,7 +1,7 @@
 """The operations that recipes can name: the package's public functions and numpy's arithmetic.
 
-There is no list to maintain: whatever `beam_volumes` exports that takes a volume first is an operation,
-and so is every ufunc that volumes support.
+There is no list to maintain: whatever `beam_volumes` exports that takes a volume first is an
+operation, and so is every ufunc that volumes support.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Operation:
     required : tuple of str
         What must be given.
     parameters : dict
-        For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does too,
-        or ``""`` for anything else.
+        For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does
+        too, or ``""`` for anything else.
     """
 
     name: str
@@ -68,7 +68,8 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
     return {
         f.__name__: f
         for f in public
-        if inspect.isfunction(f) and inspect.signature(f).return_annotation in ("np.ndarray", np.ndarray)
+        if inspect.isfunction(f)
+        and inspect.signature(f).return_annotation in ("np.ndarray", np.ndarray)
     }
 
 

@@ -41,7 +41,9 @@ output: {path: @/membranes.ome.zarr}
 
 def register(verbs: Any) -> None:
     parser = verb(verbs, "demo", act, "make a stack, run a recipe on it, and show the result")
-    parser.add_argument("--out", metavar="DIR", default="demo", help="where to (default: %(default)s)")
+    parser.add_argument(
+        "--out", metavar="DIR", default="demo", help="where to (default: %(default)s)"
+    )
     running(parser)
     parser.add_argument("--shape", default="256,512,512", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)

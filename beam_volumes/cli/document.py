@@ -1,7 +1,8 @@
 """YAML read safely, every entry knowing where it stands.
 
-Plain scalars are read by the rules of YAML 1.2: ``1e-3`` is a number, ``no`` and ``0:16`` are texts.
-Tags are refused, so that nothing but plain data comes out; aliases are expanded up to a limit.
+Plain scalars are read by the rules of YAML 1.2: ``1e-3`` is a number, ``no`` and ``0:16`` are
+texts. Tags are refused, so that nothing but plain data comes out; aliases are expanded up to a
+limit.
 """
 
 from __future__ import annotations
@@ -159,7 +160,9 @@ class _Reader:
         where = f"{self._name}:{place.start_mark.line + 1}"
         self._count += 1
         if self._count > MOST_ENTRIES or depth > MOST_DEPTH:
-            raise RecipeError(where, "the recipe is too large, nested too deeply, or refers to itself")
+            raise RecipeError(
+                where, "the recipe is too large, nested too deeply, or refers to itself"
+            )
         if node.tag not in _PLAIN_TAGS:
             raise RecipeError(where, f"the tag {node.tag!r} is not offered; a recipe is plain data")
         if isinstance(node, yaml.SequenceNode):
@@ -172,7 +175,9 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 raise RecipeError(at, "a key must be a name")
             if key.value in found:
-                raise RecipeError(at, f"{key.value!r} is there twice, first at {found[key.value].where}")
+                raise RecipeError(
+                    at, f"{key.value!r} is there twice, first at {found[key.value].where}"
+                )
             found[key.value] = self.entry(value, key, depth + 1)
         return Entry(found, where)
 

@@ -19,7 +19,9 @@ from beam_volumes.storage.zarr import find
 
 def register(verbs: Any) -> None:
     parser = verb(verbs, "info", act, "say what a volume is; only metadata is read")
-    parser.add_argument("path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec as JSON")
+    parser.add_argument(
+        "path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec as JSON"
+    )
     parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
     parser.add_argument("--level", metavar="N", type=int, help="the level of an OME-Zarr pyramid")
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="which time point and channel")
@@ -86,7 +88,7 @@ def parse_index(text: str | None) -> dict[str, int | str] | None:
 
 
 def group_arrays(place: Place) -> list[str] | None:
-    """The arrays and images inside a local zarr group, or None if there is one volume at the place."""
+    """The arrays and images inside a local zarr group; None if the place is no such group."""
     node = find(place)
     if node is None or node.is_array or place.local is None or _levels(place):
         return None
@@ -130,13 +132,16 @@ def _listing(path: str, arrays: list[str]) -> list[str]:
         except (ValueError, OSError) as error:
             lines.append(f"  {name}: {' '.join(str(error).split())}")
         else:
-            lines.append(f"  {name}: {_size(volume)}, {volume.dtype}, {format_bytes(volume.nbytes)}")
+            lines.append(
+                f"  {name}: {_size(volume)}, {volume.dtype}, {format_bytes(volume.nbytes)}"
+            )
     return lines
 
 
 def _format(place: Place, **options: Any) -> str:
     return next(
-        (name for name, reader in READERS.items() if reader(place, **options) is not None), "unknown"
+        (name for name, reader in READERS.items() if reader(place, **options) is not None),
+        "unknown",
     )
 
 

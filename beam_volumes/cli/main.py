@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     """The arguments of every verb; each verb's module says its own."""
     top = argparse.ArgumentParser(
         prog="beam-volumes",
-        description="scipy.ndimage for volumes that do not fit in memory, on any Apache Beam runner",
+        description="scipy.ndimage for volumes larger than memory, on any Apache Beam runner",
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"beam-volumes {__version__}")

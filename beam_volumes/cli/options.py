@@ -10,7 +10,7 @@ from beam_volumes.cli.document import nearest
 
 
 def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
-    """A verb's parser, with the arguments that all have; ``act(parser, args, others)`` does the work."""
+    """A verb's parser; ``act(parser, args, others)`` does the work."""
     found = verbs.add_parser(
         name,
         help=summary,
@@ -47,7 +47,9 @@ def names(parser: argparse.ArgumentParser) -> list[str]:
     return [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
 
 
-def beam_options(others: list[str], parser: argparse.ArgumentParser, runner: str | None) -> list[str]:
+def beam_options(
+    others: list[str], parser: argparse.ArgumentParser, runner: str | None
+) -> list[str]:
     """Arguments for Beam: all that are not ours, unless one looks like one of ours misspelt.
 
     Raises
@@ -74,5 +76,5 @@ def _known_to_beam() -> set[str]:
     parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
     for kind in PipelineOptions.__subclasses__():
         if hasattr(kind, "_add_argparse_args"):
-            kind._add_argparse_args(parser)
+            kind._add_argparse_args(parser)  # type: ignore[arg-type]
     return set(names(parser))

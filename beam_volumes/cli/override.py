@@ -1,7 +1,8 @@
 """Changing a recipe from the command line: ``--set place=value`` and ``${variable}``.
 
 A place is a path of keys with dots between: ``input``, ``inputs.em``, ``steps.smooth.sigma``,
-``outputs.0.path``, ``memory``. Its first key may also be the name of a variable, a step or an input.
+``outputs.0.path``, ``memory``. Its first key may also be the name of a variable, a step or an
+input.
 """
 
 from __future__ import annotations
@@ -40,10 +41,14 @@ def override(root: Entry, setting: str) -> None:
         at.value[_position(at, last, where)] = _renewed(at.value[_position(at, last, where)], value)
     elif isinstance(at.value, dict):
         at.value[last] = _renewed(at.value.get(last), value)
-    elif at.value is None or (isinstance(at.value, str) and path[0] in ("steps", "input", "inputs")):
+    elif at.value is None or (
+        isinstance(at.value, str) and path[0] in ("steps", "input", "inputs")
+    ):
         # The short form of a step or an input: what it stands for is written out.
         key = "op" if path[0] == "steps" else "path"
-        at.value = {last: value} if at.value is None else {key: Entry(at.value, at.where), last: value}
+        at.value = (
+            {last: value} if at.value is None else {key: Entry(at.value, at.where), last: value}
+        )
     else:
         raise RecipeError(where, f"{'.'.join(path)} holds {at.plain()!r}, which has no {last!r}")
 
@@ -78,10 +83,10 @@ def _position(at: Entry, key: str, where: str) -> int:
 
 
 def _renewed(old: Entry | None, new: Entry) -> Entry:
-    if old is not None and isinstance(old.value, dict) and isinstance(new.value, str):
-        if "path" in old.value or "spec" in old.value:
-            kept = {k: e for k, e in old.value.items() if k != "spec"}
-            return Entry({**kept, "path": new}, new.where)
+    inside = old.value if old is not None and isinstance(old.value, dict) else {}
+    if isinstance(new.value, str) and ("path" in inside or "spec" in inside):
+        kept = {k: e for k, e in inside.items() if k != "spec"}
+        return Entry({**kept, "path": new}, new.where)
     return new
 
 
@@ -91,7 +96,9 @@ def substitute(root: Entry) -> Entry:
     A text that is nothing but ``${name}`` becomes the value itself, a number or a list included.
     """
     section = root.value.get("variables")
-    variables = section.mapping("variables") if section is not None and section.value is not None else {}
+    variables = (
+        section.mapping("variables") if section is not None and section.value is not None else {}
+    )
     for entry in variables.values():
         if "${" in str(entry.plain()):
             raise entry.error("variables cannot refer to variables")

@@ -17,7 +17,17 @@ from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.storage.sink import make_sink
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
-_TOP = ("description", "variables", "input", "inputs", "steps", "output", "outputs", "memory", "workers")
+_TOP = (
+    "description",
+    "variables",
+    "input",
+    "inputs",
+    "steps",
+    "output",
+    "outputs",
+    "memory",
+    "workers",
+)
 #: What may stand beside an input's path, and beside an output's.
 _OPEN = tuple(inspect.signature(open_volume).parameters)
 _WRITE = (
@@ -109,7 +119,9 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise RecipeError(path, f"is not text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise RecipeError(
+            path, f"is not text in UTF-8 ({error.reason} at byte {error.start})"
+        ) from None
     return parse_recipe(text, path, settings)
 
 
@@ -171,7 +183,9 @@ def _input(name: str, entry: Entry) -> Input:
 
 def _checked_name(name: str, entry: Entry) -> str:
     if not _NAME.fullmatch(name):
-        raise entry.error(f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter")
+        raise entry.error(
+            f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter"
+        )
     return name
 
 
@@ -198,8 +212,8 @@ def _step(name: str, entry: Entry, previous: str | None) -> Step:
     op = said.pop("op", None) or Entry(name, entry.where)
     operation = operations().get(op.value) if isinstance(op.value, str) else None
     if operation is None:
-        what = "operation" if op.value != name else "operation (give the step an op:)"
-        raise op.error(f"no {what} is called {op.value!r}{nearest(str(op.value), operations())}")
+        hint = nearest(str(op.value), operations()) or ("; give the step an op:" if op.value == name else "")
+        raise op.error(f"no operation is called {op.plain()!r}{hint}")
     inputs = _step_inputs(name, said, entry, previous)
     known = [p for p in operation.parameters if p not in operation.positional[: len(inputs)]]
     for key, e in said.items():
@@ -207,12 +221,16 @@ def _step(name: str, entry: Entry, previous: str | None) -> Step:
             continue
         if key in operation.parameters:
             raise e.error(f"{operation.name}: {key!r} is given by the step's input already")
-        raise e.error(f"{operation.name} has no parameter {key!r}{nearest(key, [*known, 'input', 'inputs'])}")
+        raise e.error(
+            f"{operation.name} has no parameter {key!r}{nearest(key, [*known, 'input', 'inputs'])}"
+        )
     if len(inputs) > len(operation.positional):
         raise entry.error(
             f"{operation.name} takes {len(operation.positional)} input(s), and {len(inputs)} are given"
         )
-    missing = [r for r in operation.required if r not in (*operation.positional[: len(inputs)], *said)]
+    missing = [
+        r for r in operation.required if r not in (*operation.positional[: len(inputs)], *said)
+    ]
     if missing:
         raise entry.error(f"{operation.name} needs {', '.join(missing)}")
     return Step(name, operation, inputs, said, entry.where)
@@ -236,7 +254,9 @@ def _step_inputs(
         items = [Entry(previous, entry.where)]
     for item in items:
         if not isinstance(item.value, str | int | float):
-            raise item.error(f"{item.plain()!r} is not an input: write a step's or input's name, or a number")
+            raise item.error(
+                f"{item.plain()!r} is not an input: write a step's or input's name, or a number"
+            )
     return tuple(items)
 
 
@@ -277,7 +297,9 @@ def _order(steps: dict[str, Step]) -> tuple[str, ...]:
     except graphlib.CycleError as error:
         ring = error.args[1]
         first = next(s for s in steps.values() if s.name in ring)
-        raise RecipeError(first.where, f"steps use each other in a circle: {' -> '.join(ring)}") from None
+        raise RecipeError(
+            first.where, f"steps use each other in a circle: {' -> '.join(ring)}"
+        ) from None
 
 
 def _outputs(
@@ -293,7 +315,9 @@ def _outputs(
             raise listed.error("outputs must be a list: '- {step: name, path: PATH}'")
         entries = listed.value
     else:
-        raise root.error("a recipe needs output: PATH, or outputs: a list of {step: name, path: PATH}")
+        raise root.error(
+            "a recipe needs output: PATH, or outputs: a list of {step: name, path: PATH}"
+        )
     names = [*inputs, *steps]
     last = names[-1] if steps or len(inputs) == 1 else None
     return [_output(e, names, last) for e in entries]
@@ -309,11 +333,15 @@ def _output(entry: Entry, names: list[str], last: str | None) -> Output:
     if step is None and last is None:
         raise entry.error("an output needs step: the name of what is written")
     if step is not None and step.value not in names:
-        raise step.error(f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}")
+        raise step.error(
+            f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}"
+        )
     path = said.pop("path", None)
     if path is not None and not isinstance(path.value, str):
         raise path.error(f"path: {path.plain()!r} is not a text")
     if path is None and said:
         raise entry.error("an output with options needs path:")
-    name = step.value if step is not None else last
-    return Output(name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where)
+    name = step.value if step is not None else str(last)
+    return Output(
+        name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where
+    )

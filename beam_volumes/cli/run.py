@@ -35,11 +35,15 @@ def register(verbs: Any) -> None:
     )
     running(parser)
     parser.add_argument(
-        "--crop", metavar="Z0:Z1,Y0:Y1,X0:X1", help="crop every input first, for a trial; parts may be empty"
+        "--crop",
+        metavar="Z0:Z1,Y0:Y1,X0:X1",
+        help="crop every input first, for a trial; parts may be empty",
     )
     parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
     parser.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
-    parser.add_argument("--dry-run", action="store_true", help="print the whole plan and write nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the whole plan and write nothing"
+    )
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
@@ -138,16 +142,22 @@ def summary(plan: Plan) -> str:
     for p in plan.passes:
         stages = [s.name for s in p.program.steps if s.stage is not None]
         folds = [f.reduction.name for f in p.program.folds]
-        outputs = [o.sink.name for o in p.program.outputs]
-        ends = [*folds, *(f"write {o}" for o in outputs)]
+        steps = p.program.steps
+        ends = [
+            f"store {steps[o.edge.step].name}"
+            if o.sink in plan.intermediates
+            else f"write {o.sink.name}"
+            for o in p.program.outputs
+        ]
+        what = ", ".join([*stages, *folds, *ends])
+        slab = " x ".join(map(str, p.grid.step))
         lines.append(
-            f"pass {p.index + 1}/{len(plan.passes)}: {', '.join([*stages, *ends])}; {len(p.grid)} slab(s) of "
-            f"{' x '.join(map(str, p.grid.step))}"
+            f"pass {p.index + 1}/{len(plan.passes)}: {what}; {len(p.grid)} slab(s) of {slab}"
         )
     lines.append(
-        f"memory {format_bytes(plan.predicted_memory)} predicted of {format_bytes(plan.memory)} allowed; reads "
-        f"{format_bytes(plan.bytes_read)} ({plan.read_amplification:.2f}x), writes "
-        f"{format_bytes(plan.bytes_written)} before compression"
+        f"memory {format_bytes(plan.predicted_memory)} predicted of {format_bytes(plan.memory)} allowed; "
+        f"reads {format_bytes(plan.bytes_read)} ({plan.read_amplification:.2f}x), "
+        f"writes {format_bytes(plan.bytes_written)} before compression"
     )
     return "\n".join(lines)
 

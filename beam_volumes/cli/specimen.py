@@ -16,7 +16,9 @@ COARSE = 4
 CELL, MEMBRANE = 56.0, 3.0
 
 
-def write_specimen(folder: str | os.PathLike[str], shape: tuple[int, int, int], seed: int = 0) -> None:
+def write_specimen(
+    folder: str | os.PathLike[str], shape: tuple[int, int, int], seed: int = 0
+) -> None:
     """Write the slices as ``z0000.tif`` ...; the same seed gives the same bytes."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +35,7 @@ def write_specimen(folder: str | os.PathLike[str], shape: tuple[int, int, int], 
 
 
 def _gaps(shape: tuple[int, int, int], seed: int) -> np.ndarray:
-    """How much nearer the nearest cell centre is than the second, on the coarse grid: 0 on membranes."""
+    """How much nearer the nearest cell centre is than the second, on the coarse grid."""
     rng = np.random.default_rng(seed)
     counts = [n // COARSE + 2 for n in shape]
     extent = np.array(counts) * COARSE + 2 * CELL

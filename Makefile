@@ -1,0 +1,41 @@
+# make demo    the demonstration of the README (sets everything up by itself)
+# make test    the tests
+# make lint    style and types
+# make bench   benchmarks against other ways to do the same
+# make clean   remove what the above have made
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= auto
+PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
+
+.PHONY: venv demo test lint bench clean
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml setup.py
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -e '.[test,lint]'
+	touch $@
+
+demo: venv
+	$(VENV)/bin/beam-volumes demo --out demo
+
+test: venv
+	$(VENV)/bin/python -m pytest -n $(JOBS)
+
+lint: venv
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.bench
+	$(VENV)/bin/python benchmarks/sweep.py
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(PIP) install --quiet -e '.[bench]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
