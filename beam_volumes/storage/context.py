@@ -6,7 +6,9 @@ fork, so a forked child is refused with the remedy instead of hanging.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -59,6 +61,7 @@ def context() -> ts.Context:
             )
         if _root is None:
             _pid = os.getpid()
+            _few_arenas()
             _root = ts.Context({"memory_key_value_store": {}})
             # the resource is made when first used; everything opened later shares it
             ts.KvStore.open({"driver": "memory"}, context=_root).result()
@@ -71,6 +74,18 @@ def context() -> ts.Context:
             }
             _context = ts.Context(spec, parent=_root)
         return _context
+
+
+def _few_arenas() -> None:
+    """Let TensorStore's threads share two malloc arenas, where glibc is the C library.
+
+    By default each thread keeps the chunks it freed in an arena of its own: on two cores a write
+    held 70 MB instead of 40, and was no faster.
+    """
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(-8, 2)  # M_ARENA_MAX
 
 
 def opened(key: str, open_it: Callable[[], Any]) -> Any:

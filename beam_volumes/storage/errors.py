@@ -9,6 +9,7 @@ _NOISE = re.compile(
 )
 _CODE = re.compile(r"^([A-Z][A-Z_]+): ")
 
+_DAMAGED = "the stored data are damaged: restore or rewrite them"
 _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
     ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
@@ -21,8 +22,8 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("Permission denied", PermissionError, "check who may read and write there"),
     ("Read-only file system", PermissionError, "choose another place"),
     ("UNAUTHENTICATED", PermissionError, "check your credentials"),
-    ("DATA_LOSS", OSError, "the stored data are damaged: restore or rewrite them"),
-    ("Error decoding", OSError, "the stored data are damaged: restore or rewrite them"),
+    ("DATA_LOSS", OSError, _DAMAGED),
+    ("Error decoding", OSError, _DAMAGED),
     ("NOT_FOUND", FileNotFoundError, "check the path"),
     ("UNAVAILABLE", OSError, "the storage does not answer: try again"),
     ("DEADLINE_EXCEEDED", OSError, "the storage does not answer: try again"),
@@ -40,15 +41,11 @@ def explain(error: BaseException, doing: str) -> Exception:
     if isinstance(error, VolumeError):
         return error
     text = str(error)
-    message = _CODE.sub("", _NOISE.sub("", text)).strip()
+    message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").strip()
     for mark, kind, remedy in _REMEDIES:
         if mark in text:
             return kind(f"{doing}: {message} ({remedy})")
-    code = _CODE.match(text)
-    damaged = (
-        code is not None and code[1] in ("INVALID_ARGUMENT", "OUT_OF_RANGE") and "read" in doing
-    )
-    hint = " (the stored data are damaged: restore or rewrite them)" if damaged else ""
+    hint = f" ({_DAMAGED})" if doing.startswith("reading") else ""
     return OSError(f"{doing}: {message}{hint}")
 
 

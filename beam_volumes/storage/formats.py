@@ -71,17 +71,10 @@ def _open(
                 raise ValueError(f"{option}={value!r} is for paths and URLs only")
         if isinstance(what, np.ndarray):
             return open_array(what, index)
-        if "driver" not in what or "kvstore" not in what:
-            if "driver" not in what or what.get("driver") in (
-                "file",
-                "memory",
-                "gcs",
-                "s3",
-                "http",
-            ):
-                raise ValueError(
-                    f"{what} is no TensorStore spec of an array: it needs a 'driver' and a 'kvstore'"
-                )
+        if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
+            raise ValueError(
+                f"{what} is no TensorStore spec of an array: it needs an array's 'driver' and a 'kvstore'"
+            )
         return open_spec(what, index=index)
     if not isinstance(what, str | os.PathLike):
         raise TypeError(

@@ -341,7 +341,7 @@ def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, .
         ) as tiff:
             page = tiff.pages[0]
             several = _has(tiff.pages, 1)
-            shape, dtype = page.shape, page.dtype
+            shape, dtype, axes = page.shape, page.dtype, page.axes
     except VolumeError:
         raise
     except Exception as error:
@@ -350,8 +350,11 @@ def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, .
         raise ValueError(
             f"slice {path} has several pages; a stack is made of files of one page each"
         )
-    if dtype is None or len(shape) not in (2, 3):
-        raise ValueError(f"slice {path} of shape {shape} and type {dtype} is not a plain 2-D image")
+    if dtype is None or axes not in ("YX", "YXS"):
+        raise ValueError(
+            f"slice {path} of shape {shape} (axes {axes}) is not a plain 2-D image; a stack is made of "
+            "files of one image each"
+        )
     return tuple(shape), np.dtype(dtype).newbyteorder("=")
 
 

@@ -17,7 +17,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import explain
-from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, PIECE, Transfer, read_into
+from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, read_into
 
 __all__ = ["Reader", "Source", "Transfer", "read_into", "read_overhead_bytes"]
 
@@ -146,13 +146,25 @@ class Source:
 def read_overhead_bytes(source: Source, threads: int = 1) -> int:
     """About how many bytes reads take beside the arrays they fill, at most.
 
-    Pieces in flight hold their chunks decoded and, if a codec compresses, encoded too.
+    The chunks in flight are held decoded and, if a codec compresses, encoded too (as large as decoded
+    when they do not compress); the allocator keeps some more. Sweeps of one process share it. With
+    incompressible voxels on two threads 25 to 36 MB were measured for chunks of 4 MiB, 129 MB for
+    chunks of 64 MiB.
     """
-    if getattr(source.reader, "whole_slices", False):
-        return threads * 2 * source.chunk_bytes
     limit = IN_FLIGHT_REMOTE if source.reader.remote else IN_FLIGHT
-    flying = min(max(limit, PIECE, source.chunk_bytes), max(source.nbytes, source.chunk_bytes))
-    return (2 if source.encoded else 1) * flying
+    flying = max(limit, source.chunk_bytes)
+    if getattr(source.reader, "whole_slices", False):
+        # a slice is decoded beside the buffer it is copied to, its file in memory
+        return flying + threads * 2 * source.chunk_bytes + KEPT
+    # a slab smaller than what may fly does not fill it
+    flying = min(flying, _touched_bytes(source))
+    return (2 if source.encoded else 1) * flying + KEPT
+
+
+def _touched_bytes(source: Source) -> int:
+    """Bytes of all the source's chunks."""
+    whole = [-(-n // c) * c for n, c in zip(source.shape, source.chunk, strict=True)]
+    return max(math.prod(whole) * source.dtype.itemsize, source.chunk_bytes)
 
 
 def with_space(

@@ -8,6 +8,7 @@ the array is known: `IN_FLIGHT` bytes of chunks, or one chunk where that is larg
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from collections import deque
@@ -27,6 +28,8 @@ PIECE = 4 << 20
 IN_FLIGHT = 16 << 20
 #: The same for buckets, where latency is hidden by more requests.
 IN_FLIGHT_REMOTE = 64 << 20
+#: What threads and the allocator keep of transfers, roughly.
+KEPT = 16 << 20
 
 
 class Transfer:
@@ -318,7 +321,7 @@ def _pieces(box: Box, chunk: Triple, origin: Triple, voxels: int) -> Iterator[Bo
     for a, b, s, o in zip(box.start, box.stop, step, origin, strict=True):
         first = a + s - (a - o) % s
         edges = [a, *range(first, b, s), b]
-        cuts.append(list(zip(edges[:-1], edges[1:], strict=True)))
+        cuts.append(list(itertools.pairwise(edges)))
     for z in cuts[0]:
         for y in cuts[1]:
             for x in cuts[2]:

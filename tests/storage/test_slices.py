@@ -1,0 +1,142 @@
+"""Stacks of slices."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+import tifffile
+
+from beam_volumes.geometry import Box
+from beam_volumes.storage import open_source, read_into, slices
+
+
+def write(path: Path, image: np.ndarray) -> None:
+    if path.suffix == ".png":
+        path.write_bytes(imagecodecs.png_encode(image))
+    else:
+        tifffile.imwrite(path, image, metadata=None)
+
+
+def stack(folder: Path, volume: np.ndarray, name: str = "s{}.png", first: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    for z, image in enumerate(volume):
+        write(folder / name.format(z + first), image)
+
+
+def voxels(dtype: str = "u1", shape: tuple[int, ...] = (12, 20, 30)) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 120, shape).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("s{}.png", "u1"),
+        ("s{:04d}.png", "u2"),
+        ("a2_{}.tif", "u1"),
+        ("s{}.TIFF", "u2"),
+        ("s{}.tif", "f4"),
+        ("s{}.tif", "i2"),
+        ("s{}.tif", "bool"),
+    ],
+)
+def test_natural_order_and_dtypes(tmp_path: Path, name: str, dtype: str) -> None:
+    volume = voxels(dtype)
+    stack(tmp_path / "in", volume, name, first=3)
+    (tmp_path / "in" / "Thumbs.db").write_text("")
+    for place in (tmp_path / "in", str(tmp_path / "in" / f"*{Path(name).suffix}")):
+        source = open_source(place, voxel_size=10, unit="nm")
+        assert source.dtype == volume.dtype and source.chunk == (1, 20, 30)
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(source)).read(), volume)
+
+
+def test_a_window_decodes_its_slices_only(tmp_path: Path) -> None:
+    volume = voxels()
+    stack(tmp_path, volume)
+    before = slices.decoded
+    source = open_source(tmp_path).crop(Box((1, 2, 3), (11, 18, 28)))
+    assert slices.decoded == before
+    ring = np.zeros((4, 30, 40), "u1")
+    read_into(source.open(), Box((2, 0, 0), (6, 16, 25)), ring[:, 5:21, 5:30]).result()
+    assert slices.decoded - before == 4
+    np.testing.assert_array_equal(ring[:, 5:21, 5:30], volume[3:7, 2:18, 3:28])
+
+
+def test_many_slices_travel_small() -> None:
+    names = [f"iso.{n}.png" for n in range(9_000, 109_000)]
+    assert len(pickle.dumps(slices._series(names, "here"))) < 300
+    for names in (["a.png", "b.png"], ["1_5.png", "2_7.png"], ["01.png", "2.png"]):
+        assert slices._series(names, "here") == tuple(names)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "missing"),
+    [
+        ([2609, 2611, 2612], r"iso\.2610\.png"),
+        ([1, 2, 5, 6], r"iso\.3\.png, iso\.4\.png"),
+        ([10, 20, 40], r"iso\.30\.png"),
+    ],
+)
+def test_a_missing_number_is_an_error(tmp_path: Path, numbers: list[int], missing: str) -> None:
+    for n in numbers:
+        write(tmp_path / f"iso.{n}.png", voxels()[0])
+    with pytest.raises(FileNotFoundError, match=f"missing.*{missing}"):
+        open_source(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+def test_bad_slices_are_named(tmp_path: Path, suffix: str) -> None:
+    stack(tmp_path, voxels(), "s{}." + suffix)
+    source = open_source(tmp_path)
+    bad = tmp_path / f"s5.{suffix}"
+    os.truncate(bad, bad.stat().st_size // 2)
+    with pytest.raises(OSError, match=rf"s5\.{suffix} is damaged"):
+        source.read()
+    write(bad, voxels()[0, :, :29])
+    with pytest.raises(OSError, match=rf"s5\.{suffix} is 20 x 29 uint8.*20 x 30 uint8"):
+        source.read()
+    write(bad, voxels("u2")[0])
+    with pytest.raises(OSError, match=rf"s5\.{suffix} is 20 x 30 uint16"):
+        source.read()
+    bad.unlink()
+    with pytest.raises(OSError, match=rf"s5\.{suffix} is missing"):
+        source.read()
+
+
+def test_first_slice_damaged(tmp_path: Path) -> None:
+    for suffix in ("png", "tif"):
+        path = tmp_path / f"a.{suffix}"
+        path.write_bytes(b"not an image")
+        with pytest.raises(OSError, match=f"a.{suffix} is damaged"):
+            open_source(path)
+
+
+def test_colours_are_chosen(tmp_path: Path) -> None:
+    image = voxels(shape=(20, 30, 3))
+    for name in ("a.png", "a.tif"):
+        if name.endswith("tif"):
+            tifffile.imwrite(tmp_path / name, image, photometric="rgb")
+        else:
+            write(tmp_path / name, image)
+        with pytest.raises(ValueError, match="R, G, B"):
+            open_source(tmp_path / name)
+        source = open_source(tmp_path / name, index={"c": "G"})
+        assert source.space.axes == ("y", "x")
+        np.testing.assert_array_equal(source.read()[0], image[..., 1])
+
+
+def test_several_pages_and_mixed_folders(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", voxels(), photometric="minisblack")
+    with pytest.raises(ValueError, match=r"pages|2-D"):
+        open_source(tmp_path / "a.tif")
+    write(tmp_path / "a.png", voxels()[0])
+    with pytest.raises(ValueError, match="PNG and TIFF"):
+        open_source(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no files match"):
+        open_source(tmp_path / "*.jpg")
+    with pytest.raises(ValueError, match="level"):
+        open_source(tmp_path / "*.png", level=1)

@@ -1,0 +1,108 @@
+"""Finding out what a path, spec or array is."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beam_volumes.geometry import Box
+from beam_volumes.storage import make_sink, open_source, unit_name, write_units
+from beam_volumes.storage.context import opened
+from beam_volumes.storage.kvstore import kvstore_spec, url
+
+
+@pytest.mark.parametrize(
+    ("place", "spec"),
+    [
+        ("s3://bucket/a/b.zarr", {"driver": "s3", "bucket": "bucket", "path": "a/b.zarr"}),
+        ("gs://bucket/a b?#.zarr", {"driver": "gcs", "bucket": "bucket", "path": "a b?#.zarr"}),
+        ("file:///tmp/a%20b", {"driver": "file", "path": "/tmp/a b"}),
+        ("memory://x/y", {"driver": "memory", "path": "x/y"}),
+    ],
+)
+def test_urls(place: str, spec: dict) -> None:
+    assert kvstore_spec(place) == spec
+
+
+def test_remote_sinks_are_described_without_network() -> None:
+    sink = make_sink("gs://bucket/out.ome.zarr", shape=(10, 20, 30), dtype="f4")
+    assert sink.name == "gs://bucket/out.ome.zarr" == url(sink.kvstore)
+    assert sink.portable and sink.read_back().portable and sink.read_back().reader.remote
+
+
+def test_memory_stays_in_its_process() -> None:
+    array = np.arange(24, dtype="u1").reshape(2, 3, 4)
+    sink = make_sink("memory://out.zarr", shape=array.shape, dtype="u1")
+    sink.create("run")
+    write_units(sink.open(), Box.of_shape(array.shape), array).result()
+    source = open_source("memory://out.zarr")
+    assert not source.portable and not sink.portable
+    np.testing.assert_array_equal(source.read(), array)
+
+
+def test_numpy_arrays() -> None:
+    array = np.arange(24, dtype=">u2").reshape(2, 3, 4)[:, ::-1]
+    source = pickle.loads(pickle.dumps(open_source(array)))
+    assert source.portable and source.dtype == np.dtype("u2")
+    assert source.token() == open_source(array.copy()).token()
+    assert source.token() != open_source(array + 1).token()
+    np.testing.assert_array_equal(source.read(), array)
+    assert not open_source(np.zeros((2, 800, 800))).portable
+    assert open_source(np.zeros((5, 6), bool)).read().dtype == bool
+    for bad in (np.zeros((2, 3, 4), "c8"), np.zeros(3), np.zeros((1,) * 6)):
+        with pytest.raises(ValueError, match="numpy array"):
+            open_source(bad)
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "message"),
+    [
+        ("nowhere", FileNotFoundError, "does not exist"),
+        ("ftp://a/b", ValueError, "s3://"),
+        (3, TypeError, "a numpy array"),
+        ({"driver": "file", "path": "/x"}, ValueError, "TensorStore spec"),
+    ],
+)
+def test_what_cannot_be_opened(what, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        open_source(what)
+
+
+def test_a_directory_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ValueError, match=r"notes\.txt.*OME-Zarr"):
+        open_source(tmp_path)
+    with pytest.raises(ValueError, match="single file"):
+        open_source(tmp_path / "notes.txt")
+
+
+def test_voxel_size_and_unit() -> None:
+    array = np.zeros((2, 3, 4), "u1")
+    assert open_source(array, voxel_size=4, unit="nm").space.voxel_size == (4.0, 4.0, 4.0)
+    assert unit_name("µm") == unit_name("micron") == "micrometer"
+    with pytest.raises(ValueError, match="nanometer"):
+        open_source(array, unit="parsec")
+    for bad in ((1, 2), 0, -1, (1, 2, float("nan"))):
+        with pytest.raises(ValueError, match="voxel_size"):
+            open_source(array, voxel_size=bad)
+
+
+def test_crops_of_crops() -> None:
+    array = np.random.default_rng(0).integers(0, 99, (9, 10, 11)).astype("i4")
+    source = open_source(array, voxel_size=(1, 2, 3))
+    crop = source.crop(Box((1, 2, 3), (8, 9, 10))).crop(Box((1, 1, 1), (3, 4, 5)))
+    np.testing.assert_array_equal(crop.read(), array[2:4, 3:6, 4:8])
+    assert crop.space.origin == (2.0, 6.0, 12.0)
+    assert crop.token() != source.token()
+    with pytest.raises(ValueError, match="outside"):
+        crop.crop(Box((0, 0, 0), (3, 3, 3)))
+
+
+def test_handles_open_once() -> None:
+    calls: list[int] = []
+    for _ in range(3):
+        opened("test handle", lambda: calls.append(1) or object())
+    assert len(calls) == 1
