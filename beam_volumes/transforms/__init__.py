@@ -1,4 +1,32 @@
 """Apache Beam transforms: whole plans, and single steps on slabs of a volume."""
 
-from beam_volumes.transforms.compute import Compute
-__all__ = ["Compute"]
+import logging
+from contextlib import contextmanager
+
+
+@contextmanager
+def _unsaid(text):
+    """Keep root's logger, and what handlers it has, from a message of a module that is imported."""
+    root = logging.getLogger()
+    handlers = root.handlers[:]
+
+    def other(record):
+        return text not in record.getMessage()
+
+    root.addFilter(other)
+    try:
+        yield
+    finally:
+        root.removeFilter(other)
+        root.handlers[:] = handlers
+
+
+# Without Google Cloud's packages, which nobody needs here, importing Beam says so on every start.
+with _unsaid("apitools not found"):
+    import apache_beam  # noqa: F401
+
+from beam_volumes.transforms.compute import Compute  # noqa: E402
+from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
+from beam_volumes.transforms.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
+
+__all__ = ["ApplyStages", "Compute", "ReadSlabs", "Slab", "SlabKey", "WriteSlabs"]

@@ -148,7 +148,9 @@ class Here:
                 return _last_words(session, watch.last_started())
 
             try:
-                call_supervised(lambda: run_here(telling, self.options), watch=last_words, output=log)
+                call_supervised(
+                    lambda: run_here(telling, self.options), watch=last_words, output=log
+                )
             except _CLEAR:
                 raise
             except (RuntimeError, ImportError):
@@ -289,7 +291,9 @@ def reporting(session: Session, place: str | None) -> Iterator[tuple[Telling, Jo
         yield Telling(session), session.journal
         return
     folder = None if place else tempfile.mkdtemp(prefix="beam-volumes-")
-    spec = join(kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True)
+    spec = join(
+        kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True
+    )
     journal = Journal(spec, session.run_id, attempts=session.plan.processes > 1)
     try:
         yield Telling(replace(session, journal=journal)), journal
@@ -312,5 +316,3 @@ def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
                 )
             known.update(found)
     return known
-
-
