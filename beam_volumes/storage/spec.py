@@ -97,13 +97,16 @@ def open_spec(
                 known = store.spec()
     except (ValueError, TypeError, KeyError) as error:
         raise explain(error, f"opening {name}") from None
+    domain = known.domain
+    assert known.dtype is not None and domain is not None
     dtype = known.dtype.numpy_dtype
     if dtype not in DTYPES:
         raise ValueError(
             f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
         )
-    domain = known.domain
-    names = names_of_axes(axes or (domain.labels if any(domain.labels) else None), known.rank, name)
+    names = names_of_axes(
+        axes or (domain.labels if any(domain.labels) else None), domain.rank, name
+    )
     chosen = select(names, domain.shape, index, name, channels)
     if scale is None:
         scale, unit = _units(known.dimension_units, names, unit)
@@ -133,8 +136,10 @@ def open_spec(
 
 
 def _open(spec: Mapping[str, Any]) -> ts.TensorStore:
-    assume = {"assume_metadata": True} if spec.get("assume_metadata") else {}
-    return ts.open(dict(spec), open=True, read=True, context=context(), **assume).result()
+    assume = bool(spec.get("assume_metadata"))
+    return ts.open(
+        dict(spec), open=True, read=True, assume_metadata=assume, context=context()
+    ).result()
 
 
 def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:

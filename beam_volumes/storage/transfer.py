@@ -249,7 +249,7 @@ def _write_unit(
     # one transaction covers the unit, so that TensorStore need not read what it would not overwrite
     transaction = ts.Transaction()
     store = handle.with_transaction(transaction)
-    parts = [(piece, data)]
+    parts: list[tuple[Box, Any]] = [(piece, data)]
     stop = list(piece.stop)
     for axis, u in enumerate(unit):
         end = piece.start[axis] + u
@@ -258,20 +258,20 @@ def _write_unit(
             beyond = Box(start, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
             parts.append((beyond, handle.fill_value))
             stop[axis] = end
-    left = [len(parts), None]
+    left, failed = len(parts), None
     lock = threading.Lock()
 
     def copied(error: BaseException | None) -> None:
+        nonlocal left, failed
         with lock:
-            left[0] -= 1
-            left[1] = left[1] or error
-            if left[0]:
+            left, failed = left - 1, failed or error
+            if left:
                 return
-        if left[1] is None:
+        if failed is None:
             _when(transaction.commit_async(), then)
         else:
             transaction.abort()
-            then(left[1])
+            then(failed)
 
     for box, value in parts:
         write = store[box.slices].write(value, can_reference_source_data_indefinitely=True)
@@ -297,7 +297,7 @@ def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
         raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
     if array.dtype != handle.dtype.numpy_dtype:
         raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
-    domain = Box(handle.domain.inclusive_min, handle.domain.exclusive_max)
+    domain = Box(handle.domain.inclusive_min, handle.domain.exclusive_max)  # type: ignore[arg-type]
     if not domain.contains(box):
         raise ValueError(f"the box {box} reaches outside {describe(handle)} of {domain}")
 
