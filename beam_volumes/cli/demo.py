@@ -66,7 +66,6 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         workers=args.workers,
         runner=None if args.runner.lower() == "none" else args.runner,
         overwrite=True,
-        debug=args.debug,
     )
     write_preview(folder, z // 2)
     print(f"{folder / 'preview.png'}: input and result, slice {z // 2}")

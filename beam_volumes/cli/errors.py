@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import traceback
@@ -15,6 +16,13 @@ _REMOTE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Died)): (.+)$", re.M
 _STAGE = re.compile(r"\s*\[while running .*", re.S)
 
 
+def quiet() -> None:
+    """Leave the telling of errors to `report`: pipelines log the traceback of each."""
+    logging.getLogger().setLevel(logging.ERROR)
+    for name in ("apache_beam", "beam_volumes"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
 def report(error: BaseException, debug: bool = False) -> int:
     """Tell of an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
@@ -23,7 +31,8 @@ def report(error: BaseException, debug: bool = False) -> int:
     if debug:
         traceback.print_exception(error)
     mistake = isinstance(error, USER_MISTAKES)
-    print(f"beam-volumes: error: {message(error)}", file=sys.stderr)
+    more = "" if mistake or debug else " (--debug tells more)"
+    print(f"beam-volumes: error: {message(error)}{more}", file=sys.stderr)
     return MISTAKE if mistake else FAILED
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from beam_volumes.cli import demo, info, run
-from beam_volumes.cli.errors import report
+from beam_volumes.cli.errors import quiet, report
 from beam_volumes.version import __version__
 
 VERBS = (info, run, demo)
@@ -31,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 2 for a user's mistake, 1 for another error."""
     args, others = parser().parse_known_args(arguments)
+    if not args.debug:
+        quiet()
     try:
         args.act(args, others)
         sys.stdout.flush()

@@ -212,7 +212,9 @@ def _step(name: str, entry: Entry, previous: str | None) -> Step:
     op = said.pop("op", None) or Entry(name, entry.where)
     operation = operations().get(op.value) if isinstance(op.value, str) else None
     if operation is None:
-        hint = nearest(str(op.value), operations()) or ("; give the step an op:" if op.value == name else "")
+        hint = nearest(str(op.value), operations()) or (
+            "; give the step an op:" if op.value == name else ""
+        )
         raise op.error(f"no operation is called {op.plain()!r}{hint}")
     inputs = _step_inputs(name, said, entry, previous)
     known = [p for p in operation.parameters if p not in operation.positional[: len(inputs)]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -60,7 +59,6 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         resume=args.resume,
         overwrite=args.overwrite,
         dry_run=args.dry_run,
-        debug=args.debug,
     )
 
 
@@ -75,7 +73,6 @@ def run_recipe(
     resume: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
-    debug: bool = False,
 ) -> compute.Outcome | None:
     """Show a recipe's plan and carry it out, telling of progress and of what it took.
 
@@ -92,8 +89,6 @@ def run_recipe(
     Outcome or None
         None for a dry run.
     """
-    if not debug:
-        quiet()
     memory = memory if memory is not None else recipe.memory  # type: ignore[assignment]
     workers = workers if workers is not None else recipe.workers
     built = build(recipe, crop)
@@ -117,11 +112,6 @@ def run_recipe(
     sys.stdout.flush()
     print(took(outcome), file=sys.stderr, flush=True)
     return outcome
-
-
-def quiet() -> None:
-    """Leave the telling of errors to this program: Beam logs the traceback of each."""
-    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
 
 
 def make_plan(

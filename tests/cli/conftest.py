@@ -17,8 +17,9 @@ def work(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(capsys):
+def command(capsys, monkeypatch):
     """Run the command line in this process: (exit code, standard output, standard error)."""
+    monkeypatch.setattr("beam_volumes.cli.main.quiet", lambda: None)  # it is for the whole process
 
     def run(*arguments):
         try:
