@@ -167,11 +167,14 @@ def run(
         check_portable(planned)
     session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
     begin = time.perf_counter()
+    ended = False
     try:
         known = _watched(session, progress, drive)
         results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
+        ended = True
     finally:
-        _clear(session)
+        if ended or session.journal is None:  # a run to be resumed keeps what lies between its passes
+            _clear(session)
     seconds = time.perf_counter() - begin
     summary = None
     if session.journal is not None:
@@ -207,12 +210,11 @@ def _result(target: Any, result: Sink | Value | None, known: dict[str, Any]) -> 
 
 
 def _clear(session: Session) -> None:
-    """Remove what was stored between passes and in-memory results; a run to be resumed keeps it."""
+    """Remove what was stored between passes and in-memory results."""
     from beam_volumes.storage.remove import remove_tree
 
-    place = session.plan.scratch_place
-    if place is not None and session.journal is None:
-        remove_tree(place)
+    if session.plan.scratch_place is not None:
+        remove_tree(session.plan.scratch_place)
 
 
 def check_portable(planned: Plan) -> None:
