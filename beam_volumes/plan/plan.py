@@ -26,8 +26,9 @@ from beam_volumes.plan.partition import (
     write_grid,
 )
 from beam_volumes.plan.passes import Cut, Levels, cut, values_below
+from beam_volumes.space import Space
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
-from beam_volumes.storage.sink import Sink, make_sink
+from beam_volumes.storage.sink import Sink, default_chunk, make_sink
 from beam_volumes.sweep.program import Program
 from beam_volumes.version import __version__
 
@@ -265,15 +266,16 @@ def plan(
     intermediates: list[Sink] = []
 
     def intermediate(node: Node, space: Any = None, name: str = "") -> Sink:
-        from beam_volumes.space import Space
-
+        space = space or Space()
+        chunks = _internal_chunks(node, slab, targets)
         where = join(place, f"{name or 'step'}-{node.token}.zarr")
         sink = make_sink(
             where,
             shape=node.shape,
             dtype=node.dtype,
-            space=space or Space(),
+            space=space,
             format="zarr",
+            chunks=[chunks[a] for a in space.visible] if space.axes else None,
             codec=None,
         )
         intermediates.append(sink)
@@ -367,6 +369,22 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
     return kvstore_spec(name)
 
 
+def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[Any]) -> Triple:
+    """Chunks of what is stored for the run alone: they must not force larger slabs than outputs do."""
+    for t in targets:
+        if slab is None and isinstance(t, Target) and t.sink.shape == node.shape:
+            return t.sink.unit
+    z, y, x = default_chunk(node.shape, node.dtype.itemsize)
+    if slab is None:
+        return (z, y, x)
+    asked = _slab_shape(slab, node.shape)
+    z, y, x = (
+        c if s >= n else max(d for d in range(1, min(c, s) + 1) if s % d == 0)
+        for c, s, n in zip((z, y, x), asked, node.shape, strict=True)
+    )
+    return (z, y, x)
+
+
 def _check_outputs(targets: Sequence[Any]) -> None:
     seen: dict[str, str] = {}
     inputs = {
@@ -440,7 +458,7 @@ def _partition(
         return measure(
             program, found.grid.step, checked_count("window", window, 1), found.overlap, threads
         )
-    shape = _slab_shape(slab, program, targets)
+    shape = _slab_shape(slab, program.shape)
     unit = write_grid(program)
     for axis, n, s, u in zip("zyx", program.shape, shape, unit, strict=True):
         if s % u and s < n:
@@ -452,13 +470,13 @@ def _partition(
     return measure(program, shape, width, True, threads)
 
 
-def _slab_shape(slab: Sequence[int], program: Program, targets: Sequence[Any]) -> Triple:
+def _slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
     numbers = [checked_count("slab", int(n), 1) for n in slab]
-    if len(numbers) == 2 and program.shape[0] == 1:
+    if len(numbers) == 2 and shape[0] == 1:
         numbers.insert(0, 1)
     if len(numbers) != 3:
         raise ValueError(f"slab {tuple(slab)} needs one number per axis z, y, x")
-    z, y, x = (min(s, max(1, n)) for s, n in zip(numbers, program.shape, strict=True))
+    z, y, x = (min(s, max(1, n)) for s, n in zip(numbers, shape, strict=True))
     return (z, y, x)
 
 

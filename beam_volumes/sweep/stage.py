@@ -50,7 +50,9 @@ class Block:
         first, n = int(self.slots[0]), len(self.slots)
         consecutive = np.array_equal(self.slots, np.arange(first, first + n))
         slices = self.ring[first : first + n] if consecutive else self.ring[self.slots]
-        return slices[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
+        result = slices[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
+        result.flags.writeable = False  # other stages read the same ring
+        return result
 
 
 @dataclass(frozen=True, eq=False)

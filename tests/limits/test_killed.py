@@ -1,0 +1,120 @@
+"""Drivers and workers killed with -9 at random moments: an error in time, a resumed run, equal files."""
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.runs.journal import Journal, run_folder
+
+SCRIPT = Path(__file__).with_name("slow_run.py")
+WORKERS = 2
+
+
+def digest(folder: Path) -> str:
+    """Of the chunk files: names and contents."""
+    h = hashlib.blake2b()
+    for path in sorted((folder / "c").rglob("*")):
+        if path.is_file():
+            h.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return h.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory):
+    """The input, and the digest of an undisturbed run's output."""
+    folder = tmp_path_factory.mktemp("killed")
+    noise = np.random.default_rng(0).integers(0, 255, (40, 64, 64), np.uint8)
+    bv.compute(bv.open(noise).to(folder / "in.zarr"), runner=None, progress=False)
+    run(folder / "in.zarr", folder / "out.zarr", "none", "in_memory", "new").wait()
+    return folder / "in.zarr", digest(folder / "out.zarr")
+
+
+def run(source, out, runner, mode, resume) -> subprocess.Popen:
+    command = [sys.executable, str(SCRIPT), str(source), str(out), runner, mode, resume]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def records(out: Path) -> int:
+    return sum(1 for p in Path(f"{out}.run").glob("records/*/*/*"))
+
+
+def wait_for(out: Path, count: int, process: subprocess.Popen) -> None:
+    """Until so many slabs have been started or finished."""
+    limit = time.time() + 60
+    while records(out) < count and process.poll() is None and time.time() < limit:
+        time.sleep(0.01)
+
+
+def check_resumed(source, out, runner, mode, expected) -> None:
+    begun = Journal.open(run_folder(str(out)))
+    assert begun is not None
+    done = {p: set(begun.finished(p)) for p in (0, 1)}
+    again = run(source, out, runner, mode, "resume")
+    stdout, stderr = again.communicate(timeout=120)
+    assert "finished" in stdout, stderr
+    assert digest(out) == expected
+    for p in (0, 1):
+        attempts = begun.attempts_of(p)
+        assert sorted(attempts) == list(range(40))
+        redone = {slab for slab, n in attempts.items() if n > 1}
+        assert not redone & done[p]
+        assert len(redone) <= WORKERS
+
+
+@pytest.mark.parametrize("moment", range(4))
+def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
+    source, expected = volume
+    out = tmp_path / "out.zarr"
+    process = run(source, out, "none", "in_memory", "new")
+    wait_for(out, random.randrange(20 * moment, 20 * moment + 18), process)
+    time.sleep(random.random() / 10)
+    process.kill()
+    process.communicate()
+    check_resumed(source, out, "none", "in_memory", expected)
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_killed_driver_leaves_no_worker_and_is_resumed(tmp_path, volume, moment):
+    source, expected = volume
+    out = tmp_path / "out.zarr"
+    mode = "multi_processing" if moment == 2 else "in_memory"
+    process = run(source, out, "FnApiRunner", mode, "new")
+    wait_for(out, random.randrange(1 + 25 * moment, 25 * moment + 20), process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert family
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert not alive
+    check_resumed(source, out, "FnApiRunner", mode, expected)
+
+
+@pytest.mark.parametrize("moment", range(3))
+def test_a_killed_worker_is_said_within_ten_seconds_and_the_run_resumed(tmp_path, volume, moment):
+    source, expected = volume
+    out = tmp_path / "out.zarr"
+    process = run(source, out, "FnApiRunner", "multi_processing", "new")
+    wait_for(out, random.randrange(1 + 25 * moment, 25 * moment + 20), process)
+    workers = [
+        p
+        for p in psutil.Process(process.pid).children(recursive=True)
+        if "sdk_worker_main" in " ".join(p.cmdline()) and p.name() != "sh"
+    ]
+    os.kill(random.choice(workers).pid, signal.SIGKILL)
+    killed = time.time()
+    _, stderr = process.communicate(timeout=60)
+    assert time.time() - killed < 10
+    assert process.returncode == 1
+    last = stderr.strip().splitlines()[-1]
+    assert "WorkerDied" in last and "resume=True" in last and "slab" in last
+    check_resumed(source, out, "FnApiRunner", "multi_processing", expected)
