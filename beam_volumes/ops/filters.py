@@ -70,7 +70,10 @@ def separable(
     cval: float,
     dtype: Any,
 ) -> Volume:
-    """1-D correlations along axes, one after the other: (axis, float64 weights, taps before)."""
+    """1-D correlations along axes, one after the other: (axis, float64 weights, taps before).
+
+    The order counts where a constant edge makes it count: there every pass pads anew.
+    """
     source = compiled(volume)
     wanted = None if dtype is None else checked_dtype(dtype)
     compute = accumulator(source.dtype)
@@ -164,7 +167,7 @@ def gaussian_filter(
     radii = par.per_axis(radius, chosen, None, "radius")
     modes = par.modes_of(mode, chosen, name)
     passes = []
-    for axis in sorted(chosen):
+    for axis in chosen:
         if sigmas[axis] <= 1e-15:
             continue
         r = radii[axis]
@@ -194,6 +197,12 @@ def gaussian_gradient_magnitude(
     -------
     Volume
 
+    Notes
+    -----
+    As in scipy, a mode given for an axis is that of the derivative along it, in all directions. With
+    ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by slice. (scipy
+    1.17 smooths along all axes.)
+
     Examples
     --------
     >>> import numpy as np
@@ -204,17 +213,15 @@ def gaussian_gradient_magnitude(
     """
     volume = as_volume(volume)
     chosen = par.axes_of(volume, axes, "gaussian_gradient_magnitude")
-    # As scipy does, a per-axis sigma goes with the chosen axes.
+    modes = par.modes_of(mode, chosen, "gaussian_gradient_magnitude")
     squares = None
-    position = {a: k for k, a in enumerate(chosen)}
     visible = {i: k for k, i in enumerate(volume.space.visible)}
-    for axis in sorted(chosen):
-        order = [int(position[a] == position[axis]) for a in chosen]
+    for axis in chosen:
         part = gaussian_filter(
             volume,
             sigma,
-            order,
-            mode=mode,
+            [int(a == axis) for a in chosen],
+            mode=modes[axis],
             cval=cval,
             truncate=truncate,
             axes=[visible[a] for a in chosen],

@@ -98,8 +98,9 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
 
 
 def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:
-    """Boundary modes along z, y, x."""
-    result = per_axis(mode, chosen, "reflect", "mode")
+    """Boundary modes along z, y, x; an axis that is not filtered has that of the first one that is."""
+    default = mode[0] if isinstance(mode, Sequence) and not isinstance(mode, str) and mode else mode
+    result = per_axis(mode, chosen, default if isinstance(default, str) else "reflect", "mode")
     for m in result:
         if m in ("wrap", "grid-wrap"):
             raise ValueError(
