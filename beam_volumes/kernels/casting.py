@@ -32,9 +32,10 @@ def _rounded(value, dtype):
         scalar = as_dtype(value).type
         lo, hi = scalar(max(limits.min, own.min)), scalar(min(limits.max, own.max))
         return lambda value, dtype: dtype.type(lo if value < lo else hi if value > hi else value)
-    if target.bitwidth <= 32:
+    bits: int = target.bitwidth  # type: ignore[attr-defined]
+    if bits <= 32:
         # Both limits are exact in the type we compare in, and so is an int64 in between.
-        work = np.float32 if target.bitwidth <= 16 and value == types.float32 else np.float64
+        work = np.float32 if bits <= 16 and value == types.float32 else np.float64
         lo, hi = work(limits.min), work(limits.max)
         # The detour through an integer of the same width as `work` is what vector units have.
         via = np.int32 if work is np.float32 or limits.max < 2**31 else np.int64

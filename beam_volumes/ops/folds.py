@@ -1,7 +1,7 @@
 """Whole-volume reductions: what a user's ``min``, ``mean``, ``percentile`` ... fold and merge.
 
 Every state is a few exact integers (or counts, or extremes), so that merging is associative and
-commutative to the bit and the result does not depend on how the volume was cut (contract N7).
+commutative to the bit and the result does not depend on how the volume was cut.
 Rounding happens once, in ``finish``.
 """
 

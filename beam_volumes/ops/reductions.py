@@ -181,7 +181,8 @@ class BinEdges(Formula):
     source: np.dtype
 
     def evaluate(self, *arguments: Any) -> Any:
-        return formulas.bin_edges(*arguments, self.bins, self.source)
+        low, high = arguments
+        return formulas.bin_edges(low, high, self.bins, self.source)
 
 
 def percentile(

@@ -77,7 +77,8 @@ class Correlate(Neighbourhood):
         return 0.4 + 0.06 * sum(self.taps) * self.weights[0].itemsize / 4
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return (self.taps[1] + 3) * (cols + self.taps[2]) * self.weights[0].itemsize
+        row = (cols + self.taps[2]) * self.weights[0].itemsize
+        return max(self.taps[1] * row, separable.KEPT_BYTES) + 3 * row
 
     def parameters(self) -> tuple[Any, ...]:
         return self.weights
@@ -107,6 +108,12 @@ class CorrelateNd(Neighbourhood):
         return convolve.correlate_nd
 
 
+def table_bytes(taps: Triple, cols: int, itemsize: int) -> int:
+    """What `beam_volumes.kernels.rank.extremum_footprint` keeps: rows by runs of 1, 2, 4, ... along x."""
+    lz, ly, lx = taps
+    return (lz * ly * lx.bit_length() + 4) * (cols + lx) * itemsize
+
+
 @dataclass(frozen=True, eq=False)
 class ExtremumBox(Neighbourhood):
     """The minimum or maximum over a box."""
@@ -118,8 +125,10 @@ class ExtremumBox(Neighbourhood):
         return 1.0 * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        width = cols + self.taps[2]
-        return (2 * (rows + sum(self.taps)) + 4 * self.taps[1] + 8) * width * self.dtype.itemsize
+        lz, ly, lx = self.taps
+        slices = min(depth, lz) if lz > 3 else 1
+        kept = slices * (rows + ly) + 2 * ly + lz + 6
+        return kept * (cols + lx) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.largest)
@@ -140,7 +149,7 @@ class ExtremumFootprint(Neighbourhood):
         return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * (cols + self.taps[2]) * max(1, self.dtype.itemsize) + 64 * len(self.offsets)
+        return table_bytes(self.taps, cols, self.dtype.itemsize) + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.largest
@@ -158,11 +167,11 @@ class RankFootprint(Neighbourhood):
 
     @property
     def cost(self) -> float:
-        return 5.0 * len(self.offsets)
+        return 8 * self.dtype.itemsize * len(self.offsets) / 30
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         lines = self.taps[0] * self.taps[1]
-        return (lines + 4) * (cols + self.taps[2]) * 8 + 64 * len(self.offsets)
+        return (lines + 6) * (cols + self.taps[2]) * 8 + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.rank
@@ -201,7 +210,7 @@ class BinaryFootprint(Neighbourhood):
         return 0.3 + 0.05 * len(self.offsets)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 8 * (cols + self.taps[2]) + 64 * len(self.offsets)
+        return table_bytes(self.taps, cols, 1) + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.dilation

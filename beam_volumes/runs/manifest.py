@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The identity and the partition of a run (J1), as plain JSON.
+    """The identity and the partition of a run, as plain JSON.
 
     Attributes
     ----------

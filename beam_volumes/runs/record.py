@@ -15,7 +15,7 @@ from typing import Any
 
 from beam_volumes.geometry import Box
 
-#: A record's size at most (J3); what does not fit goes into an object of its own.
+#: A record's size at most; what does not fit goes into an object of its own.
 LIMIT = 64_000
 
 #: Sorted, disjoint, half-open ranges of indices.

@@ -1,6 +1,6 @@
 """Running a function in a driver process of its own, so that a dead worker cannot hang the caller.
 
-Beam's FnApiRunner does not notice when one of its worker processes dies: it waits for ever (J5).
+Beam's FnApiRunner does not notice when one of its worker processes dies: it waits for ever.
 Here the pipeline runs in a child process, at the head of a session of its own, that tells how its
 workers ended; whatever goes wrong, the whole group is killed and the caller gets an error.
 """

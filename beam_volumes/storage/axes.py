@@ -1,4 +1,4 @@
-"""From the axes a file has to z, y, x: what V1 of the contracts says."""
+"""From the axes a file has to z, y, x."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 On this machine that is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
 downloaded. It runs in a driver process of its own, because it waits for ever for a worker that was
-killed (J5). A session's numbers come back through its journal, on every runner; a run that writes
+killed. A session's numbers come back through its journal, on every runner; a run that writes
 nothing keeps one in a temporary place for the purpose.
 """
 
