@@ -84,6 +84,8 @@ def choose(program: Program, budget: int, workers: int, threads: int) -> Partiti
     TooLarge
         Even the smallest tiles and windows need more.
     """
+    if 0 in program.shape:
+        return least(program, threads)
     best: Partition | None = None
     least_read = math.inf
     tiles = _tiles(program)
