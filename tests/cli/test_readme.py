@@ -1,0 +1,76 @@
+"""What the README and the documentation show is run, on small data."""
+
+import re
+import shlex
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.cli.build import build
+from beam_volumes.cli.recipe import parse_recipe
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
+
+
+def snippets(name, language):
+    return [text for kind, text in FENCED.findall((ROOT / name).read_text()) if kind == language]
+
+
+@pytest.fixture
+def slices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    Path("slices").mkdir()
+    for z in range(20):
+        image = rng.integers(0, 255, (40, 50), "u1")
+        Path(f"slices/{z}.png").write_bytes(imagecodecs.png_encode(image))
+
+
+def test_python(slices):
+    known = {}
+    for text in snippets("README.md", "python"):
+        exec(compile(text, "README.md", "exec"), known)
+    em = bv.open("slices")
+    smooth = bv.gaussian_filter(em, 1.5)
+    expected = np.asarray(bv.binary_opening(smooth < bv.threshold_otsu(smooth), bv.cross(1)))
+    assert np.array_equal(bv.open("membranes.ome.zarr"), expected)
+    assert np.array_equal(bv.open("again.ome.zarr"), expected)
+    assert np.array_equal(bv.open("median.zarr"), bv.median_filter(em, 3))
+    assert known["mean"] == np.asarray(em).mean()
+    assert known["local"].dtype == np.float32
+    assert np.asarray(known["local"]).shape == em.shape
+
+
+def test_shell(slices, command):
+    (recipe,) = snippets("README.md", "yaml")
+    Path("recipe.yaml").write_text(recipe)
+    lines = [line for text in snippets("README.md", "sh") for line in text.splitlines()]
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            assert arguments[0] in targets
+            continue
+        assert program == "beam-volumes"
+        runner = ["--runner", "none"] if arguments[0] == "run" else []
+        code, _, err = command(*arguments, *runner)
+        assert code == 0, (line, err)
+    assert bv.open("trial.ome.zarr").shape == (16, 40, 50)
+    assert bv.open("cells.ome.zarr").voxel_size == (10, 10, 10)
+
+
+def test_recipes(slices):
+    for text in snippets("docs/recipes.md", "yaml"):
+        if "OPERATION" not in text and "input: slices" in text:
+            assert build(parse_recipe(text)).targets
+
+
+@pytest.mark.parametrize("name", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
+def test_links_lead_somewhere(name):
+    page = ROOT / name
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert "://" in link or (page.parent / link).exists(), link
