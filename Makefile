@@ -11,14 +11,19 @@ PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
 .PHONY: venv demo test lint bench clean
 
-venv: $(VENV)/.ready
+venv: $(VENV)/.checks
 
+# What running needs, and what checking needs on top: the demo does not wait for the latter.
 $(VENV)/.ready: pyproject.toml setup.py
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet -e .
+	touch $@
+
+$(VENV)/.checks: $(VENV)/.ready
 	$(PIP) install --quiet -e '.[test,lint]'
 	touch $@
 
-demo: venv
+demo: $(VENV)/.ready
 	$(VENV)/bin/beam-volumes demo --out demo
 
 test: venv
