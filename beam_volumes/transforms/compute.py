@@ -18,8 +18,10 @@ from apache_beam.pvalue import AsIter, AsSingleton
 from beam_volumes.drive.compute import check_portable
 from beam_volumes.drive.session import Session
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.graph.volume import Scalar, Target
+from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.plan import plan
+from beam_volumes.storage.kvstore import Spec
+from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
@@ -91,8 +93,10 @@ class Compute(beam.PTransform):
     ):
         super().__init__()
         for t in targets:
-            if not isinstance(t, Target | Scalar):
+            if isinstance(t, Volume):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
+            if not isinstance(t, Target | Scalar):
+                raise TypeError(f"{t!r} is neither a lazy scalar nor a volume.to(path)")
         planned = plan(
             *targets, memory=memory, workers=workers, threads=threads, slab=slab, window=window
         )
@@ -115,6 +119,8 @@ class Compute(beam.PTransform):
                 )
                 done = known[after] | f"Target {k}" >> beam.Map(_instead, result.name)
                 results[result.name] = done
+        if plan.scratch_place is not None:
+            _ = known[-1] | "Tidy" >> beam.Map(_tidy, plan.scratch_place)
         return results
 
 
@@ -143,6 +149,11 @@ def _number(known: States, value: Value) -> Any:
 
 def _instead(_: Any, item: Any) -> Any:
     return item
+
+
+def _tidy(_: Any, place: Spec) -> None:
+    """Remove what was stored between passes."""
+    remove_tree(place)
 
 
 def build(pipeline: beam.Pipeline, session: Session) -> list[beam.PCollection]:

@@ -33,7 +33,8 @@ def render(node: Node, box: Box) -> np.ndarray:
     crop = CropNode(
         box.shape, node.dtype, digest("crop", node.token, box.start, box.stop), node, box.start
     )
-    program = compile_program(box.shape, [(crop, ArraySink("a slab", out))], [], {})
+    sink: Any = ArraySink("a slab", out)  # all of a `Sink` that a sweep uses
+    program = compile_program(box.shape, [(crop, sink)], [], {})
     width = preferred_window(program, box.shape[1:])
     with gate(cores()).admitted() as arena:
         sweep(program, Box.of_shape(box.shape), {}, arena, window=width, overlap=True)

@@ -14,7 +14,7 @@ import numpy as np
 from beam_volumes.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.space import Space
 
-#: Runners buffer elements whole, and some fail on larger ones (B1).
+#: Runners buffer elements whole, and some fail on larger ones.
 MOST_BYTES = 8 << 20
 _LEVEL = 1
 
@@ -109,9 +109,7 @@ class SlabCoder(beam.coders.Coder):
         halo = _tuples(head["halo"])
         shape = core.expand(halo).shape
         dtype = np.dtype(head["dtype"])
-        voxels = b""
-        if 0 not in shape:
-            voxels = imagecodecs.zstd_decode(encoded[start:])
+        voxels = b"" if 0 in shape else bytes(imagecodecs.zstd_decode(encoded[start:]))
         data = np.frombuffer(voxels, dtype).reshape(shape)
         data = data.astype(dtype.newbyteorder("="), copy=False)
         space = Space(**{k: _tuples(v) for k, v in head["space"].items()})

@@ -1,0 +1,161 @@
+"""Plans as steps: the graph in plain Python with duplicates and shuffles, and inside pipelines."""
+
+import random
+from itertools import pairwise
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.metrics import MetricsFilter
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.drive.local import run_local
+from beam_volumes.drive.session import Session
+from beam_volumes.transforms.compute import MergeStates, slab_ranges
+from tests.transforms.trees import chunk_files, membranes, stored
+
+
+def shuffled_run(session, rng):
+    """What a runner may do to a session: any order, attempts twice, any tree of merges."""
+    session.prepare()
+    session.prepare()
+    known = {}
+    for k, p in enumerate(session.plan.passes):
+        slabs = [i for a, b in slab_ranges(len(p.grid)) for i in range(a, b)]
+        rng.shuffle(slabs)
+        for i in rng.sample(slabs, len(slabs) // 2):
+            session.slab(k, i, known)  # an attempt whose bundle failed later
+        emitted = [session.slab(k, i, known) for i in slabs]
+        merge = MergeStates({f.token: f.reduction for f in p.program.folds})
+        groups = [merge.create_accumulator() for _ in range(3)]
+        for states in emitted:
+            at = rng.randrange(3)
+            groups[at] = merge.add_input(groups[at], states)
+        rng.shuffle(groups)
+        groups = [merge.merge_accumulators(groups[:2]), groups[2]]
+        merged = merge.extract_output(merge.merge_accumulators(groups))
+        known = session.finish_pass(k, session.merge(k, [merged]), known)
+    return known
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 99),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9)),
+    slab=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)),
+    dtype=st.sampled_from(["u1", "i4", "f4"]),
+)
+def test_any_order_and_attempts_give_the_same_numbers(seed, shape, slab, dtype):
+    array = np.random.default_rng(seed).normal(0, 40, shape).astype(dtype)
+    v = bv.open(array)
+    smooth = bv.gaussian_filter(v, 1)
+    targets = [bv.mean(smooth), bv.std(v), bv.percentile(smooth, 30), bv.sum(smooth > bv.mean(v))]
+    numbers = []
+    for run in (run_local, lambda s: shuffled_run(s, random.Random(seed))):
+        for cut in (slab, None):
+            session = Session.begin(bv.plan(*targets, slab=cut, workers=1))
+            known = run(session)
+            numbers.append([known[t.value.token] for t in targets if t.value.token in known])
+    assert len(numbers[0]) >= 3
+    for other in numbers[1:]:
+        np.testing.assert_array_equal(numbers[0], other)
+
+
+def test_ranges_are_few_and_complete():
+    assert slab_ranges(0) == []
+    assert slab_ranges(1) == [(0, 1)]
+    many = slab_ranges(123_456_789)
+    assert len(many) <= 1000
+    assert (many[0][0], many[-1][1]) == (0, 123_456_789)
+    assert all(a[1] == b[0] for a, b in pairwise(many))
+
+
+def test_inside_a_pipeline_of_somebody_else(tmp_path):
+    array = membranes()
+    v = stored(tmp_path, array, chunks=(5, 12, 14))
+    smooth = bv.gaussian_filter(v, 1)
+    how = {"chunks": (4, 12, 14)}
+    mask = (smooth < bv.threshold_otsu(smooth)).to(tmp_path / "mask.zarr", **how)
+    reference = (smooth < bv.threshold_otsu(smooth)).to(tmp_path / "reference.zarr", **how)
+    mean = bv.compute(reference, bv.mean(v), runner=None)[1]
+
+    with beam.Pipeline("FnApiRunner") as p:
+        done = p | bv.Compute(mask, bv.mean(v), bv.mean(smooth), memory="2GiB", slab=(8, 12, 28))
+        assert set(done) == {mask.sink.name, "mean", "mean-2"}
+        # The output is there, whole, when its name is.
+        voxels = done[mask.sink.name] | beam.Map(lambda path: int(np.asarray(bv.open(path)).sum()))
+        assert_that(voxels, equal_to([int(np.asarray(bv.open(reference.sink.name)).sum())]))
+        assert_that(done["mean"], equal_to([mean]), "mean")
+        median = bv.median_filter(v, 3).to(tmp_path / "median.zarr")
+        again = p | "Another" >> bv.Compute(median, journal=tmp_path / "book")
+        assert_that(again[median.sink.name], equal_to([median.sink.name]), "name")
+    counters = {
+        c.key.metric.name: c.committed
+        for c in p.result.metrics().query(MetricsFilter().with_namespace("beam_volumes"))[
+            "counters"
+        ]
+        if "Another" in c.key.step
+    }
+    assert chunk_files(tmp_path / "mask.zarr") == chunk_files(tmp_path / "reference.zarr")
+    np.testing.assert_array_equal(np.asarray(bv.open(median.sink.name)), bv.median_filter(v, 3))
+    chunks = 4 * 2 * 2 * (5 * 12 * 14)
+    assert counters == {"slabs": 1, "bytes_read": chunks, "bytes_written": array.size}
+    assert (tmp_path / "book" / "manifest.json").exists()
+
+
+def test_the_same_run_repeated_sweeps_nothing_again(tmp_path):
+    v = stored(tmp_path, membranes(), chunks=(5, 12, 14))
+    target = (v + 1).to(tmp_path / "out.zarr", chunks=(4, 24, 28))
+    p = beam.Pipeline("FnApiRunner")
+    done = p | bv.Compute(target, bv.max(v), slab=(4, 24, 28), run_id="monday")
+    assert_that(done["max"], equal_to([bv.compute(bv.max(v), runner=None)]))
+    for _ in range(2):
+        p.run().wait_until_finish()
+    with pytest.raises(ValueError, match="exists"):
+        bv.Compute(target)
+    resumed = bv.Compute(target, bv.max(v), resume=True)
+    assert resumed.session.run_id == "monday"
+    assert resumed.session.journal.attempts_of(0) == dict.fromkeys(range(5), 1)
+    with pytest.raises(ValueError, match="monday"):
+        bv.Compute(target, bv.max(v), resume=True, run_id="tuesday")
+
+
+def test_an_empty_volume(tmp_path):
+    v = bv.open(np.zeros((0, 4, 5), "u2"))
+    target = (v + 1).to(tmp_path / "out.zarr")
+    with beam.Pipeline("FnApiRunner") as p:
+        done = p | bv.Compute(target, bv.sum(v), bv.histogram(v, bins=3, range=(0, 3))[0])
+        assert_that(done["sum"], equal_to([0]), "sum")
+        assert_that(done["histogram"] | beam.Map(list), equal_to([[0, 0, 0]]), "histogram")
+        assert_that(done[target.sink.name], equal_to([target.sink.name]), "name")
+    assert bv.open(target.sink.name).shape == (0, 4, 5)
+
+
+def test_what_is_stored_between_passes_goes_in_the_end(tmp_path):
+    v = stored(tmp_path, membranes())
+    once = bv.map_overlap(
+        lambda block: block + np.float32(0.25), v, dtype="f4", deterministic=False
+    )
+    target = (once - bv.mean(once)).to(tmp_path / "out.zarr", chunks=(7, 24, 28))
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | (step := bv.Compute(target, slab=(7, 24, 28), journal=tmp_path / "book"))
+    assert step.session.plan.intermediates
+    array = np.asarray(v) + np.float32(0.25)
+    np.testing.assert_array_equal(np.asarray(bv.open(target.sink.name)), array - array.mean())
+    assert not list(tmp_path.rglob("intermediate"))
+
+
+def test_what_cannot_work_is_refused_when_it_is_constructed(tmp_path):
+    big = bv.open(np.zeros((5, 512, 512), "u1"))
+    with pytest.raises(TypeError, match=r"\.to\(path\)"):
+        bv.Compute(big)
+    with pytest.raises(ValueError, match="lives in this process"):
+        bv.Compute((big + 1).to(tmp_path / "x.zarr"))
+    small = bv.open(np.zeros((5, 5, 5), "u1"))
+    with pytest.raises(ValueError, match="memory"):
+        bv.Compute(small.to("memory://x.zarr"))
+    with pytest.raises(ValueError, match="smallest"):
+        bv.Compute(small.to(tmp_path / "x.zarr"), memory="1MiB")

@@ -1,0 +1,238 @@
+"""Runs through FnApiRunner in its driver process: same bytes, right errors, dead workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import apache_beam as beam
+import numpy as np
+import psutil
+import pytest
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+import beam_volumes as bv
+from beam_volumes.drive.session import Session
+from beam_volumes.graph.nodes import evaluate
+from beam_volumes.plan import budget
+from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
+from tests.transforms.trees import chunk_files, membranes, stored
+
+PROCESSES = ["--direct_running_mode=multi_processing"]
+
+
+# Which runner, and how.
+
+
+def test_local_runners_are_fnapirunner_by_any_name():
+    for runner in (
+        "FnApiRunner",
+        "DirectRunner",
+        "direct",
+        beam.runners.DirectRunner,
+        FnApiRunner(),
+    ):
+        drive, processes, base = launcher(runner, None, 3)
+        assert (type(drive).__name__, processes, base) == ("Here", 1, budget.BASE_BEAM)
+    for options in (
+        PROCESSES,
+        {"direct_running_mode": "multi_processing"},
+        PipelineOptions(PROCESSES),
+    ):
+        assert launcher("FnApiRunner", options, 3)[1] == 3
+    assert isinstance(launcher("FlinkRunner", ["--runner=FlinkRunner"], 3)[0], Elsewhere)
+
+
+def test_options_that_cannot_work_are_refused():
+    v = bv.open(np.zeros((2, 3, 4), "u1"))
+    with pytest.raises(ValueError, match="silently loses elements"):
+        bv.compute(bv.max(v), options=["--direct_running_mode=multi_threading"])
+    for options in (["--direct_running_mode=magic"], {"direct_running_mode": "magic"}):
+        with pytest.raises(ValueError, match="invalid choice: 'magic'"):
+            bv.compute(bv.max(v), options=options)
+    with pytest.raises(ValueError, match="say workers=3"):
+        bv.compute(bv.max(v), options={"direct_num_workers": 3}, workers=2)
+    with pytest.raises(ValueError, match="runner='FlinkRunner'"):
+        bv.compute(bv.max(v), options=["--runner=FlinkRunner"])
+    with pytest.raises(TypeError, match="give PipelineOptions"):
+        bv.compute(bv.max(v), options="--direct_running_mode=in_memory")
+
+
+def test_arguments_of_this_program_are_no_options(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["prog", "--direct_running_mode=multi_processing"])
+    assert pipeline_options(None).view_as(DirectOptions).direct_running_mode == "in_memory"
+
+
+# Results.
+
+
+def test_every_way_to_run_writes_the_same_bytes(tmp_path):
+    v = stored(tmp_path, membranes(), chunks=(5, 12, 14))
+
+    def results(name, **how):
+        smooth = bv.gaussian_filter(v, 1)
+        mask = bv.binary_opening(smooth < bv.threshold_otsu(smooth))
+        target = mask.to(tmp_path / name, chunks=(4, 12, 14))
+        numbers = (bv.percentile(smooth, 30), bv.std(smooth), bv.mean(v))
+        written, *found = bv.compute(target, *numbers, slab=(8, 24, 28), memory="4GiB", **how)
+        np.testing.assert_array_equal(written, bv.open(str(tmp_path / name)))
+        return found, chunk_files(tmp_path / name)
+
+    expected = results("alone.zarr", runner=None)
+    assert results("one.zarr", workers=1) == expected
+    assert results("threads.zarr", workers=2) == expected
+    assert results("processes.zarr", workers=2, options=PROCESSES) == expected
+    assert expected[1]
+
+
+def test_numbers_come_back_from_another_runner_without_a_journal(tmp_path):
+    v = stored(tmp_path, membranes())
+    mean, spread = bv.mean(v), bv.percentile(v + 0.5, 20)
+    for options in ([], [f"--temp_location={tmp_path}/meanwhile"]):
+        known = Elsewhere(FnApiRunner, pipeline_options(options))(
+            Session.begin(bv.plan(mean, spread))
+        )
+        expected = bv.compute(mean, spread, runner=None)
+        assert known[mean.value.token] == expected[0]
+        assert evaluate(spread.value, known) == expected[1]
+    assert not list((tmp_path / "meanwhile").rglob("*.pkl"))
+
+
+def test_arrays_and_a_stored_intermediate_come_back(tmp_path):
+    v = stored(tmp_path, membranes())
+
+    def noise(block):
+        return block + np.float32(0.25)
+
+    once = bv.map_overlap(noise, v, dtype="f4", deterministic=False)
+    centred = once - bv.mean(once)
+    assert bv.plan(centred).intermediates
+    array, mean = bv.compute(centred, bv.mean(once), slab=(6, 24, 28))
+    np.testing.assert_array_equal(array, np.asarray(v) + np.float32(0.25) - mean)
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("options", [None, PROCESSES], ids=["in_memory", "multi_processing"])
+def test_errors_arrive_as_they_were_raised(tmp_path, options, capfd):
+    v = stored(tmp_path, membranes(), chunks=(5, 24, 28), codec="zstd")
+    (tmp_path / "in.zarr" / "c" / "2" / "0" / "0").write_bytes(b"junk")
+    with pytest.raises(OSError) as caught:
+        bv.compute((v + 1).to(tmp_path / "out.zarr"), options=options)
+    assert "in.zarr/c/2/0/0" in str(caught.value) and "damaged" in str(caught.value)
+    for noise in ("Traceback", "while running", "beam-volumes:"):
+        assert noise not in str(caught.value)
+    assert "Traceback" in str(caught.value.__cause__)
+    if options is None:
+        assert capfd.readouterr().err == ""
+
+
+def test_errors_of_reductions_and_of_users_functions(tmp_path, caplog):
+    v = bv.open(np.array([[[1.0, np.nan]]], "f4"))
+    with pytest.raises(ValueError, match="nan="):
+        bv.compute(bv.mean(v))
+
+    def broken(block):
+        raise KeyError("somewhere")
+
+    with pytest.raises(RuntimeError, match="KeyError: 'somewhere'") as caught:
+        bv.compute(bv.map_overlap(broken, v).to(tmp_path / "out.zarr"))
+    assert "while running" not in str(caught.value)
+    assert "the log of the run ends with" in caplog.text
+
+
+# Death.
+
+
+def slow(path, v, seconds):
+    def work(block):
+        time.sleep(seconds)
+        return block + 1
+
+    return bv.map_overlap(work, v, name="slow", version=1).to(path, chunks=(2, 24, 28))
+
+
+def workers_of(process):
+    for child in psutil.Process(process).children(recursive=True):
+        try:
+            if "apache_beam.runners.worker.sdk_worker_main" in child.cmdline():
+                yield child
+        except psutil.Error:
+            continue
+
+
+def records(journal):
+    return len(journal.finished(0))
+
+
+def journal_of(path):
+    return Journal.open(run_folder(str(path)))
+
+
+def kill_when(path, done, victims):
+    """Kill what ``victims()`` gives once so many slabs are recorded."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        journal = journal_of(path)
+        if journal is not None and records(journal) >= done:
+            found = list(victims())
+            if found:
+                killed = time.monotonic()
+                os.kill(found[0].pid, signal.SIGKILL)
+                return killed
+        time.sleep(0.02)
+    return None
+
+
+def test_a_killed_worker_is_told_within_seconds_and_the_run_resumed(tmp_path):
+    v = stored(tmp_path, membranes())
+    path = tmp_path / "out.zarr"
+    how = {"workers": 2, "options": PROCESSES, "slab": (2, 24, 28), "threads": 1, "memory": "4GiB"}
+    killed = []
+    killer = threading.Thread(
+        target=lambda: killed.append(kill_when(path, 2, lambda: workers_of(os.getpid())))
+    )
+    killer.start()
+    with pytest.raises(WorkerDied, match=r"pass 1 slab \d.*resume=True") as caught:
+        bv.compute(slow(path, v, 0.4), **how)
+    ended = time.monotonic()
+    killer.join()
+    assert ended - killed[0] < 10
+    assert "SIGKILL" in str(caught.value)
+    before = journal_of(path).finished(0)
+    assert 2 <= len(before) < 10
+    bv.compute(slow(path, v, 0.0), resume=True, runner=None)
+    np.testing.assert_array_equal(np.asarray(bv.open(str(path))), np.asarray(v) + 1)
+    attempts = journal_of(path).attempts_of(0)
+    assert all(attempts[i] == 1 for i in before)
+    assert sum(n - 1 for n in attempts.values()) <= 2
+
+
+def test_a_killed_driver_leaves_a_run_that_can_be_resumed(tmp_path):
+    v = stored(tmp_path, membranes())
+    path = tmp_path / "out.zarr"
+    program = (
+        "import beam_volumes as bv\n"
+        "from pathlib import Path\n"
+        "from tests.transforms.test_launch import slow\n"
+        f"v = bv.open({str(tmp_path / 'in.zarr')!r})\n"
+        f"bv.compute(slow(Path({str(path)!r}), v, 0.3), workers=2, slab=(2, 24, 28), threads=1)\n"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", program], cwd=os.getcwd())
+    assert kill_when(path, 2, lambda: [psutil.Process(driver.pid)])
+    assert driver.wait() == -signal.SIGKILL
+    time.sleep(1.0)  # its child ends within a second
+    before = journal_of(path).finished(0)
+    assert 2 <= len(before) < 10
+    bv.compute(slow(path, v, 0.0), resume=True, runner=None, workers=2)
+    np.testing.assert_array_equal(np.asarray(bv.open(str(path))), np.asarray(v) + 1)
+    attempts = journal_of(path).attempts_of(0)
+    assert all(attempts[i] == 1 for i in before)
+    assert sum(n - 1 for n in attempts.values()) <= 2
+    assert json.loads((tmp_path / "out.zarr" / "zarr.json").read_text())

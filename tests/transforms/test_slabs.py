@@ -1,0 +1,220 @@
+"""Slabs as elements: read, filtered and written one by one, with the whole volume's voxels."""
+
+import pickle
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.geometry import Box, Grid
+from beam_volumes.space import Space
+from beam_volumes.transforms import SlabKey
+from beam_volumes.transforms.slab import SlabCoder, SlabKeyCoder
+from beam_volumes.transforms.slabs import apply_stages, as_halo, read_slab, slab_grid, write_slab
+from tests.transforms.trees import chunk_files, membranes, stored
+
+
+def slabs_of(volume, step, halo):
+    grid = Grid(volume.node.shape, step)
+    return [read_slab(i, volume, grid, halo) for i in range(len(grid))]
+
+
+def assembled(slabs):
+    out = np.zeros(slabs[0].shape, slabs[0].data.dtype)
+    for slab in slabs:
+        out[slab.core.slices] = slab.voxels
+    return out
+
+
+FUNCTIONS = {
+    "median": (lambda v: bv.median_filter(v, 3), 1),
+    "gaussian": (lambda v: bv.gaussian_filter(v, 0.6, truncate=3, mode="mirror"), 2),
+    "chain": (
+        lambda v: bv.maximum_filter(bv.uniform_filter(v, 3, mode="constant", cval=7), 3) - v,
+        2,
+    ),
+    "opening": (lambda v: bv.binary_opening(v > 100), 2),
+    "pointwise": (lambda v: (v * 2).clip(10, 200), 0),
+    "nothing": (lambda v: v, 0),
+}
+
+
+@settings(max_examples=40)
+@given(
+    shape=st.tuples(*[st.integers(1, 9)] * 3),
+    step=st.tuples(*[st.integers(1, 9)] * 3),
+    name=st.sampled_from(sorted(FUNCTIONS)),
+    more=st.integers(0, 2),
+)
+def test_slabs_of_any_cut_give_the_volume_bit_by_bit(shape, step, name, more):
+    function, need = FUNCTIONS[name]
+    v = bv.open(membranes(shape))
+    halo = as_halo(need + more, v.axes)
+    ours = assembled([apply_stages(s, function) for s in slabs_of(v, step, halo)])
+    theirs = np.asarray(function(v))
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_stages_one_after_the_other_use_up_the_halo():
+    v = bv.open(membranes((12, 6, 6)))
+    (slab,) = [s for s in slabs_of(v, (4, 6, 6), as_halo(3, v.axes)) if s.key == (4, 0, 0)]
+    once = apply_stages(slab, lambda v: bv.median_filter(v, 3))
+    twice = apply_stages(once, lambda v: bv.minimum_filter(v, 5))
+    assert [s.halo[0] for s in (slab, once, twice)] == [(3, 3), (2, 2), (0, 0)]
+    expected = np.asarray(bv.minimum_filter(bv.median_filter(v, 3), 5))
+    np.testing.assert_array_equal(twice.data, expected[4:8])
+    with pytest.raises(ValueError, match=r"slab \(4, 0, 0\).*halo=\(\(1, 1\)"):
+        apply_stages(twice, lambda v: bv.median_filter(v, 3))
+
+
+def test_a_function_of_one_slab_may_read_another_volume_and_keep_the_space(tmp_path):
+    array = membranes((6, 7, 8))
+    other = stored(tmp_path, array)
+    v = bv.open(array, voxel_size=(4, 1, 1), unit="nm")
+    slabs = [
+        apply_stages(s, lambda v: v - other) for s in slabs_of(v, (4, 7, 8), as_halo(0, v.axes))
+    ]
+    assert not assembled(slabs).any()
+    assert slabs[0].space.voxel_size == (4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda v: v - bv.mean(v), "needs mean"),
+        (lambda v: bv.mean(v), "not a volume"),
+        (lambda v: v[:2], "slicing is not among"),
+        (lambda v: v[0], "slicing is not among"),
+    ],
+)
+def test_what_is_no_stage_is_refused(function, message):
+    slab = slabs_of(bv.open(membranes((6, 7, 8))), (4, 7, 8), as_halo(1, "zyx"))[0]
+    with pytest.raises(ValueError, match=message):
+        apply_stages(slab, function)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i8", "f2", "f8"])
+def test_coders_give_back_what_they_took_and_always_the_same_bytes(dtype):
+    v = bv.open(membranes((6, 7, 8)), voxel_size=(4, 1, 1), unit="nm").astype(dtype)
+    slab = slabs_of(v, (2, 4, 8), as_halo(1, v.axes))[3]
+    coder = beam.coders.registry.get_coder(type(slab))
+    assert isinstance(coder, SlabCoder) and coder.is_deterministic()
+    data = coder.encode(slab)
+    back = coder.decode(data)
+    assert (back.key, back.core, back.halo, back.shape) == (
+        slab.key,
+        slab.core,
+        slab.halo,
+        slab.shape,
+    )
+    assert back.space == slab.space and isinstance(back.space, Space)
+    assert back.data.dtype == slab.data.dtype
+    np.testing.assert_array_equal(back.data, slab.data)
+    assert coder.encode(back) == data == coder.encode(pickle.loads(pickle.dumps(slab)))
+    assert len(data) < slab.data.nbytes + 500
+
+
+def test_keys_are_tuples_of_ints():
+    coder = beam.coders.registry.get_coder(SlabKey)
+    assert isinstance(coder, SlabKeyCoder) and coder.is_deterministic()
+    key = SlabKey(1, 2**40, 3)
+    assert coder.decode(coder.encode(key)) == key == (1, 2**40, 3)
+    assert {key: "x"}[(1, 2**40, 3)] == "x"
+    slab = slabs_of(bv.open(membranes((6, 7, 8))), (2, 4, 8), as_halo(1, "zyx"))[3]
+    assert [type(k) for k in slab.key] == [int, int, int]
+
+
+def test_large_slabs_are_refused_with_what_would_do():
+    v = bv.open(
+        {"driver": "zarr3", "kvstore": "memory://", "metadata": _metadata((1000, 4096, 4096))}
+    )
+    with pytest.raises(ValueError, match=r"tile=\(512, 512\)") as caught:
+        slab_grid(v, 24, None)
+    assert "8.0 MiB" in str(caught.value)
+    assert slab_grid(v, 24, (512, 512)).step == (24, 512, 512)
+    flat = bv.open(
+        {"driver": "zarr3", "kvstore": "memory://", "metadata": _metadata((1000, 512, 512))}
+    )
+    with pytest.raises(ValueError, match="use depth=16 or tile=") as caught:
+        slab_grid(flat, 32, None, as_halo(2, flat.axes))
+    assert slab_grid(flat, 16, None, as_halo(2, flat.axes)).step == (16, 512, 512)
+
+
+def _metadata(shape):
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": shape,
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [16, 512, 512]}},
+        "chunk_key_encoding": {"name": "default"},
+        "fill_value": 0,
+        "codecs": [{"name": "bytes"}],
+    }
+
+
+@pytest.mark.parametrize("halo", [-1, (1, 2), (1, 1, (1, 2, 3)), 1.5])
+def test_halos_that_mean_nothing(halo):
+    with pytest.raises(ValueError, match="halo="):
+        bv.ReadSlabs(bv.open(membranes()), halo=halo)
+
+
+def test_the_chain_of_three_is_the_computed_volume(tmp_path):
+    em = stored(tmp_path, membranes((40, 24, 28)), chunks=(8, 24, 28))
+    how = {"chunks": (16, 12, 14)}
+    bv.compute(bv.median_filter(em, 3).to(tmp_path / "reference.zarr", **how), runner=None)
+    with beam.Pipeline("FnApiRunner") as p:
+        slabs = p | bv.ReadSlabs(em, depth=32, halo=(2, 2, 2))
+        smooth = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3))
+        keys = smooth | bv.WriteSlabs(tmp_path / "out.zarr", like=em, **how)
+        assert_that(keys, equal_to([(0, 0, 0), (32, 0, 0)]))
+        # Through a shuffle, by key, as somebody's own steps may do; and computed before they are read.
+        maxima = (
+            p
+            | "Filtered" >> bv.ReadSlabs(bv.median_filter(em, 3), depth=16, tile=(12, 14))
+            | beam.Map(lambda s: (s.key, s)).with_output_types(tuple[SlabKey, bv.Slab])
+            | beam.GroupByKey()
+            | beam.MapTuple(lambda key, slabs: next(iter(slabs)))
+        )
+        _ = maxima | "Again" >> bv.WriteSlabs(tmp_path / "again.zarr", like=em, **how)
+    expected = chunk_files(tmp_path / "reference.zarr")
+    assert chunk_files(tmp_path / "out.zarr") == expected == chunk_files(tmp_path / "again.zarr")
+
+
+def test_writing_what_does_not_fit_is_refused(tmp_path):
+    em = bv.open(membranes((8, 6, 6)))
+    slab = slabs_of(em, (3, 6, 6), as_halo(0, em.axes))[1]
+
+    def sink(volume=em, **how):
+        how.setdefault("chunks", (2, 6, 6))
+        return bv.WriteSlabs(tmp_path / "out.zarr", like=volume, **how).sink
+
+    with pytest.raises(ValueError, match=r"\(3, 0, 0\).*multiple of 2, or write with chunks="):
+        write_slab(slab, sink())
+    with pytest.raises(ValueError, match=r"shape .*like="):
+        write_slab(slab, sink(em[:4]))
+    with pytest.raises(ValueError, match=r"uint8.*float32.*like="):
+        write_slab(slab, sink(em.astype("f4")))
+    sink().create("somebody's run")
+    with pytest.raises(ValueError, match="overwrite=True"):
+        sink()
+    assert sink(overwrite=True).name == str(tmp_path / "out.zarr")
+    with pytest.raises(ValueError, match="memory"):
+        bv.WriteSlabs("memory://out.zarr", like=em)
+    with pytest.raises(ValueError, match="lives in this process"):
+        bv.ReadSlabs(bv.open(np.zeros((3, 700, 700), "u1")))
+    with pytest.raises(ValueError, match="needs mean"):
+        bv.ReadSlabs(em - bv.mean(em))
+
+
+def test_a_slab_says_what_it_is():
+    slab = slabs_of(bv.open(membranes((8, 6, 6))), (3, 6, 6), as_halo(1, "zyx"))[1]
+    assert repr(slab) == "<Slab [3:6, 0:6, 0:6], halo ((1, 1), (0, 0), (0, 0)), uint8 of (8, 6, 6)>"
+    assert slab.box == Box((2, 0, 0), (7, 6, 6))
+    with pytest.raises(ValueError, match=r"voxels of shape \(5, 5, 6\)"):
+        bv.Slab(slab.core, slab.halo, slab.data[:, :5], slab.shape)
