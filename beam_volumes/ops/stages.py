@@ -36,6 +36,10 @@ class Neighbourhood(Stage):
     def padding(self) -> Padding:
         return self.edges
 
+    @property
+    def compiled(self) -> bool:
+        return True
+
     def token(self) -> str:
         edges = (self.edges.modes, repr(float(self.edges.cval)))
         return digest(

@@ -238,7 +238,7 @@ def plan(
     window : int, optional
         Slices finished at a time, instead of a number chosen by the budget.
     base : int
-        Bytes a worker process takes before any voxel.
+        Bytes a worker process takes before any voxel and any kernel.
 
     Returns
     -------
@@ -295,6 +295,7 @@ def plan(
         results.append(sink)
     cuts, stored, reasons = cut(voxels, values, intermediate)
 
+    base += machine.BASE_KERNEL * _kernels(voxels, values)
     slab_budget = (total - processes * base) // workers
     passes: list[Pass] = []
     smallest = 0
@@ -519,6 +520,19 @@ def _costed(index: int, program: Program, part: Partition, values: tuple[Value, 
         bytes_written=sum(size for _, size in units),
         units_written=sum(n for n, _ in units),
     )
+
+
+def _kernels(voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value]) -> int:
+    """How many kernels will be compiled: one for each operation and combination of dtypes."""
+    levels = Levels([n for n, _ in voxels], values)
+    compiled = set()
+    for node in levels.nodes.values():
+        if isinstance(node, StageNode) and node.stage.compiled:
+            dtypes = tuple(i.dtype.str for i in (*node.inputs, node))
+            compiled.add((type(node.stage).__name__, dtypes))
+    for fold in levels.folds.values():
+        compiled.add((type(fold.reduction).__name__, (fold.voxels.dtype.str,)))
+    return len(compiled)
 
 
 def _asked(targets: Sequence[Any], used: Sequence[Value]) -> list[Value]:

@@ -88,6 +88,11 @@ class Stage:
         return 1.0
 
     @property
+    def compiled(self) -> bool:
+        """Whether it runs a kernel that is compiled for the dtypes it meets."""
+        return False
+
+    @property
     def deterministic(self) -> bool:
         """Whether a second run gives the same bits (else its result is materialised, never redone)."""
         return True

@@ -24,7 +24,7 @@ def high_water() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def main(source: str, out: str, memory: str, how: str) -> None:
+def main(source: str, out: str, ours: str, how: str) -> None:
     options = json.loads(how)
     run = {key: options.pop(key) for key in ("workers", "threads") if key in options}
     # Everything is imported and compiled once on a small volume of the same dtype.
@@ -32,6 +32,8 @@ def main(source: str, out: str, memory: str, how: str) -> None:
     bv.compute(chain(small), runner=None, progress=False)
     base = psutil.Process().memory_info().rss
     target = chain(bv.open(source)).to(out, **options)
+    # The budget is for our part; the base comes on top.
+    memory = int(ours) + bv.plan(target, base=budget.BASE_ALONE, **run).base
     plan = bv.plan(target, memory=memory, base=budget.BASE_ALONE, **run)
     bv.compute(target, memory=memory, runner=None, progress=False, **run)
     print(
