@@ -153,7 +153,7 @@ class Here:
                 )
             except _CLEAR:
                 raise
-            except (RuntimeError, ImportError):
+            except Exception:
                 _LOG.error("the log of the run ends with:\n%s", _tail(log))
                 raise
             return numbers(session.plan, journal)

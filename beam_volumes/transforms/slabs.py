@@ -36,7 +36,7 @@ from beam_volumes.transforms.slab import MOST_BYTES, Slab, SlabKey
 HaloLike = int | Sequence[int | Sequence[int]]
 
 
-@dataclass
+@dataclass(eq=False)
 class ReadSlabs(beam.PTransform):
     """Read a volume, or compute an expression, as slabs: applied to a pipeline, PCollection[Slab].
 
@@ -105,7 +105,7 @@ def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo) -> Slab:
     return Slab(core, _halo(core, box), render(volume.node, box), grid.shape, volume.space)
 
 
-@dataclass
+@dataclass(eq=False)
 class ApplyStages(beam.PTransform):
     """Apply pointwise and neighbourhood functions to slabs: PCollection[Slab] to PCollection[Slab].
 
