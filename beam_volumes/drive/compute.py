@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.drive.local import run_local
-from beam_volumes.drive.session import Session
+from beam_volumes.drive.session import ENDED, Session
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
+from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 
 #: Runners of Apache Beam that work in one process or its children, and how many slabs they can run.
@@ -172,8 +173,12 @@ def run(
         known = _watched(session, progress, drive)
         results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
         ended = True
+        if session.journal is not None:
+            session.journal.mark(ENDED)
     finally:
-        if ended or session.journal is None:  # a run to be resumed keeps what lies between its passes
+        if (
+            ended or session.journal is None
+        ):  # a run to be resumed keeps what lies between its passes
             _clear(session)
     seconds = time.perf_counter() - begin
     summary = None
@@ -211,8 +216,6 @@ def _result(target: Any, result: Sink | Value | None, known: dict[str, Any]) -> 
 
 def _clear(session: Session) -> None:
     """Remove what was stored between passes and in-memory results."""
-    from beam_volumes.storage.remove import remove_tree
-
     if session.plan.scratch_place is not None:
         remove_tree(session.plan.scratch_place)
 

@@ -23,6 +23,9 @@ from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.version import __version__
 
+#: The journal's mark of a run that has ended well.
+ENDED = "ended"
+
 
 @dataclass(frozen=True, eq=False)
 class Session:
@@ -78,9 +81,9 @@ class Session:
             plan = repartitioned(
                 plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes]
             )
-            return cls(
-                plan, found.run_id, Journal(join(place, directory=True), found.run_id, attempts)
-            )
+            book = Journal(join(place, directory=True), found.run_id, attempts)
+            check_outputs_are_there(plan, book)
+            return cls(plan, found.run_id, book)
         run_id = uuid.uuid4().hex
         for target in plan.sinks:
             if not overwrite and target not in plan.intermediates and target.exists():
@@ -103,8 +106,11 @@ class Session:
                     overwrite=self.overwrite or manifest is None or not self.plan.sinks[0].exists(),
                     attempts=self.journal.attempts,
                 )
+        ended = self.journal is not None and self.journal.marked(ENDED)
         for sink in self.plan.sinks:
-            sink.create(self.run_id, overwrite=self.overwrite or sink in self.plan.intermediates)
+            internal = sink in self.plan.intermediates
+            if not (ended and internal):
+                sink.create(self.run_id, overwrite=self.overwrite or internal)
 
     def slab(
         self,
@@ -181,6 +187,30 @@ class Session:
             for token, state in part.items():
                 merged[token] = reductions[token].merge(merged[token], state)
         return merged
+
+
+def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
+    """Refuse to resume a run whose records speak of outputs that are gone or replaced."""
+    ended = journal.marked(ENDED)
+    if ended and any(sink in plan.intermediates for sink in plan.results):
+        raise ValueError(
+            f"the run in {journal.url} has ended, and what it gave back in memory is gone; "
+            "compute it again with overwrite=True"
+        )
+    done = [len(journal.finished(p.index)) for p in plan.passes]
+    if ended and plan.intermediates and done != [len(p.grid) for p in plan.passes]:
+        raise ValueError(
+            f"cannot resume {journal.url}: the run has ended, but records are missing, and what it stored "
+            "between its passes is removed; start anew with overwrite=True"
+        )
+    if not any(done):
+        return
+    for sink in plan.sinks:
+        if sink.existing_run() != journal.run_id and not (ended and sink in plan.intermediates):
+            raise ValueError(
+                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by another "
+                "run; start anew with overwrite=True"
+            )
 
 
 def journal_place(plan: Plan, journal: Any) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ _TOUCH = 0.15
 
 #: Voxels worked through at a time: what a function allocates, and what a chain passes on, stays in
 #: the cache.
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 
 
 def block_rows(rows: int, cols: int) -> int:
@@ -88,8 +88,12 @@ class Elementwise(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        for k, a, b in row_blocks(out, y0, y1):
-            self.apply([i.slice(k, a, b) for i in inputs], out.slice(k, a, b), values)
+        if self.function in _ALLOCATING:
+            for k, a, b in row_blocks(out, y0, y1):
+                self.apply([i.slice(k, a, b) for i in inputs], out.slice(k, a, b), values)
+            return
+        for k in range(out.depth):
+            self.apply([i.slice(k, y0, y1) for i in inputs], out.slice(k, y0, y1), values)
 
     def apply(
         self,

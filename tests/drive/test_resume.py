@@ -1,0 +1,119 @@
+"""What `compute` refuses, continues and replaces."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.drive.session import Session
+from beam_volumes.runs.journal import Journal, run_folder
+
+ARRAY = np.random.default_rng(0).integers(0, 255, (12, 20, 24), np.uint8)
+
+
+def chain(v, sigma=1.0):
+    smooth = bv.map_overlap(lambda a: a, bv.gaussian_filter(v, sigma), name="same", version=1)
+    return smooth > bv.threshold_otsu(smooth)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out.zarr"
+
+
+def compute(out, sigma=1.0, **how):
+    target = chain(bv.open(ARRAY), sigma).to(out, chunks=(4, 20, 24))
+    return bv.compute(target, runner=None, slab=(4, 20, 24), progress=False, **how)
+
+
+def test_an_existing_output_is_refused_and_kept(out):
+    first = np.asarray(compute(out))
+    with pytest.raises(ValueError, match=r"out.zarr exists: pass overwrite=True"):
+        compute(out, 2.0)
+    assert np.array_equal(np.asarray(bv.open(out)), first)
+    second = np.asarray(compute(out, 2.0, overwrite=True))
+    assert not np.array_equal(first, second)
+
+
+def test_a_finished_run_resumed_does_nothing_again(out):
+    compute(out)
+    journal = Journal.open(run_folder(out))
+    before = journal.attempts_of(0)
+    compute(out, resume=True)
+    assert journal.attempts_of(0) == before
+    assert not (out.parent / "out.zarr.run" / "intermediate").exists()
+
+
+def test_a_record_missing_from_an_ended_run_is_said(out):
+    compute(out)
+    shutil.rmtree(out.parent / "out.zarr.run" / "records" / "1")
+    with pytest.raises(ValueError, match="records are missing"):
+        compute(out, resume=True)
+
+
+def test_another_chain_is_refused_naming_what_differs(out):
+    compute(out)
+    with pytest.raises(ValueError, match=r"differs in step gaussian_filter 1"):
+        compute(out, 2.0, resume=True)
+
+
+def test_records_of_an_output_that_is_gone_are_not_believed(out):
+    compute(out)
+    shutil.rmtree(out)
+    with pytest.raises(ValueError, match=r"out.zarr is gone"):
+        compute(out, resume=True)
+
+
+def test_resume_takes_the_grid_of_the_run_and_other_resources(out, monkeypatch):
+    def interrupted(self, pass_index, *args):
+        if pass_index == 1:
+            raise KeyboardInterrupt
+        return sweep_slab(self, pass_index, *args)
+
+    sweep_slab = Session.slab
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Session, "slab", interrupted)
+        compute(out)
+    target = chain(bv.open(ARRAY)).to(out, chunks=(4, 20, 24))
+    again = bv.compute(target, runner=None, resume=True, workers=2, memory="1GiB", progress=False)
+    journal = Journal.open(run_folder(out))
+    for p in range(3):
+        assert journal.attempts_of(p) == {0: 1, 1: 1, 2: 1}
+    assert np.array_equal(np.asarray(again), np.asarray(chain(bv.open(ARRAY))))
+
+
+def test_resume_without_a_run_begins_one(out):
+    compute(out, resume=True)
+    assert out.exists()
+
+
+def test_resume_and_overwrite_exclude_each_other(out):
+    with pytest.raises(ValueError, match="choose one"):
+        compute(out, resume=True, overwrite=True)
+
+
+def test_a_function_without_a_name_cannot_be_resumed(out):
+    def target():
+        return bv.map_overlap(lambda a: a, bv.open(ARRAY)).to(out)
+
+    bv.compute(target(), runner=None, progress=False)
+    with pytest.raises(ValueError, match="differs in"):
+        bv.compute(target(), runner=None, progress=False, resume=True)
+
+
+def test_arrays_come_back_beside_targets_and_leave_nothing(out):
+    v = bv.open(ARRAY)
+    written, doubled, mean = bv.compute(
+        (v + 1).to(out), v * 2, bv.mean(v), runner=None, progress=False, keep_journal=False
+    )
+    assert np.array_equal(np.asarray(written), ARRAY + 1)
+    assert np.array_equal(doubled, ARRAY * 2)
+    assert mean == ARRAY.mean()
+    assert [p.name for p in out.parent.iterdir()] == ["out.zarr"]
+
+
+def test_a_result_too_large_for_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(bv.options, "max_inmemory", 1000)
+    with pytest.raises(ValueError, match=r"larger than options\.max_inmemory"):
+        bv.compute(bv.open(ARRAY) + 1, runner=None)
