@@ -26,7 +26,7 @@ def quiet() -> None:
 def report(error: BaseException, debug: bool = False) -> int:
     """Tell of an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        print("\nbeam-volumes: interrupted; continue with --resume", file=sys.stderr)
+        print("\nbeam-volumes: interrupted; a run can be continued with --resume", file=sys.stderr)
         return INTERRUPTED
     if debug:
         traceback.print_exception(error)
