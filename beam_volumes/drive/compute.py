@@ -15,7 +15,7 @@ from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.plan import Plan, plan
+from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
@@ -195,11 +195,18 @@ def _watched(
     if session.journal is None:
         return drive(session)
     works = [
-        Work(f"pass {p.index + 1}", len(p.grid), p.bytes_read + p.bytes_written)
+        Work(_yields(p), len(p.grid), p.bytes_read + p.bytes_written)
         for p in session.plan.passes
     ]
     with Watch(session.journal, works, reporter(progress)):
         return drive(session)
+
+
+def _yields(p: Pass) -> str:
+    """What a pass is for, in a word or two."""
+    names = [f.reduction.name for f in p.program.folds]
+    names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in p.program.outputs]
+    return ", ".join(dict.fromkeys(names))
 
 
 def _result(target: Any, result: Sink | Value | None, known: dict[str, Any]) -> Any:

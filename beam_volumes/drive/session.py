@@ -81,9 +81,9 @@ class Session:
             plan = repartitioned(
                 plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes]
             )
-            book = Journal(join(place, directory=True), found.run_id, attempts)
-            check_outputs_are_there(plan, book)
-            return cls(plan, found.run_id, book)
+            begun = Journal(join(place, directory=True), found.run_id, attempts)
+            check_outputs_are_there(plan, begun)
+            return cls(plan, found.run_id, begun)
         run_id = uuid.uuid4().hex
         for target in plan.sinks:
             if not overwrite and target not in plan.intermediates and target.exists():

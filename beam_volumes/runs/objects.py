@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tensorstore as ts
 
+from beam_volumes.storage.errors import explain
 from beam_volumes.storage.kvstore import Spec, join, url
 
 #: How many objects are asked for at a time.
@@ -42,7 +43,7 @@ class Folder:
         try:
             self._store.write(key, data).result()
         except Exception as error:
-            raise OSError(f"cannot write {self.place(key)}: {error}") from error
+            raise explain(error, f"writing {self.place(key)}") from error
 
     def read(self, key: str) -> bytes | None:
         """An object, or None where there is none."""
@@ -58,7 +59,7 @@ class Folder:
                 try:
                     found = future.result()
                 except Exception as error:
-                    raise OSError(f"cannot read {self.place(key)}: {error}") from error
+                    raise explain(error, f"reading {self.place(key)}") from error
                 yield found.value if found.state == "value" else None
 
     def names(self, prefix: str) -> list[str]:
@@ -73,7 +74,7 @@ class Folder:
             try:
                 names = future.result()
             except Exception as error:
-                raise OSError(f"cannot list {self.place(prefix)}: {error}") from error
+                raise explain(error, f"listing {self.place(prefix)}") from error
             yield sorted(name.decode() for name in names)
 
     def delete(self, *keys: str) -> None:
@@ -85,7 +86,7 @@ class Folder:
                 else:
                     self._store.write(key, None).result()
             except Exception as error:
-                raise OSError(f"cannot delete {self.place(key)}: {error}") from error
+                raise explain(error, f"writing to {self.place(key)}") from error
         if self._spec["driver"] == "file":  # folders and left-over lock files are no objects
             root = Path(self._spec["path"])
             for key in keys:

@@ -41,7 +41,7 @@ def explain(error: BaseException, doing: str) -> Exception:
     if isinstance(error, VolumeError):
         return error
     text = str(error)
-    message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").strip()
+    message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").replace("\\x00", "/").strip()
     for mark, kind, remedy in _REMEDIES:
         if mark in text:
             return kind(f"{doing}: {message} ({remedy})")
