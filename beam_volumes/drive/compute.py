@@ -195,8 +195,7 @@ def _watched(
     if session.journal is None:
         return drive(session)
     works = [
-        Work(_yields(p), len(p.grid), p.bytes_read + p.bytes_written)
-        for p in session.plan.passes
+        Work(_yields(p), len(p.grid), p.bytes_read + p.bytes_written) for p in session.plan.passes
     ]
     with Watch(session.journal, works, reporter(progress)):
         return drive(session)

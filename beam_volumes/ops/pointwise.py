@@ -40,8 +40,14 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
             raise TypeError(f"where: cannot choose {type(i).__name__} {i!r}")
     dtype = np.result_type(*stand_ins)
     for i in items:
-        if type(i) is int and dtype.kind in "iu" and not np.iinfo(dtype).min <= i <= np.iinfo(dtype).max:
-            raise ValueError(f"where: {i} is out of bounds for {dtype}; cast the volume with astype first")
+        if (
+            type(i) is int
+            and dtype.kind in "iu"
+            and not np.iinfo(dtype).min <= i <= np.iinfo(dtype).max
+        ):
+            raise ValueError(
+                f"where: {i} is out of bounds for {dtype}; cast the volume with astype first"
+            )
     return elementwise_volume("where", "where", dtype, [as_volume(condition), *items])
 
 
