@@ -115,6 +115,8 @@ class Elementwise(Stage):
                     where=np.asarray(condition).astype(bool, copy=False),
                     casting="unsafe",
                 )
+            elif self.function == "copy":
+                np.copyto(out, operands[0])
             elif self.function == "astype":
                 cast(operands[0], out)
             elif self.function == "round":

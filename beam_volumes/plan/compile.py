@@ -182,7 +182,7 @@ class _Compiler:
 
     def _copy(self, edge: Edge, shape: Triple) -> int:
         dtype = self.steps[edge.step].dtype
-        stage = Elementwise("copy", dtype, "astype", (("input", 0),))
+        stage = Elementwise("copy", dtype, "copy", (("input", 0),))
         return self._add(Step("copy", shape, dtype, stage=stage, edges=(edge,)))
 
     def _padded(self, node: Node, stage: Stage, i: int) -> Edge:
