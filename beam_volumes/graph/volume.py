@@ -425,8 +425,11 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
     for o in operands:
         if not isinstance(o, Volume | Scalar | bool | int | float | np.generic | np.ndarray):
             raise TypeError(f"{name}: cannot combine a lazy volume with {type(o).__name__} {o!r}")
-    dtype = elementwise.result_dtype(name, [_stand_in(o) for o in operands])
     volumes = [o for o in operands if isinstance(o, Volume)]
+    for o in operands:
+        if volumes and isinstance(o, Scalar) and o.shape:
+            raise ValueError(f"{name}: {o!r} is not a number; pick an element first")
+    dtype = elementwise.result_dtype(name, [_stand_in(o) for o in operands])
     if not volumes:
         values = tuple(lazy(o) for o in operands)
         shape = np.broadcast_shapes(*(v.shape for v in values))

@@ -16,11 +16,12 @@ from beam_volumes.sweep.reduction import Reduction
 
 
 def _fold(reduction: Reduction, volume: Volume, mask: Volume | None, *parameters: Scalar) -> Scalar:
-    node = as_volume(mask).node if mask is not None else None
-    if mask is not None and as_volume(mask).axes != volume.axes:
-        raise ValueError(
-            f"{reduction.name}: the mask's axes {as_volume(mask).axes} are not the volume's"
-        )
+    node = None
+    if mask is not None:
+        mask = as_volume(mask)
+        if mask.axes != volume.axes:
+            raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
+        node = mask.node if mask.dtype == bool else (mask != 0).node
     return Scalar(FoldValue.of(reduction, volume.node, node, tuple(p.value for p in parameters)))
 
 
