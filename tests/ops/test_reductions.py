@@ -1,0 +1,169 @@
+"""Reductions of whole volumes against numpy and scikit-image; what they cost is in the plan's tests."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skimage.filters import threshold_otsu
+
+import beam_volumes as bv
+from tests.catalogue import DTYPES, assert_same, shapes, voxels
+
+
+def known(scalar):
+    return bv.compute(scalar, runner=None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=12)
+@given(data=st.data())
+def test_against_numpy(dtype, data):
+    shape = data.draw(shapes(data.draw(st.sampled_from([2, 3]))))
+    narrow = data.draw(st.booleans())
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=narrow)
+    mask = data.draw(st.sampled_from([None, "?", "u1", "f4"]))
+    chosen, how = x, {}
+    if mask is not None:
+        where = voxels(shape, mask, 1, narrow=True)
+        where.flat[0] = 1
+        chosen, how = x[where != 0], {"mask": bv.open(where)}
+    v = bv.open(x)
+    exact = chosen.astype(object) if x.dtype.kind in "iu" else chosen.astype(np.float64)
+    q = [0, 12.5, 50, 99.9, 100]
+    names = ["min", "max", "sum", "mean", "std"]
+    wanted = [getattr(bv, n)(v, **how) for n in names] + [bv.percentile(v, q, **how)]
+    total = exact.sum()
+    beyond = x.dtype.kind in "iu" and not -(2**63) <= total < 2 ** (64 if x.dtype.kind == "u" else 63)
+    if beyond:
+        with pytest.raises(Exception, match="does not fit"):
+            known(wanted[2])
+        wanted[2] = wanted[0]
+    got = bv.compute(*wanted, runner=None, slab=tuple(-(-n // 2) for n in shape))
+    for name, lazy, value in zip([*names, "percentile"], wanted, got, strict=True):
+        assert np.asarray(value).dtype == lazy.dtype and np.shape(value) == lazy.shape, name
+    assert got[0] == chosen.min() and got[0].dtype == x.dtype
+    assert got[1] == chosen.max() and got[1].dtype == x.dtype
+    if not beyond:
+        assert got[2].dtype == chosen.sum().dtype
+        np.testing.assert_allclose(float(got[2]), float(total), rtol=1e-3 if dtype == "f2" else 1e-5)
+    with np.errstate(over="ignore"):
+        rtol = {"f2": 2e-3, "f4": 1e-5}.get(dtype, 1e-12)
+        np.testing.assert_allclose(got[3], chosen.astype("f8").mean(), rtol=rtol, atol=1e-3)
+        np.testing.assert_allclose(got[4], chosen.astype("f8").std(), rtol=rtol, atol=1e-3)
+    if dtype not in ("?", "f2"):
+        np.testing.assert_array_equal(got[5], np.percentile(chosen, q))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_histogram_and_otsu(dtype, masked):
+    x = voxels((7, 23, 31), dtype, 5)
+    if dtype == "i8":
+        x >>= 20  # numpy's own bins lose digits beyond
+    where = voxels(x.shape, "?", 6)
+    how = {"mask": bv.open(where)} if masked else {}
+    chosen = x[where] if masked else x
+    v = bv.open(x)
+    counts, edges, few, t = bv.compute(
+        *bv.histogram(v, **how),
+        bv.histogram(v, 7, (0, 5), **how)[0],
+        bv.threshold_otsu(v, **how),
+        runner=None,
+        slab=(2, 23, 31),
+    )
+    if dtype != "?":
+        theirs = np.histogram(chosen, 256)
+        np.testing.assert_array_equal(counts, theirs[0])
+        np.testing.assert_array_equal(edges, theirs[1])
+        np.testing.assert_array_equal(few, np.histogram(chosen, 7, (0, 5))[0])
+        assert counts.dtype == np.int64
+    if dtype != "f2":
+        # scikit-image counts every value of wide integers: terabytes for these.
+        assert t == threshold_otsu(chosen.astype("f8") if dtype in ("i4", "i8") else chosen)
+
+
+NAMES = ["min", "max", "sum", "mean", "std", "threshold_otsu", "percentile", "histogram"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_finite_is_refused_or_left_out(name, bad):
+    x = voxels((5, 6, 7), "f4", 1)
+    x[2, 3, 4] = bad
+    args = (30,) if name == "percentile" else ()
+
+    def run(v, **how):
+        result = getattr(bv, name)(v, *args, **how)
+        return known(result[0] if isinstance(result, tuple) else result)
+
+    with pytest.raises(ValueError, match="(?i)nan|finite"):
+        run(bv.open(x))
+    assert_same(
+        np.asarray(run(bv.open(x), nan="omit")),
+        np.asarray(run(bv.open(x[np.isfinite(x)].reshape(1, 11, 19)))),
+    )
+    with pytest.raises(ValueError, match="(?i)nan"):
+        getattr(bv, name)(bv.open(x), *args, nan="ignore")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["u1", "f4"])
+@pytest.mark.parametrize("how", ["empty", "masked", "one"])
+def test_no_voxels_and_one(name, dtype, how):
+    shape = (0, 4, 5) if how == "empty" else (1, 1, 1)
+    v = bv.open(np.full(shape, 3, dtype))
+    kw = {"mask": bv.open(np.zeros(shape, bool))} if how == "masked" else {}
+    args = (50,) if name == "percentile" else ()
+    lazy = getattr(bv, name)(v, *args, **kw)
+    lazy = lazy[0] if isinstance(lazy, tuple) else lazy
+    if how == "one":
+        expected = {"std": 0, "histogram": np.histogram(np.full(1, 3, dtype), 256)[0]}.get(name, 3)
+        np.testing.assert_array_equal(known(lazy), expected)
+    elif name == "sum":
+        assert known(lazy) == 0
+    elif name == "histogram":
+        # numpy counts an empty array between 0 and 1.
+        try:
+            assert known(lazy).sum() == 0
+        except ValueError as error:
+            assert "no voxels" in str(error)
+    else:
+        with pytest.raises(ValueError, match="(?i)empty|no voxel"):
+            known(lazy)
+
+
+def test_scalars_in_expressions():
+    x = voxels((6, 7, 8), "f4", 1)
+    v = bv.open(x)
+    scaled = (v - bv.min(v)) / (bv.max(v) - bv.min(v))
+    assert_same(np.asarray(scaled), (x - x.min()) / (x.max() - x.min()))
+    assert scaled.dtype == np.float32
+    low, high = bv.percentile(v, [5, 95])[0], bv.percentile(v, [5, 95])[1]
+    p5, p95 = np.percentile(x, [5, 95])
+    assert_same(np.asarray(v.clip(low, high)), x.clip(p5, p95))
+    assert float(bv.max(v) * 2) == x.max() * 2
+    # A scalar of a volume that rests on a scalar, and a mask that does.
+    half = bv.mean(v, mask=v > bv.mean(v))
+    above = x[x > np.float32(np.mean(x.astype("f8")))]
+    np.testing.assert_allclose(float(half), above.mean(dtype="f8"), rtol=1e-6)
+    assert_same(np.asarray(v > half), x > np.float32(float(half)))
+    with pytest.raises(ValueError, match="not a number"):
+        v + bv.percentile(v, [5, 95])
+    with pytest.raises(ValueError, match="not known"):
+        bool(bv.max(v) > 3)
+
+
+def test_scalars_promote_as_numpy_s():
+    x = voxels((3, 4, 5), "u1", 1)
+    v = bv.open(x)
+    assert (v * bv.max(v)).dtype == np.uint8 and (v * bv.mean(v)).dtype == np.float64
+    assert_same(np.asarray(v + bv.max(v)), x + x.max())
+    assert_same(np.asarray(v + bv.sum(v)), x + x.sum())
+
+
+def test_the_mask_must_match():
+    v = bv.open(np.zeros((4, 4, 5)))
+    with pytest.raises(ValueError, match="mask"):
+        bv.mean(v, mask=bv.open(np.ones((4, 4, 4), bool)))
+    with pytest.raises(ValueError, match="axes"):
+        bv.mean(v[0], mask=v[:, 0] > 0)

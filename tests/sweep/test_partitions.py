@@ -1,0 +1,212 @@
+"""Random graphs over random partitions: not one bit may differ, and every step is scipy's.
+
+A graph is three to six operations on one source, with tees (a volume used twice), zips (two volumes
+combined), crops and lazy scalars. Each operation is compared with its twin on our own materialised
+input; the whole graph is written in random partitions and compared byte by byte.
+"""
+
+import itertools
+import shutil
+import tempfile
+
+import numpy as np
+import pytest
+import tensorstore as ts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from tests import catalogue as cat
+
+DTYPES = ["?", "u1", "u2", "i4", "f4", "f8"]
+PAIRS = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "less": np.less,
+    "maximum": np.maximum,
+    "logical_xor": np.logical_xor,
+}
+
+
+def stored(array, chunks, folder):
+    """A zarr array of odd chunks that holds an array."""
+    driver = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/in.zarr/"}}
+    store = ts.open(
+        {
+            **driver,
+            "metadata": {
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}}
+            },
+        },
+        create=True,
+        dtype=array.dtype.name,
+        shape=array.shape,
+    ).result()
+    store[...] = array
+    return bv.open(f"{folder}/in.zarr")
+
+
+def compatible(name, a, b):
+    return not (name == "subtract" and a == b == bool)
+
+
+@st.composite
+def partitions(draw, shape, dtype):
+    """Keywords of `.to` and of `compute` that fit each other."""
+    if draw(st.integers(0, 3)) == 0:
+        return {"chunks": tuple(draw(st.integers(1, n)) for n in shape)}, {}
+    chunks = tuple(draw(st.integers(1, n)) for n in shape)
+    slab = tuple(min(c * draw(st.integers(1, 3)), n) for c, n in zip(chunks, shape, strict=True))
+    slab = tuple(s if s == n or s % c == 0 else c for s, c, n in zip(slab, chunks, shape, strict=True))
+    how = {"slab": slab, "window": draw(st.sampled_from([None, 1, 2, 3, 5, 40]))}
+    return {"chunks": chunks}, how
+
+
+class Graph:
+    """A random graph, built step by step beside the arrays it must give."""
+
+    def __init__(self, draw, source, array):
+        self.draw = draw
+        self.nodes = [(source, array)]
+        self.text = [f"{array.dtype}{array.shape}"]
+
+    def pick(self):
+        # The latest more often than others: graphs are deep rather than broad.
+        n = len(self.nodes)
+        k = n - 1 if self.draw(st.booleans()) else self.draw(st.integers(0, n - 1))
+        return k, *self.nodes[k]
+
+    def grow(self):
+        kind = self.draw(
+            st.sampled_from(["filter", "filter", "filter", "zip", "scalar", "crop", "overlap"])
+        )
+        k, v, x = self.pick()
+        if kind == "filter":
+            op = self.draw(cat.operations(ndim=x.ndim, dtype=x.dtype))
+            result = op.ours(v)
+            ours = np.asarray(result)
+            op.check(ours, x)
+            said = str(op)
+        elif kind == "zip":
+            name = self.draw(st.sampled_from(sorted(PAIRS)))
+            j, w, y = self.pick()
+            if w.shape != v.shape or w.axes != v.axes:
+                j, w, y = k, v, x
+            if name == "subtract" and x.dtype == y.dtype == bool:
+                name = "logical_xor"
+            with np.errstate(all="ignore"):
+                expected = PAIRS[name](x, y)
+            result = PAIRS[name](v, w)
+            ours = np.asarray(result)
+            cat.assert_same(ours, expected)
+            said = f"{name} with {j}"
+        elif kind == "scalar":
+            name = self.draw(st.sampled_from(["min", "max", "mean", "std", "sum"]))
+            lazy = getattr(bv, name)(v, nan="omit")
+            keep = np.isfinite(x)
+            if not keep.any() or (x.dtype.kind == "f" and np.abs(x[keep]).max() > 1e30):
+                return
+            try:
+                number = bv.compute(lazy, runner=None)
+            except ValueError as error:
+                assert "does not fit" in str(error)
+                return
+            if name in ("min", "max"):
+                assert number == getattr(x[keep], name)()
+            with np.errstate(all="ignore"):
+                expected = np.less(x, number)
+            result = v < lazy
+            ours = np.asarray(result)
+            cat.assert_same(ours, expected)
+            said = f"less than its {name}"
+        elif kind == "crop":
+            key = []
+            for n in x.shape:
+                a = self.draw(st.integers(0, n - 1))
+                key.append(slice(a, self.draw(st.integers(a + 1, n))))
+            other = [slice(0, s.stop - s.start) for s in key]
+            if self.draw(st.booleans()):
+                # Two crops of one volume, zipped.
+                result = np.maximum(v[tuple(key)], v[tuple(other)])
+                with np.errstate(all="ignore"):
+                    expected = np.maximum(x[tuple(key)], x[tuple(other)])
+                said = f"maximum of crops {key} and {other}"
+            else:
+                result, expected = v[tuple(key)], x[tuple(key)]
+                said = f"crop {key}"
+            ours = np.asarray(result)
+            cat.assert_same(ours, expected)
+        else:
+            depth = tuple(
+                (self.draw(st.integers(0, 2)), self.draw(st.integers(0, 2))) for _ in range(x.ndim)
+            )
+            result = bv.map_overlap(lambda a: a[...], v, depth=depth, mode="mirror", name="same")
+            ours = np.asarray(result)
+            cat.assert_same(ours, x)
+            said = f"map_overlap {depth}"
+        self.nodes.append((result, ours))
+        self.text.append(f"{said} of {k}")
+
+
+@pytest.mark.parametrize("batch", range(8))
+@settings(max_examples=16)
+@given(data=st.data())
+def test_random_graphs(batch, data):
+    draw = data.draw
+    dtype = DTYPES[draw(st.integers(0, 5))]
+    # The batch is drawn on top, so that batches differ though they are derandomised.
+    seed = 100 * batch + draw(st.integers(0, 99))
+    shape = draw(cat.shapes(draw(st.sampled_from([3, 3, 3, 2]))))
+    shape = tuple(np.random.default_rng(batch).permutation(shape).tolist())
+    rare = draw(st.sampled_from([0, 0, 0.01]))
+    x = cat.voxels(shape, dtype, seed, narrow=draw(st.booleans()), nan=rare)
+    folder = tempfile.mkdtemp()
+    try:
+        if x.dtype == bool or draw(st.booleans()):
+            source = bv.open(x)
+        else:
+            source = stored(x, [draw(st.integers(1, n)) for n in shape], folder)
+        graph = Graph(draw, source, x)
+        for _ in range(draw(st.integers(3, 6))):
+            graph.grow()
+        # One output of the last node, sometimes a second of an earlier one: two sinks, two passes.
+        targets = [graph.nodes[-1]]
+        if draw(st.booleans()):
+            targets.append(graph.nodes[draw(st.integers(0, len(graph.nodes) - 1))])
+        for trial in range(3):
+            how_to, how = draw(partitions(targets[0][1].shape, None))
+            if len(targets) > 1 and targets[1][1].shape != targets[0][1].shape:
+                how.pop("slab", None)
+            how |= {"threads": draw(st.sampled_from([1, 2])), "workers": draw(st.sampled_from([1, 2]))}
+            outs = [
+                v.to(
+                    f"{folder}/{trial}-{k}.zarr",
+                    **(how_to if a.shape == targets[0][1].shape else {}),
+                )
+                for k, (v, a) in enumerate(targets)
+            ]
+            written = bv.compute(*outs, runner=None, progress=False, **how)
+            written = written if isinstance(written, tuple) else (written,)
+            for w, (_, a) in zip(written, targets, strict=True):
+                got = np.asarray(w).astype(a.dtype)
+                assert got.shape == a.shape
+                if got.tobytes() != a.tobytes():
+                    np.testing.assert_array_equal(got, a, err_msg=f"{graph.text} {how_to} {how}")
+                    raise AssertionError(f"bits differ: {graph.text} {how_to} {how}")
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_every_partition_of_a_small_volume(tmp_path):
+    """All slab depths and tiles of a chain whose halos are larger than the volume."""
+    x = cat.voxels((6, 5, 7), "f4", 3)
+    v = bv.open(x)
+    a = bv.gaussian_filter(v, (2.5, 0.7, 1.0), mode=("mirror", "reflect", "nearest"))
+    chain = bv.median_filter(a, (3, 2, 4)) - bv.uniform_filter(a, (1, 6, 2), mode="constant", cval=2)
+    whole = np.asarray(chain)
+    for n, (z, y, xx) in enumerate(itertools.product(range(1, 7), (1, 3, 5), (2, 7))):
+        for window in (1, 2, 6):
+            out = chain.to(tmp_path / f"{n}-{window}.zarr", chunks=(z, y, xx))
+            got = bv.compute(out, slab=(z, y, xx), window=window, runner=None, progress=False)
+            assert np.asarray(got).tobytes() == whole.tobytes(), (z, y, xx, window)
