@@ -244,12 +244,18 @@ def evaluate(value: Value, known: dict[str, Any]) -> Any:
     KeyError
         A fold it rests on is not among ``known``.
     """
-    if value.token in known:
-        return known[value.token]
-    if isinstance(value, ConstantValue):
-        return value.number
-    if isinstance(value, FormulaValue):
-        result = value.formula.evaluate(*(evaluate(v, known) for v in value.operands))
-        known[value.token] = result
-        return result
-    raise KeyError(f"{value.name} has not been computed yet")
+    stack = [value]
+    while stack:
+        # Arguments before users, without recursion: scalars may be chained by the thousand.
+        item = stack[-1]
+        if item.token in known:
+            stack.pop()
+        elif isinstance(item, ConstantValue):
+            known[item.token] = item.number
+        elif not isinstance(item, FormulaValue):
+            raise KeyError(f"{item.name} has not been computed yet")
+        elif missing := [v for v in item.operands if v.token not in known]:
+            stack += missing
+        else:
+            known[item.token] = item.formula.evaluate(*(known[v.token] for v in item.operands))
+    return known[value.token]

@@ -307,6 +307,11 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         ValueError
             The format cannot hold the dtype, or an option is not known.
         """
+        if self.ndim < 2:
+            raise ValueError(
+                f"cannot write {self!r}: a stored volume has two axes or three; keep an axis by a slice "
+                "(v[4:5]), or compute the array"
+            )
         volume = self
         if how.get("dtype") is not None:
             volume = rounded(self, checked_dtype(how["dtype"]))

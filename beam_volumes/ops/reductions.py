@@ -256,6 +256,8 @@ def threshold_otsu(
     2
     """
     volume = as_volume(volume)
+    if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
+        raise ValueError(f"threshold_otsu: nbins={nbins!r} is not a whole number from 1 on")
     if formulas.counts_every_value(volume.dtype):
         return _fold(folds.OtsuOfValues.of(volume.dtype), volume, mask)
     ends = (min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan))

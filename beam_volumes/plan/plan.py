@@ -290,7 +290,11 @@ def plan(
             results.append(t.value)
             continue
         node = t.node if isinstance(t, Volume) else t.volume.node
-        sink = intermediate(node, t.space, "result") if isinstance(t, Volume) else t.sink
+        if isinstance(t, Volume):
+            # A line or a single voxel is stored with all axes: what is read has y and x.
+            sink = intermediate(node, t.space if t.ndim > 1 else None, "result")
+        else:
+            sink = t.sink
         voxels.append((node, sink))
         results.append(sink)
     cuts, stored, reasons = cut(voxels, values, intermediate)
