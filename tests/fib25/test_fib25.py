@@ -1,0 +1,129 @@
+"""A real electron-microscopy stack: difference of Gaussians, its Otsu, an opening; PNG to OME-Zarr.
+
+The data, 250 slices of 250 x 250 voxels of FIB-25, lies beside the repository where there is any.
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from skimage.filters import threshold_otsu
+
+import beam_volumes as bv
+from tests.catalogue import assert_linear_close
+
+DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
+
+pytestmark = pytest.mark.skipif(
+    not DATA.is_dir(), reason="the FIB-25 stack is not at ../shared/data/fib25 beside the repository"
+)
+
+#: Name of the partition, then chunks of the output, slab, workers. None: the planner's own.
+PARTITIONS = {
+    "whole": ((16, 64, 64), "whole", 1),
+    "depth 16": ((16, 64, 64), (16, None, None), 1),
+    "depth 16, 2 workers": ((16, 64, 64), (16, None, None), 2),
+    "depth 64": ((16, 64, 64), (64, None, None), 1),
+    "depth 64, 2 workers": ((16, 64, 64), (64, None, None), 2),
+    "tiles of 64": ((16, 64, 64), (64, 64, 64), 1),
+    "tiles of 64, 2 workers": ((16, 64, 64), (32, 64, 64), 2),
+    "depth 7": ((7, 64, 64), (7, None, None), 1),
+    "depth 7, 2 workers": ((7, 64, 64), (7, None, None), 2),
+    "odd tiles": ((16, 101, 77), (32, 101, 77), 1),
+    "odd tiles, 2 workers": ((16, 101, 77), (16, 101, 77), 2),
+    "planned": (None, None, 2),
+}
+
+
+def chain():
+    em = bv.open(DATA)
+    band = bv.gaussian_filter(em, 1.5) - bv.gaussian_filter(em, 6)
+    threshold = bv.threshold_otsu(band)
+    return em, band, threshold, bv.binary_opening(band < threshold, bv.cross(1))
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """Our float array, our Otsu value, scipy's opening of what they make, and the raw stack."""
+    em, band, threshold, _ = chain()
+    raw, floats, value = bv.compute(em, band, threshold, runner=None, progress=False)
+    return raw, floats, value, ndi.binary_opening(floats < value, bv.cross(1))
+
+
+def test_floats_are_scipy_s_within_tolerance(reference):
+    raw, floats, _, _ = reference
+    x = raw.astype(np.float64)
+    near, far = ndi.gaussian_filter(x, 1.5), ndi.gaussian_filter(x, 6)
+    em = bv.open(DATA)
+    for sigma, theirs in ((1.5, near), (6, far)):
+        ours = bv.compute(bv.gaussian_filter(em, sigma), runner=None, progress=False)
+        assert_linear_close(ours, theirs, 1.0, float(x.max()))
+    assert floats.dtype == np.float32
+    assert_linear_close(floats, near - far, 2.0, float(x.max()))
+
+
+def test_otsu_is_scikit_image_s(reference):
+    _, floats, value, _ = reference
+    assert value == threshold_otsu(floats)
+
+
+def test_all_scipy_chain_differs_only_next_to_the_threshold(reference, capsys):
+    raw, floats, value, mask = reference
+    x = raw.astype(np.float64)
+    band = ndi.gaussian_filter(x, 1.5) - ndi.gaussian_filter(x, 6)
+    theirs = band < value
+    differ = (floats < value) != theirs
+    tolerance = 2 * 16 * np.finfo(np.float32).eps * x.max()
+    assert (np.abs(band[differ] - value) <= tolerance).all()
+    opened = mask != ndi.binary_opening(theirs, bv.cross(1))
+    own = band < threshold_otsu(band.astype(np.float32))
+    end = mask != ndi.binary_opening(own, bv.cross(1))
+    with capsys.disabled():
+        print(
+            f"\nfib25: of {mask.size} voxels {differ.sum()} differ from scipy's at the threshold, "
+            f"{opened.sum()} after the opening, {end.sum()} from a chain all of scipy and scikit-image"
+        )
+
+
+def files_of(folder):
+    """Digest of every chunk file below a folder."""
+    return {
+        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(Path(folder).rglob("*"))
+        if p.is_file() and p.name != "zarr.json" and ".run" not in str(p)
+    }
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """By chunk shape, digests of the chunk files of a run over the whole volume as one slab."""
+    known = {}
+
+    def of(chunks):
+        if chunks not in known:
+            *_, mask = chain()
+            path = tmp_path_factory.mktemp("whole") / "mask.ome.zarr"
+            how = {} if chunks is None else {"chunks": chunks}
+            bv.compute(mask.to(path, **how), runner=None, slab=mask.shape, progress=False)
+            known[chunks] = files_of(path)
+        return known[chunks]
+
+    return of
+
+
+@pytest.mark.parametrize("name", PARTITIONS)
+def test_mask_whatever_the_partition(name, reference, files, tmp_path):
+    chunks, slab, workers = PARTITIONS[name]
+    *_, mask = chain()
+    how = {} if slab is None else {"slab": mask.shape if slab == "whole" else full(slab, mask.shape)}
+    out = mask.to(tmp_path / "mask.ome.zarr", **({} if chunks is None else {"chunks": chunks}))
+    written = bv.compute(out, runner=None, workers=workers, progress=False, **how)
+    np.testing.assert_array_equal(np.asarray(written).astype(bool), reference[3])
+    found = files_of(tmp_path / "mask.ome.zarr")
+    assert found and found == files(chunks)
+
+
+def full(slab, shape):
+    return tuple(n if s is None else s for s, n in zip(slab, shape, strict=True))
