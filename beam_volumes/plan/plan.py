@@ -302,18 +302,22 @@ def plan(
     base += machine.BASE_KERNEL * _kernels(voxels, values)
     slab_budget = (total - processes * base) // workers
     passes: list[Pass] = []
-    smallest = 0
+    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
+    fits = True
     for c in _separate(cuts, stored, slab_budget, workers, threads, slab, reasons):
         before = _before(c, cuts, stored)
         program = compile_program(c.shape, c.outputs, c.folds, before)
         try:
             part = _partition(program, slab_budget, workers, threads, slab, window, targets)
         except TooLarge as error:
-            _refuse(error.smallest, total, base, workers, processes)
-        smallest = max(smallest, least(program, threads).memory if slab is None else part.memory)
-        if part.memory > slab_budget:
-            _refuse(part, total, base, workers, processes)
+            part = error.smallest
+        # All passes are looked at before the budget is refused: it must do for each.
+        fits = fits and part.memory <= slab_budget
+        low = least(program, threads) if slab is None and window is None else part
+        smallest = max(smallest, low, key=lambda p: p.memory)
         passes.append(_costed(len(passes), program, part, _needed_values(c, before)))
+    if not fits:
+        _refuse(smallest, total, base, workers, processes)
     return Plan(
         tuple(passes),
         targets,
@@ -322,7 +326,7 @@ def plan(
         processes,
         threads,
         base,
-        processes * base + workers * smallest,
+        processes * base + workers * smallest.memory,
         tuple(reasons),
         tuple(results),
         tuple(intermediates),
@@ -392,13 +396,12 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
 
 def _check_outputs(targets: Sequence[Any]) -> None:
     seen: dict[str, str] = {}
-    inputs = {
-        n.source.name
-        for t in targets
-        if not isinstance(t, Scalar)
-        for n in ancestors([t.node if isinstance(t, Volume) else t.volume.node])
-        if isinstance(n, SourceNode)
-    }
+    # What lies behind lazy scalars is read too.
+    levels = Levels(
+        [t.node if isinstance(t, Volume) else t.volume.node for t in targets if not isinstance(t, Scalar)],
+        [t.value for t in targets if isinstance(t, Scalar)],
+    )
+    inputs = {n.source.name for n in levels.nodes.values() if isinstance(n, SourceNode)}
     for t in targets:
         if isinstance(t, Target):
             if t.sink.name in seen:
