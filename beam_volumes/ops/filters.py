@@ -157,7 +157,7 @@ def gaussian_filter(
     >>> import beam_volumes as bv
     >>> v = bv.open(np.eye(3, dtype="u1")[None])
     >>> np.asarray(bv.gaussian_filter(v, 1, axes=(1, 2))).round(2)[0, 0]
-    array([0.42, 0.33, 0.25], dtype=float32)
+    array([0.5 , 0.33, 0.17], dtype=float32)
     """
     volume = as_volume(volume)
     name = "gaussian_filter"

@@ -41,8 +41,8 @@ def test_python(slices):
     assert np.array_equal(bv.open("again.ome.zarr"), expected)
     assert np.array_equal(bv.open("median.zarr"), bv.median_filter(em, 3))
     assert known["mean"] == np.asarray(em).mean()
-    assert known["local"].dtype == np.float32
-    assert np.asarray(known["local"]).shape == em.shape
+    assert known["steps"].dtype == np.float32
+    assert np.asarray(known["steps"]).shape == em.shape
 
 
 def test_shell(slices, command):

@@ -1,13 +1,13 @@
 """Run a chain in a fresh process and print its memory as JSON: predicted and measured bytes."""
 
 import json
-import resource
 import sys
 
 import numpy as np
 import psutil
 
 import beam_volumes as bv
+from beam_volumes.drive.session import peak_memory
 from beam_volumes.plan import budget
 
 
@@ -18,10 +18,6 @@ def chain(volume):
     volume = bv.uniform_filter(volume, (5, 3, 3), dtype="u1")
     volume = bv.maximum_filter(volume, (3, 7, 7))
     return bv.minimum_filter(volume, 5)
-
-
-def high_water() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main(source: str, out: str, ours: str, how: str) -> None:
@@ -42,7 +38,7 @@ def main(source: str, out: str, ours: str, how: str) -> None:
                 "budget": plan.memory,
                 "predicted": plan.predicted_memory,
                 "predicted_ours": plan.workers * plan.slab_memory,
-                "peak": high_water(),
+                "peak": peak_memory(),
                 "base": base,
                 "predicted_base": plan.base,
             }
