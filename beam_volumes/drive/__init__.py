@@ -1,0 +1,1 @@
+"""`compute`: from a request to results, on the runner that was asked for."""

@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.drive.local import run_local
-from beam_volumes.drive.session import ENDED, Session
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
+from beam_volumes.session.local import run_local
+from beam_volumes.session.session import ENDED, Session, check_portable
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
-
-#: Runners of Apache Beam that work in one process or its children, and how many slabs they can run.
-LOCAL_RUNNERS = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner")
 
 
 @dataclass(frozen=True)
@@ -224,22 +221,6 @@ def _clear(session: Session) -> None:
     """Remove what was stored between passes and in-memory results."""
     if session.plan.scratch_place is not None:
         remove_tree(session.plan.scratch_place)
-
-
-def check_portable(planned: Plan) -> None:
-    """Refuse what other processes cannot open."""
-    for p in planned.passes:
-        for step in p.program.steps:
-            if step.source is not None and not step.source.portable:
-                raise ValueError(
-                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
-                    "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
-                )
-        for output in p.program.outputs:
-            if not output.sink.portable:
-                raise ValueError(
-                    f"{output.sink.name} is memory of this process; use runner=None or a path"
-                )
 
 
 @computes

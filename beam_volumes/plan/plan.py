@@ -398,7 +398,11 @@ def _check_outputs(targets: Sequence[Any]) -> None:
     seen: dict[str, str] = {}
     # What lies behind lazy scalars is read too.
     levels = Levels(
-        [t.node if isinstance(t, Volume) else t.volume.node for t in targets if not isinstance(t, Scalar)],
+        [
+            t.node if isinstance(t, Volume) else t.volume.node
+            for t in targets
+            if not isinstance(t, Scalar)
+        ],
         [t.value for t in targets if isinstance(t, Scalar)],
     )
     inputs = {n.source.name for n in levels.nodes.values() if isinstance(n, SourceNode)}

@@ -15,8 +15,8 @@ import apache_beam as beam
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton
 
-from beam_volumes.drive.compute import check_portable
-from beam_volumes.drive.session import Session
+from beam_volumes.session.session import check_portable
+from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.plan import plan

@@ -30,7 +30,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.drive.session import Session
+from beam_volumes.session.session import Session
 from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised

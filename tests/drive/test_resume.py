@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.drive.session import Session
 from beam_volumes.runs.journal import Journal, run_folder
+from beam_volumes.session.session import Session
 
 ARRAY = np.random.default_rng(0).integers(0, 255, (12, 20, 24), np.uint8)
 

@@ -7,8 +7,8 @@ import numpy as np
 import psutil
 
 import beam_volumes as bv
-from beam_volumes.drive.session import peak_memory
 from beam_volumes.plan import budget
+from beam_volumes.session.session import peak_memory
 
 
 def chain(volume):

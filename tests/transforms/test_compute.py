@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.drive.local import run_local
-from beam_volumes.drive.session import Session
+from beam_volumes.session.local import run_local
+from beam_volumes.session.session import Session
 from beam_volumes.transforms.compute import MergeStates, slab_ranges
 from tests.transforms.trees import chunk_files, membranes, stored
 

@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
-from beam_volumes.drive.session import Session
+from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import budget
 from beam_volumes.runs import Journal, WorkerDied, run_folder

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from beam_volumes.drive.session import Session
+from beam_volumes.session.session import Session
 from beam_volumes.sweep.resources import release
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.graph.nodes import evaluate
+from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
@@ -211,6 +212,22 @@ def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
                 f"cannot resume {journal.url}: its output {sink.name} is gone or was written by another "
                 "run; start anew with overwrite=True"
             )
+
+
+def check_portable(planned: Plan) -> None:
+    """Refuse what other processes cannot open."""
+    for p in planned.passes:
+        for step in p.program.steps:
+            if step.source is not None and not step.source.portable:
+                raise ValueError(
+                    f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
+                    "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
+                )
+        for output in p.program.outputs:
+            if not output.sink.portable:
+                raise ValueError(
+                    f"{output.sink.name} is memory of this process; use runner=None or a path"
+                )
 
 
 def journal_place(plan: Plan, journal: Any) -> dict[str, Any] | None:
