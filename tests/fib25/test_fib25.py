@@ -17,7 +17,8 @@ from tests.catalogue import assert_linear_close
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
 
 pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason="the FIB-25 stack is not at ../shared/data/fib25 beside the repository"
+    not DATA.is_dir(),
+    reason="the FIB-25 stack is not at ../shared/data/fib25 beside the repository",
 )
 
 #: Name of the partition, then chunks of the output, slab, workers. None: the planner's own.
@@ -117,7 +118,9 @@ def files(tmp_path_factory):
 def test_mask_whatever_the_partition(name, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
     *_, mask = chain()
-    how = {} if slab is None else {"slab": mask.shape if slab == "whole" else full(slab, mask.shape)}
+    how = (
+        {} if slab is None else {"slab": mask.shape if slab == "whole" else full(slab, mask.shape)}
+    )
     out = mask.to(tmp_path / "mask.ome.zarr", **({} if chunks is None else {"chunks": chunks}))
     written = bv.compute(out, runner=None, workers=workers, progress=False, **how)
     np.testing.assert_array_equal(np.asarray(written).astype(bool), reference[3])

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests import catalogue as cat
-from tests.catalogue import DTYPES, MODES, assert_linear_close, assert_same, largest, voxels
+from tests.catalogue import DTYPES, voxels
 
 FAMILIES = {
     "rank": cat.ranks,
@@ -29,5 +28,7 @@ def test_twin(family, dtype, data):
     op = data.draw(FAMILIES[family](ndim=ndim, dtype=dtype), "op")
     shape = data.draw(cat.shapes(ndim), "shape")
     nan = data.draw(st.sampled_from([0, 0, 0.01]), "nan")
-    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=data.draw(st.booleans()), nan=nan)
+    x = voxels(
+        shape, dtype, data.draw(st.integers(0, 99)), narrow=data.draw(st.booleans()), nan=nan
+    )
     op.check(np.asarray(op.ours(bv.open(x))), x)

@@ -44,6 +44,7 @@ TWINS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated since version 0.26:FutureWarning")
 @pytest.mark.parametrize("name", TWINS)
 @settings(max_examples=25)
 @given(shape=cat.shapes(3), seed=st.integers(0, 99), radius=st.integers(1, 2), drawn=st.booleans())

@@ -33,7 +33,9 @@ def test_against_numpy(dtype, data):
     names = ["min", "max", "sum", "mean", "std"]
     wanted = [getattr(bv, n)(v, **how) for n in names] + [bv.percentile(v, q, **how)]
     total = exact.sum()
-    beyond = x.dtype.kind in "iu" and not -(2**63) <= total < 2 ** (64 if x.dtype.kind == "u" else 63)
+    beyond = x.dtype.kind in "iu" and not -(2**63) <= total < 2 ** (
+        64 if x.dtype.kind == "u" else 63
+    )
     if beyond:
         with pytest.raises(Exception, match="does not fit"):
             known(wanted[2])
@@ -45,7 +47,9 @@ def test_against_numpy(dtype, data):
     assert got[1] == chosen.max() and got[1].dtype == x.dtype
     if not beyond:
         assert got[2].dtype == chosen.sum().dtype
-        np.testing.assert_allclose(float(got[2]), float(total), rtol=1e-3 if dtype == "f2" else 1e-5)
+        np.testing.assert_allclose(
+            float(got[2]), float(total), rtol=1e-3 if dtype == "f2" else 1e-5
+        )
     with np.errstate(over="ignore"):
         rtol = {"f2": 2e-3, "f4": 1e-5}.get(dtype, 1e-12)
         np.testing.assert_allclose(got[3], chosen.astype("f8").mean(), rtol=rtol, atol=1e-3)
@@ -96,13 +100,13 @@ def test_not_finite_is_refused_or_left_out(name, bad):
         result = getattr(bv, name)(v, *args, **how)
         return known(result[0] if isinstance(result, tuple) else result)
 
-    with pytest.raises(ValueError, match="(?i)nan|finite"):
+    with pytest.raises(ValueError, match=r"(?i)nan|finite"):
         run(bv.open(x))
     assert_same(
         np.asarray(run(bv.open(x), nan="omit")),
         np.asarray(run(bv.open(x[np.isfinite(x)].reshape(1, 11, 19)))),
     )
-    with pytest.raises(ValueError, match="(?i)nan"):
+    with pytest.raises(ValueError, match=r"(?i)nan"):
         getattr(bv, name)(bv.open(x), *args, nan="ignore")
 
 
@@ -128,7 +132,7 @@ def test_no_voxels_and_one(name, dtype, how):
         except ValueError as error:
             assert "no voxels" in str(error)
     else:
-        with pytest.raises(ValueError, match="(?i)empty|no voxel"):
+        with pytest.raises(ValueError, match=r"(?i)empty|no voxel"):
             known(lazy)
 
 

@@ -117,7 +117,7 @@ def test_slabs_are_aligned_to_all_outputs(v, tmp_path):
 
 def test_misaligned_slabs_are_refused(v, tmp_path):
     out = v.to(tmp_path / "a.zarr", chunks=(16, 64, 64))
-    with pytest.raises(ValueError, match="24 along z is not a multiple .* unit 16"):
+    with pytest.raises(ValueError, match=r"24 along z is not a multiple .* unit 16"):
         bv.plan(out, slab=(24, 300, 400))
     with pytest.raises(ValueError, match="100 along x"):
         bv.plan(out, slab=(32, 64, 100))
@@ -227,17 +227,19 @@ def test_petascale(tmp_path):
     """5,000 x 350,000 x 500,000: nothing read, nothing listed."""
     v = lazy((5_000, 350_000, 500_000), chunks=(64, 256, 256))
     smooth = bv.gaussian_filter(v, 1.5)
-    chain = bv.binary_opening(bv.median_filter(smooth - bv.gaussian_filter(v, 3), 3) > 0, bv.cross(1))
+    chain = bv.binary_opening(
+        bv.median_filter(smooth - bv.gaussian_filter(v, 3), 3) > 0, bv.cross(1)
+    )
     out = chain.to(tmp_path / "o.zarr")
     bv.plan(out, memory="8GiB", slab=None)
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.process_time()
     plan = bv.plan(out, memory="8GiB")
     text = plan.explain()
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert took < 3, took  # below a second where nothing else runs, and without tracing
+    assert took < 3, took  # of processor time; a second is the aim where nothing traces it
     assert peak < 200e6, peak
     (p,) = plan.passes
     assert plan.predicted_memory <= 8 * GB and len(text) < 10_000

@@ -47,10 +47,6 @@ def stored(array, chunks, folder):
     return bv.open(f"{folder}/in.zarr")
 
 
-def compatible(name, a, b):
-    return not (name == "subtract" and a == b == bool)
-
-
 @st.composite
 def partitions(draw, shape, dtype):
     """Keywords of `.to` and of `compute` that fit each other."""
@@ -58,7 +54,9 @@ def partitions(draw, shape, dtype):
         return {"chunks": tuple(draw(st.integers(1, n)) for n in shape)}, {}
     chunks = tuple(draw(st.integers(1, n)) for n in shape)
     slab = tuple(min(c * draw(st.integers(1, 3)), n) for c, n in zip(chunks, shape, strict=True))
-    slab = tuple(s if s == n or s % c == 0 else c for s, c, n in zip(slab, chunks, shape, strict=True))
+    slab = tuple(
+        s if s == n or s % c == 0 else c for s, c, n in zip(slab, chunks, shape, strict=True)
+    )
     how = {"slab": slab, "window": draw(st.sampled_from([None, 1, 2, 3, 5, 40]))}
     return {"chunks": chunks}, how
 
@@ -150,7 +148,7 @@ class Graph:
 
 
 @pytest.mark.parametrize("batch", range(8))
-@settings(max_examples=16)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_random_graphs(batch, data):
     draw = data.draw
@@ -178,7 +176,10 @@ def test_random_graphs(batch, data):
             how_to, how = draw(partitions(targets[0][1].shape, None))
             if len(targets) > 1 and targets[1][1].shape != targets[0][1].shape:
                 how.pop("slab", None)
-            how |= {"threads": draw(st.sampled_from([1, 2])), "workers": draw(st.sampled_from([1, 2]))}
+            how |= {
+                "threads": draw(st.sampled_from([1, 2])),
+                "workers": draw(st.sampled_from([1, 2])),
+            }
             outs = [
                 v.to(
                     f"{folder}/{trial}-{k}.zarr",
@@ -203,10 +204,12 @@ def test_every_partition_of_a_small_volume(tmp_path):
     x = cat.voxels((6, 5, 7), "f4", 3)
     v = bv.open(x)
     a = bv.gaussian_filter(v, (2.5, 0.7, 1.0), mode=("mirror", "reflect", "nearest"))
-    chain = bv.median_filter(a, (3, 2, 4)) - bv.uniform_filter(a, (1, 6, 2), mode="constant", cval=2)
+    chain = bv.median_filter(a, (3, 2, 4)) - bv.uniform_filter(
+        a, (1, 6, 2), mode="constant", cval=2
+    )
     whole = np.asarray(chain)
-    for n, (z, y, xx) in enumerate(itertools.product(range(1, 7), (1, 3, 5), (2, 7))):
-        for window in (1, 2, 6):
+    for n, (z, y, xx) in enumerate(itertools.product((1, 2, 5, 6), (1, 3, 5), (2, 7))):
+        for window in (1, 3):
             out = chain.to(tmp_path / f"{n}-{window}.zarr", chunks=(z, y, xx))
             got = bv.compute(out, slab=(z, y, xx), window=window, runner=None, progress=False)
             assert np.asarray(got).tobytes() == whole.tobytes(), (z, y, xx, window)

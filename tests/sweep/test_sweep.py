@@ -99,7 +99,9 @@ def test_the_store_is_read_chunk_by_chunk_once(tmp_path):
 
     before = bytes_read()
     plan = bv.plan(out, slab=(32, 64, 64))
-    bv.compute(out, runner=None, slab=(32, 64, 64), window=5, journal=tmp_path / "j", progress=False)
+    bv.compute(
+        out, runner=None, slab=(32, 64, 64), window=5, journal=tmp_path / "j", progress=False
+    )
     assert plan.bytes_read == x.nbytes and plan.read_amplification == 1.0
     # Metadata is small beside the voxels.
     assert x.nbytes <= bytes_read() - before <= 1.05 * x.nbytes
