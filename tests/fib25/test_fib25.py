@@ -12,6 +12,7 @@ import scipy.ndimage as ndi
 from skimage.filters import threshold_otsu
 
 import beam_volumes as bv
+from beam_volumes.cli.main import main
 from tests.catalogue import assert_linear_close
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
@@ -130,3 +131,43 @@ def test_mask_whatever_the_partition(name, reference, files, tmp_path):
 
 def full(slab, shape):
     return tuple(n if s is None else s for s, n in zip(slab, shape, strict=True))
+
+
+@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+@pytest.mark.parametrize("name", ["depth 16, 2 workers", "odd tiles, 2 workers"])
+def test_mask_whatever_the_runner(name, mode, reference, files, tmp_path):
+    chunks, slab, workers = PARTITIONS[name]
+    *_, mask = chain()
+    written = bv.compute(
+        mask.to(tmp_path / "mask.ome.zarr", chunks=chunks),
+        options=[f"--direct_running_mode={mode}"],
+        slab=full(slab, mask.shape),
+        workers=workers,
+        progress=False,
+    )
+    np.testing.assert_array_equal(np.asarray(written).astype(bool), reference[3])
+    assert files_of(tmp_path / "mask.ome.zarr") == files(chunks)
+
+
+RECIPE = """
+input: {path: %s, voxel_size: 10, unit: nm}
+steps:
+  near: {op: gaussian_filter, sigma: 1.5}
+  far: {op: gaussian_filter, input: input, sigma: 60 nm}
+  band: {op: subtract, inputs: [near, far]}
+  threshold: threshold_otsu
+  dark: {op: less, inputs: [band, threshold]}
+  mask: {op: binary_opening, structure: {cross: 1}}
+output: %s
+"""
+
+
+def test_one_command(reference, tmp_path, capfd):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE % (DATA, tmp_path / "mask.ome.zarr"))
+    assert main(["run", str(recipe), "--memory", "2GiB"]) == 0
+    written = bv.open(tmp_path / "mask.ome.zarr")
+    assert written.voxel_size == (10, 10, 10) and written.unit == "nanometer"
+    np.testing.assert_array_equal(np.asarray(written).astype(bool), reference[3])
+    said = "".join(capfd.readouterr())
+    assert "predicted" in said and "Traceback" not in said
