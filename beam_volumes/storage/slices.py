@@ -311,11 +311,21 @@ def _decode(data: bytes, name: str, path: str) -> np.ndarray:
     try:
         if name.lower().endswith(PNG):
             return imagecodecs.png_decode(data)
-        return imagecodecs.tiff_decode(data)
+        return _decode_tiff(data)
     except Exception as error:
         raise VolumeError(
             f"slice {path} is damaged ({len(data)} bytes): {error}; restore it"
         ) from None
+
+
+def _decode_tiff(data: bytes) -> np.ndarray:
+    try:
+        return imagecodecs.tiff_decode(data)
+    except Exception as error:
+        # Some releases leave out one bit a voxel, which tifffile unpacks, more slowly.
+        if "not supported" not in str(error):
+            raise
+        return np.asarray(tifffile.imread(io.BytesIO(data)))
 
 
 def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
