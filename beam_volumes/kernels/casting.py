@@ -63,8 +63,41 @@ def _rounded(value, dtype):
     return wide
 
 
+def one_nan(row):
+    """Give every NaN of a row of floats the bits of ``np.nan``.
+
+    Which sign and payload arithmetic leaves depends on the order of operands, and that on which of
+    the compiler's loops a voxel falls into. Integers, for compilers hold all NaNs to be alike.
+    """
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(one_nan)
+def _one_nan(row):
+    if not isinstance(row.dtype, types.Float):
+        return lambda row: None
+    real = as_dtype(row.dtype)
+    whole = np.dtype(f"i{real.itemsize}").type
+    magnitude, infinity, nan = (
+        whole(np.iinfo(whole).max),
+        np.array(np.inf, real).view(whole)[()],
+        np.array(np.nan, real).view(whole)[()],
+    )
+
+    def integers(row):
+        bits = row.view(whole)
+        for x in range(bits.size):
+            bits[x] = nan if (bits[x] & magnitude) > infinity else bits[x]
+
+    return integers
+
+
 @kernel
 def cast_rounded(row, out):
-    """Write ``row`` into ``out``, each value as `rounded` has it."""
+    """Write ``row`` into ``out``, each value as `rounded` has it; NaN as `one_nan` has it."""
+    holes = False
     for x in range(out.size):
+        holes |= row[x] != row[x]
         out[x] = rounded(row[x], out.dtype)
+    if holes:
+        one_nan(out)
