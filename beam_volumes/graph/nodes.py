@@ -7,7 +7,8 @@ nodes with one token are one node to the planner.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,45 @@ class ConstantValue(Value):
     @property
     def name(self) -> str:
         return repr(self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundValue(Value):
+    """A fold's result, without what it was folded from."""
+
+    label: str
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+
+def values_below(values: Iterable[Value]) -> list[Value]:
+    """The distinct values that values rest on, arguments before users."""
+    order: dict[str, Value] = {}
+    stack = [(v, False) for v in values]
+    while stack:
+        value, done = stack.pop()
+        if done:
+            order.setdefault(value.token, value)
+        elif value.token not in order:
+            stack.append((value, True))
+            stack.extend((a, False) for a in value.arguments)
+    return list(order.values())
+
+
+def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
+    """Values that can be evaluated just the same and do not hold the graph of voxels behind them."""
+    values = list(values)
+    light: dict[str, Value] = {}
+    for v in values_below(values):
+        if isinstance(v, FoldValue):
+            light[v.token] = FoundValue(v.dtype, v.shape, v.token, v.name)
+        elif isinstance(v, FormulaValue):
+            light[v.token] = replace(v, operands=tuple(light[o.token] for o in v.operands))
+        else:
+            light[v.token] = v
+    return tuple(light[v.token] for v in values)
 
 
 def evaluate(value: Value, known: dict[str, Any]) -> Any:

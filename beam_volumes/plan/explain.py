@@ -23,7 +23,7 @@ def explain(plan: Plan) -> str:
         f"reads {format_bytes(plan.bytes_read)} in chunks, {plan.read_amplification:.2f}x what is needed "
         f"once per pass; writes {format_bytes(plan.bytes_written)}",
     ]
-    for name, sweeps in plan.sweeps().items():
+    for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {sweeps} sweep(s)")
     for p in plan.passes:
         lines += ["", *_pass(p)]

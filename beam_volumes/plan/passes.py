@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from beam_volumes.geometry import Box, Triple
@@ -23,20 +23,6 @@ class Cut:
     shape: Triple
     outputs: list[tuple[Node, Sink]] = field(default_factory=list)
     folds: list[FoldValue] = field(default_factory=list)
-
-
-def values_below(values: Iterable[Value]) -> list[Value]:
-    """The distinct values that values rest on, arguments before users."""
-    order: dict[str, Value] = {}
-    stack = [(v, False) for v in values]
-    while stack:
-        value, done = stack.pop()
-        if done:
-            order.setdefault(value.token, value)
-        elif value.token not in order:
-            stack.append((value, True))
-            stack.extend((a, False) for a in value.arguments)
-    return list(order.values())
 
 
 class Levels:

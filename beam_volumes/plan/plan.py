@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_volumes.geometry import Grid, Triple
-from beam_volumes.graph.nodes import FoldValue, Node, SourceNode, StageNode, Value
+from beam_volumes.graph.nodes import (
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+    values_below,
+    without_voxels,
+)
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.compile import ancestors, compile_program
@@ -25,7 +33,7 @@ from beam_volumes.plan.partition import (
     units_written,
     write_grid,
 )
-from beam_volumes.plan.passes import Cut, Levels, cut, values_below
+from beam_volumes.plan.passes import Cut, Levels, cut
 from beam_volumes.space import Space
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
@@ -96,6 +104,8 @@ class Plan:
         Predicted bytes a process takes before any voxel.
     smallest_memory : int
         The smallest budget that would do, for as many workers and processes.
+    sweeps : dict
+        For each lazy scalar asked for or used by a pass: how many sweeps it takes.
     reasons : tuple of str
         Why passes are cut where they are and what is stored between them.
     """
@@ -112,7 +122,12 @@ class Plan:
     results: tuple[Sink | Value | None, ...]
     intermediates: tuple[Sink, ...]
     scratch_place: dict[str, Any] | None
+    sweeps: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, str] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
+        return {**self.__dict__, "targets": ()}
 
     @property
     def slab_memory(self) -> int:
@@ -161,25 +176,10 @@ class Plan:
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "read_amplification": self.read_amplification,
-            "sweeps": self.sweeps(),
+            "sweeps": self.sweeps,
             "reasons": list(self.reasons),
             "passes": [_pass_dict(p) for p in self.passes],
         }
-
-    def sweeps(self) -> dict[str, int]:
-        """For each lazy scalar asked for or used by a pass: how many sweeps it takes."""
-        levels = Levels([], _asked(self.targets, [v for p in self.passes for v in p.values]))
-        found = {}
-        for value in [
-            *(t.value for t in self.targets if isinstance(t, Scalar)),
-            *(v for p in self.passes for v in p.values),
-        ]:
-            below = {
-                levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)
-            }
-            if below:
-                found[value.name] = len(below)
-        return found
 
     def explain(self) -> str:
         """The plan in words and numbers."""
@@ -249,6 +249,15 @@ def plan(
     ValueError
         The budget is too small (the message names the stage and the smallest budget that would do),
         or an explicit slab is not aligned with the outputs' write units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> p = bv.plan((v > bv.threshold_otsu(bv.gaussian_filter(v, 1))).to("mask.zarr"), memory="1GiB")
+    >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
+    (3, 2, 1.0)
     """
     if not targets:
         raise ValueError("nothing to plan: give at least one target, volume or scalar")
@@ -287,7 +296,7 @@ def plan(
     for t in targets:
         if isinstance(t, Scalar):
             values.append(t.value)
-            results.append(t.value)
+            results += without_voxels([t.value])
             continue
         node = t.node if isinstance(t, Volume) else t.volume.node
         if isinstance(t, Volume):
@@ -302,6 +311,7 @@ def plan(
     base += machine.BASE_KERNEL * _kernels(voxels, values)
     slab_budget = (total - processes * base) // workers
     passes: list[Pass] = []
+    used = list(values)
     smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
     fits = True
     for c in _separate(cuts, stored, slab_budget, workers, threads, slab, reasons):
@@ -315,7 +325,9 @@ def plan(
         fits = fits and part.memory <= slab_budget
         low = least(program, threads) if slab is None and window is None else part
         smallest = max(smallest, low, key=lambda p: p.memory)
-        passes.append(_costed(len(passes), program, part, _needed_values(c, before)))
+        needed = _needed_values(c, before)
+        used += needed
+        passes.append(_costed(len(passes), program, part, without_voxels(needed)))
     if not fits:
         _refuse(smallest, total, base, workers, processes)
     return Plan(
@@ -331,6 +343,7 @@ def plan(
         tuple(results),
         tuple(intermediates),
         place if intermediates else None,
+        _sweeps(used),
         _fingerprint(voxels, values),
     )
 
@@ -546,8 +559,15 @@ def _kernels(voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value]) -> in
     return len(compiled)
 
 
-def _asked(targets: Sequence[Any], used: Sequence[Value]) -> list[Value]:
-    return [*(t.value for t in targets if isinstance(t, Scalar)), *used]
+def _sweeps(values: Sequence[Value]) -> dict[str, int]:
+    """For each value: in how many passes the folds below it are swept."""
+    levels = Levels([], values)
+    found = {}
+    for value in values:
+        below = {levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)}
+        if below:
+            found[value.name] = len(below)
+    return found
 
 
 def _fingerprint(voxels: list[tuple[Node, Sink]], values: list[Value]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The plan's numbers: passes, fusion, slabs, I/O, memory, and the reasons given."""
 
 import json
+import pickle
 import re
 import time
 import tracemalloc
@@ -90,7 +91,7 @@ def test_sweeps_of_scalars(dtype, name, passes, tmp_path):
         return
     plan = bv.plan((v > scalar).to(tmp_path / "o.zarr"))
     assert len(plan.passes) == passes + 1
-    sweeps = plan.sweeps()
+    sweeps = plan.sweeps
     assert max(sweeps.values()) == passes
     assert f"takes {passes} sweep(s)" in plan.explain()
 
@@ -318,3 +319,12 @@ def test_what_cannot_be_planned():
     for how in ({"workers": 0}, {"threads": 1.5}, {"window": -1}, {"processes": True}):
         with pytest.raises(ValueError, match=next(iter(how))):
             bv.plan(v + 1, **how)
+
+
+def test_plans_of_deep_graphs_pickle():
+    v = bv.open(np.zeros((4, 8, 8), bool))
+    deep = bv.binary_dilation(v, iterations=600)
+    plan = bv.plan((deep > bv.mean(deep)), bv.max(deep))
+    again = pickle.loads(pickle.dumps(plan))
+    assert again.to_dict() == plan.to_dict()
+    assert len(pickle.dumps(plan)) < 5_000_000
