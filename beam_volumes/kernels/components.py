@@ -71,26 +71,21 @@ def _unite(parent, i, j):
 
 
 @kernel
-def _mask_runs(row, edges, starts, stops, n):
-    """Runs of non-zero voxels; ``starts`` has a place more than there are runs."""
+def _mask_runs(row, is_set, turns, starts, stops, n):
+    """Runs of non-zero voxels; ``is_set`` and ``turns`` are scratch of ``row.size + 2`` entries."""
     nx = row.size
-    before = edges[:nx]  # before[x]: voxel x - 1 is set; two views, so that both loops vectorise
     for x in range(nx):
-        edges[x + 1] = row[x] != 0
-    before[0] = 0
-    inside = np.uint8(0)
-    for x in range(nx):
-        if edges[x + 1] != inside:
-            if inside:
-                stops[n] = x
-                n += 1
-            else:
-                starts[n] = x
-            inside = edges[x + 1]
-    if inside:
-        stops[n] = nx
-        n += 1
-    return n
+        is_set[x + 1] = row[x] != 0
+    is_set[0] = 0
+    is_set[nx + 1] = 0
+    k = 0
+    for x in range(nx + 1):  # without a branch: half of them would be mispredicted
+        turns[k] = x
+        k += is_set[x] ^ is_set[x + 1]
+    for i in range(k // 2):
+        starts[n + i] = turns[2 * i]
+        stops[n + i] = turns[2 * i + 1]
+    return n + k // 2
 
 
 @kernel
@@ -147,7 +142,8 @@ def find_components(block, links, is_joined, kind, background):
     stops = np.empty(capacity, np.int32)
     parent = np.empty(capacity, np.int32)
     offsets = np.empty(nz * ny + 1, np.int64)
-    edges = np.zeros(nx + 1, np.uint8)
+    is_set = np.empty(nx + 2, np.uint8)
+    turns = np.empty(nx + 2, np.int32)
     is_mask = kind == 0
     n = 0
     for r in range(nz * ny):
@@ -159,7 +155,7 @@ def find_components(block, links, is_joined, kind, background):
         a0 = n
         offsets[r] = n
         if is_mask and is_joined:
-            n = _mask_runs(rows[r], edges, starts, stops, n)
+            n = _mask_runs(rows[r], is_set, turns, starts, stops, n)
         else:
             n = _value_runs(rows[r], kind, background, is_joined, starts, stops, n)
         for i in range(a0, n):
@@ -205,18 +201,12 @@ def find_components(block, links, is_joined, kind, background):
 
 
 @kernel
-def paint(offsets, starts, stops, labels, table, out):
+def paint(offsets, starts, stops, labels, ny, table, out):
     """Write ``table[label]`` where there are runs and ``table[0]`` elsewhere.
 
-    ``out`` is C-contiguous (nz, ny, nx), its rows those of the runs; fewer slices, rows or columns
-    than the block had (its core) are given by ``out`` as well: see `paint_core`.
+    ``out``, with contiguous rows, is the first slices, rows and columns of a block whose slices have
+    ``ny`` rows.
     """
-    paint_core(offsets, starts, stops, labels, out.shape[1], table, out)
-
-
-@kernel
-def paint_core(offsets, starts, stops, labels, ny, table, out):
-    """`paint` of the first slices, rows and columns of a block whose slices have ``ny`` rows."""
     for z in range(out.shape[0]):
         for y in range(out.shape[1]):
             row = out[z, y]
@@ -240,7 +230,7 @@ def relabel(labels, table, out):
 
 
 @kernel
-def plane_equivalences(below, above, links, nx):
+def plane_equivalences(below, above, links):
     """Which components of two successive slices touch.
 
     Parameters

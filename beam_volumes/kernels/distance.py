@@ -27,7 +27,7 @@ from beam_volumes.kernels.jit import kernel
 #: Distance along z, in slices, of a column without background.
 FAR = np.int32(2**31 - 1)
 
-#: Parabolas this many voxels away are tried one by one before the envelope is built.
+#: Parabolas to this many voxels away are tried one by one, else the envelope is built; even.
 REACH = 24
 
 _COLUMNS = 128  # of a slice handled together along y: a few of their rows stay in cache
@@ -183,69 +183,91 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight):
         `Metric.far` and `Metric.weights`.
     """
     slices, ny = distance.shape[:2]
-    plane = np.empty((ny, _COLUMNS), squared.dtype)
+    plane = np.full((ny + 2 * reach, _COLUMNS), far, squared.dtype)
+    least = np.empty(_COLUMNS, squared.dtype)
     beyond = np.empty(_COLUMNS, np.bool_)
     column = np.empty((2, ny), squared.dtype)
     sites = np.empty(ny, np.int64)
     edges = np.empty(ny, np.float64)
-    limit = weight * ((reach + 1) * (reach + 1))
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1)))
     none = np.int32(2147483647)
     for k in range(slices):
         for c in range(x0, x1, _COLUMNS):
             n = min(_COLUMNS, x1 - c)
+            least[:] = far
             for y in range(ny):
-                d, p = distance[k, y, c : c + n], plane[y]
+                d, p = distance[k, y, c : c + n], plane[reach + y]
                 for x in range(n):
                     square = squared.dtype.type(weight_z * (np.int64(d[x]) * np.int64(d[x])))
                     p[x] = square if d[x] != none else far
-            beyond[:] = False
-            some = False
-            for y in range(ny):
-                e = squared[k, y, c : c + n]
-                most = _copy(plane[y], e)
-                t = 1
-                while t <= reach and (y >= t or y + t < ny):
-                    step = squared.dtype.type(weight * (t * t))
-                    if step >= most:
-                        break
-                    if y >= t:
-                        most = _lower(e, plane[y - t], step)
-                    if y + t < ny:
-                        most = _lower(e, plane[y + t], step)
-                    t += 1
-                if most > limit and (y > reach or y + reach + 1 < ny):
-                    some = True
-                    for x in range(n):
-                        beyond[x] |= e[x] > limit
-            if some:
-                for x in range(n):
-                    if beyond[x]:
-                        for y in range(ny):
-                            column[0, y] = plane[y, x]
-                        _envelope(column[0], far, weight, column[1], sites, edges)
-                        for y in range(ny):
-                            squared[k, y, c + x] = column[1, y]
+                _lower(least[:n], p[:n], squared.dtype.type(0))
+            for x in range(n):
+                beyond[x] = ny > reach + 1 and least[x] > limit
+            if not beyond[:n].all():
+                for y in range(ny):
+                    e = squared[k, y, c : c + n]
+                    _copy(plane[reach + y], e)
+                    t = 1
+                    while t <= reach and t < ny:
+                        near = squared.dtype.type(weight * (t * t))
+                        if not _any_above(e, near):
+                            break
+                        _lower_by_four(
+                            e,
+                            plane[reach + y - t],
+                            plane[reach + y + t],
+                            near,
+                            plane[reach + y - t - 1],
+                            plane[reach + y + t + 1],
+                            squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                        )
+                        t += 2
+                    if t > reach and ny > reach + 1 and _any_above(e, limit):
+                        for x in range(n):
+                            beyond[x] |= e[x] > limit
+            for x in range(n):
+                if beyond[x]:
+                    for y in range(ny):
+                        column[0, y] = plane[reach + y, x]
+                    _envelope(column[0], far, weight, column[1], sites, edges)
+                    for y in range(ny):
+                        squared[k, y, c + x] = column[1, y]
 
 
 @kernel
 def _copy(src, out):
-    most = src[0]
     for x in range(out.size):
         out[x] = src[x]
-        most = src[x] if src[x] > most else most
-    return most
 
 
 @kernel
 def _lower(row, other, step):
-    """Lower ``row`` to ``other + step``; its largest value then."""
-    most = row.dtype.type(0)
+    """Lower ``row`` to ``other + step``."""
     for x in range(row.size):
         v = row.dtype.type(other[x] + step)
-        v = v if v < row[x] else row[x]
-        row[x] = v
-        most = v if v > most else most
-    return most
+        r = row[x]
+        row[x] = v if v < r else r
+
+
+@kernel
+def _lower_by_four(row, a, b, near, c, d, next):
+    """Lower ``row`` to ``a + near``, ``b + near``, ``c + next`` and ``d + next``."""
+    for x in range(row.size):
+        u = a[x] if a[x] < b[x] else b[x]
+        v = c[x] if c[x] < d[x] else d[x]
+        u = row.dtype.type(u + near)
+        v = row.dtype.type(v + next)
+        u = u if u < v else v
+        r = row[x]
+        row[x] = u if u < r else r
+
+
+@kernel
+def _any_above(row, limit):
+    found = False  # (a largest value of floats would not be vectorised)
+    for x in range(row.size):
+        found |= row[x] > limit
+    return found
 
 
 @kernel
@@ -260,21 +282,31 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root):
     best = np.empty(nx, squared.dtype)
     sites = np.empty(nx, np.int64)
     edges = np.empty(nx, np.float64)
-    limit = weight * ((reach + 1) * (reach + 1))
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1)))
     for k in range(slices):
         for y in range(y0, y1):
             middle = row[reach : reach + nx]
-            most = _copy(squared[k, y], middle)
+            _copy(squared[k, y], middle)
             _copy(middle, best)
-            t = 1
+            least = far
+            for x in range(nx):
+                least = min(least, best[x])
+            t = reach + 1 if nx > reach + 1 and least > limit else 1
             while t <= reach and t < nx:
-                step = squared.dtype.type(weight * (t * t))
-                if step >= most:
+                near = squared.dtype.type(weight * (t * t))
+                if not _any_above(best, near):
                     break
-                _lower(best, row[reach - t : reach - t + nx], step)
-                most = _lower(best, row[reach + t : reach + t + nx], step)
-                t += 1
-            if most > limit and nx > reach + 1:
+                _lower_by_four(
+                    best,
+                    row[reach - t : reach - t + nx],
+                    row[reach + t : reach + t + nx],
+                    near,
+                    row[reach - t - 1 : reach - t - 1 + nx],
+                    row[reach + t + 1 : reach + t + 1 + nx],
+                    squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                )
+                t += 2
+            if t > reach and nx > reach + 1 and _any_above(best, limit):
                 _envelope(middle, far, weight, best, sites, edges)
             o = out[k, y]
             if root:
@@ -340,6 +372,6 @@ def bounded(
     backward(distance, np.full(mask.shape[1:], FAR, np.int32), 0, mask.shape[1])
     distance[distance > reach] = FAR
     result = np.empty(mask.shape, dtype)
-    within_planes(distance, how, result, reach=max(mask.shape) if how.dtype.kind == "f" else REACH)
+    within_planes(distance, how, result, reach=max(REACH, reach + reach % 2))
     cropped = result[core]
     return np.minimum(cropped, cropped.dtype.type(max_distance))
