@@ -243,9 +243,7 @@ def merge_payload(
     order = np.argsort(groups, kind="stable")
     starts = np.searchsorted(groups[order], np.arange(count))
     return {
-        name: rules[name].reduceat(values[order], starts, axis=0)
-        if count
-        else values[:0]
+        name: rules[name].reduceat(values[order], starts, axis=0) if count else values[:0]
         for name, values in payload.items()
     }
 

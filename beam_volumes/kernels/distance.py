@@ -28,7 +28,7 @@ from beam_volumes.kernels.jit import kernel
 FAR = np.int32(2**31 - 1)
 
 #: Parabolas to this many voxels away are tried one by one, else the envelope is built; even.
-REACH = 24
+REACH = 48
 
 _COLUMNS = 128  # of a slice handled together along y: a few of their rows stay in cache
 
@@ -166,7 +166,7 @@ def _envelope(f, far, weight, out, sites, edges):
 
 
 @kernel
-def along_y(distance, squared, x0, x1, reach, far, weight_z, weight):
+def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
     """Squared distances within z and y, from distances along z; whole columns ``x0:x1``.
 
     Parameters
@@ -178,9 +178,11 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight):
     x0, x1 : int
         Columns to do.
     reach : int
-        See `REACH`.
+        See `REACH`; even.
     far, weight_z, weight : scalars of that dtype
         `Metric.far` and `Metric.weights`.
+    envelope : bool
+        Whether to look beyond ``reach`` where it is needed.
     """
     slices, ny = distance.shape[:2]
     plane = np.full((ny + 2 * reach, _COLUMNS), far, squared.dtype)
@@ -189,7 +191,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight):
     column = np.empty((2, ny), squared.dtype)
     sites = np.empty(ny, np.int64)
     edges = np.empty(ny, np.float64)
-    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1)))
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
     none = np.int32(2147483647)
     for k in range(slices):
         for c in range(x0, x1, _COLUMNS):
@@ -271,7 +273,7 @@ def _any_above(row, limit):
 
 
 @kernel
-def along_x(squared, out, y0, y1, reach, far, weight, scale, root):
+def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
     """Distances from squared distances within z and y; whole rows ``y0:y1``.
 
     ``out`` (float32 or float64) gets ``scale * sqrt(squared)``, or without ``root``
@@ -282,7 +284,7 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root):
     best = np.empty(nx, squared.dtype)
     sites = np.empty(nx, np.int64)
     edges = np.empty(nx, np.float64)
-    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1)))
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
     for k in range(slices):
         for y in range(y0, y1):
             middle = row[reach : reach + nx]
@@ -325,6 +327,7 @@ def within_planes(
     out: np.ndarray,
     root: bool = True,
     reach: int = REACH,
+    envelope: bool = True,
 ) -> None:
     """What remains after the passes along z: slice by slice along y, then x.
 
@@ -336,13 +339,26 @@ def within_planes(
     out : ndarray of float32 or float64 (slices, rows, columns)
     root : bool
         Distances, or squared distances.
+    reach, envelope
+        See `along_y`.
     """
     of = how.dtype.type
     far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
     squared = np.empty((1, *distance.shape[1:]), how.dtype)
     for k in range(len(distance)):
-        along_y(distance[k : k + 1], squared, 0, distance.shape[2], reach, far, wz, wy)
-        along_x(squared, out[k : k + 1], 0, distance.shape[1], reach, far, wx, how.scale, root)
+        along_y(distance[k : k + 1], squared, 0, distance.shape[2], reach, far, wz, wy, envelope)
+        along_x(
+            squared,
+            out[k : k + 1],
+            0,
+            distance.shape[1],
+            reach,
+            far,
+            wx,
+            how.scale,
+            root,
+            envelope,
+        )
 
 
 def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, ...]:
@@ -365,13 +381,11 @@ def bounded(
     farther than ``max_distance`` are never tried, so the bits do not depend on the block.
     """
     reach = max(bounded_reach(max_distance, sampling))
-    # the same arithmetic in every block: by the sampling, not by which axes a block happens to have
-    how = metric((max(2, reach),) * 3, sampling)
+    how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
     distance = np.empty(mask.shape, np.int32)
     forward(mask, np.full(mask.shape[1:], FAR, np.int32), distance, 0, mask.shape[1])
     backward(distance, np.full(mask.shape[1:], FAR, np.int32), 0, mask.shape[1])
     distance[distance > reach] = FAR
     result = np.empty(mask.shape, dtype)
-    within_planes(distance, how, result, reach=max(REACH, reach + reach % 2))
-    cropped = result[core]
-    return np.minimum(cropped, cropped.dtype.type(max_distance))
+    within_planes(distance, how, result, reach=reach + reach % 2, envelope=False)
+    return np.minimum(result[core], result.dtype.type(max_distance))
