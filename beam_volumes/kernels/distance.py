@@ -373,7 +373,7 @@ def bounded(
     sampling: tuple[float, float, float],
     max_distance: float,
     core: tuple[slice, slice, slice],
-    dtype: np.dtype = np.dtype(np.float32),
+    dtype: type[np.floating] = np.float32,
 ) -> np.ndarray:
     """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 

@@ -1,5 +1,7 @@
 """The distance transform from slabs and windows against scipy's of the whole volume."""
 
+from itertools import pairwise
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ def cuts_of(draw, length):
 
 
 def pieces(cuts):
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def strips(cuts, kernel):

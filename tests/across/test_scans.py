@@ -1,5 +1,7 @@
 """Prefixes over slabs against the whole."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ def test_cumsum(dtype, cuts):
     volume = (random.random((20, 6, 7)) * 200 - 20).astype(dtype)
     if volume.dtype.itemsize == 8:
         volume *= np.array(2**56 + 1, dtype)  # wraps round, as numpy's sums do
-    slabs = list(zip(cuts[:-1], cuts[1:], strict=True))
+    slabs = list(pairwise(cuts))
     into = scans.carries(
         [scans.cumsum_summary(volume[a:b]) for a, b in slabs], scans.cumsum_combine, radix=2
     )
