@@ -206,7 +206,7 @@ class _Face:
         rows = zyx[:, 0] * block.shape[1] + zyx[:, 1]
         self._members.append(kernels.labels_at(*found.runs, rows, zyx[:, 2]).astype(np.int64))
         self._members[-1] += base - 1
-        self._indices.append(zyx + (z, 0, 0))
+        self._indices.append(zyx + np.array((z, 0, 0)))
 
     def finish(self, groups: np.ndarray) -> Interface:
         classes = self._stream.classes()
@@ -381,7 +381,7 @@ class SlabLabeler:
             depth, rows, cols = self.core.shape
             core = np.array([min(found.shape[0], max(depth - self._depth, 0)), rows, cols])
             kernels.measure(*found.runs, found.shape[1], core, size, lower, upper)
-            start = np.array(self.core.start) + (self._depth, 0, 0)
+            start = np.add(self.core.start, (self._depth, 0, 0))
             within = size > 0  # others lie beyond the core and stay neutral
             lower[within] += start
             upper[within] += start
