@@ -77,7 +77,7 @@ class Components(NamedTuple):
         h = hashlib.blake2b(repr(self.shape).encode(), digest_size=8)
         for part in (self.offsets, self.starts, self.stops, self.values):
             if part is not None:
-                h.update(part.view(np.uint8))
+                h.update(part.tobytes())
         return int.from_bytes(h.digest(), "little")
 
 
@@ -164,12 +164,13 @@ class _Stream:
             last = self._last
             pairs = kernels.plane_equivalences(
                 last.slice_runs(last.shape[0] - 1), found.slice_runs(0), self.labelling.links
-            ).astype(np.int64)
-            pairs -= 1
+            )
+            keys = np.unique(pairs[:, 0].astype(np.int64) << 32 | pairs[:, 1])
+            pairs = np.stack([keys >> 32, keys & 0xFFFFFFFF], 1) - 1
             if found.values is not None and last.values is not None:
                 pairs = pairs[last.values[pairs[:, 0]] == found.values[pairs[:, 1]]]
             pairs += (self.count - len(last.first), self.count)
-            self._pairs.append(np.unique(pairs, axis=0))
+            self._pairs.append(pairs)
         self.count += len(found.first)
         self._last = found
         return found
@@ -211,9 +212,9 @@ class _Face:
     def finish(self, groups: np.ndarray) -> Interface:
         classes = self._stream.classes()
         own = np.flatnonzero(classes == np.arange(len(classes)))
-        indices = np.ascontiguousarray(np.concatenate(self._indices)[own])
+        indices = np.concatenate(self._indices)[own]
         indices[:, self.axis] = 0  # the plane's place in the region, other on either side
-        h = hashlib.blake2b(indices.view(np.uint8), digest_size=8)
+        h = hashlib.blake2b(indices.tobytes(), digest_size=8)
         members = groups[np.concatenate(self._members)[own]]
         return Interface(as_index(members), int.from_bytes(h.digest(), "little"))
 
@@ -323,13 +324,13 @@ class SlabLabeler:
         self._counts: list[int] = []
         self._digests: list[int] = []
         self._faces: dict[InterfaceKey, _Face] = {}
+        z, y, x = cell
         for axis in range(3):
-            above = tuple(c + (a == axis) for a, c in enumerate(cell))
             if cell[axis] > 0:
-                self._faces[(axis, *cell)] = _Face(axis, 0, labelling)
+                self._faces[axis, z, y, x] = _Face(axis, 0, labelling)
             if self.region.stop[axis] > self.core.stop[axis]:
-                face = _Face(axis, self.region.shape[axis] - 1, labelling)
-                self._faces[(axis, *above)] = face  # type: ignore[index]
+                above = (axis, z + (axis == 0), y + (axis == 1), x + (axis == 2))
+                self._faces[above] = _Face(axis, self.region.shape[axis] - 1, labelling)
 
     def feed(
         self,
