@@ -75,9 +75,11 @@ class Components(NamedTuple):
     def digest(self) -> int:
         """64 bits of a hash of what was labelled."""
         h = hashlib.blake2b(repr(self.shape).encode(), digest_size=8)
-        for part in (self.offsets, self.starts, self.stops, self.values):
-            if part is not None:
-                h.update(part.tobytes())
+        for part in (self.offsets, self.starts, self.stops):
+            h.update(part.tobytes())
+        if self.values is not None:  # which run has which value
+            h.update(self.labels.tobytes())
+            h.update(self.values.tobytes())
         return int.from_bytes(h.digest(), "little")
 
 
@@ -122,6 +124,8 @@ class Labelling:
         block = np.ascontiguousarray(block)
         if block.dtype == np.bool_:
             block = block.view(np.uint8)
+        elif block.dtype == np.float16:
+            block = block.astype(np.float32)  # exact; numba has no float16
         kind, background = kernels.MASK, block.dtype.type(0)
         if self.by_value:
             kind = kernels.VALUES_NO_BACKGROUND
