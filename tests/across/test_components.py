@@ -75,9 +75,10 @@ def test_tiles(connectivity, tiles, depth, window):
 def test_by_value(partition, structure, dtype, has_background):
     shape, slab, window, radix, seed = partition
     rng = np.random.default_rng(seed)
-    labels = rng.integers(0, rng.integers(2, 6), shape).astype(dtype)
+    labels = rng.integers(0, rng.integers(2, 6), shape)
     if rng.random() < 0.5:
         labels = ndi.maximum_filter(labels, 2)
+    labels = labels.astype(dtype)
     background = 1 if has_background else None
     connectivity = [None, 7, 19, 27].index(structure.sum()) if structure.sum() in (7, 19, 27) else 0
     labelling = cc.Labelling(structure, True, background)
