@@ -101,8 +101,8 @@ class Regions:
         inner = self.intensities
         if inner is not None:
             inner = Intensities(*(getattr(inner, f.name)[rows] for f in fields(inner)))
-        own = (getattr(self, f.name)[rows] for f in fields(self)[:-1])
-        return Regions(*own, intensities=inner)
+        own = [getattr(self, f.name)[rows] for f in fields(self)[:-1]]
+        return Regions(*own, inner)
 
     @property
     def nbytes(self) -> int:
@@ -171,15 +171,15 @@ def _halves(labels, lower, own, origin, shape, intensity, nan) -> list[Regions]:
     """The same block as two."""
     axis = int(np.argmax(own))
     middle = own[axis] // 2
+    at = (slice(None),) * axis
     parts = []
     for a, b in ((0, middle), (middle, own[axis])):
         # the second half finds its lower plane in the first
         first = a + lower[axis] - 1 if a > 0 or lower[axis] else 0
-        at = (slice(None),) * axis
+        mine, extended = (*at, slice(a, b)), (*at, slice(first, b + lower[axis]))
         start = tuple(o + a * (i == axis) for i, o in enumerate(origin))
-        values = None if intensity is None else intensity[(*at, slice(a, b))]
-        block = labels[(*at, slice(first, b + lower[axis]))]
-        parts.append(regions(block, start, shape, values, nan))
+        values = None if intensity is None else intensity[mine]
+        parts.append(regions(labels[extended], start, shape, values, nan))
     return parts
 
 
@@ -241,8 +241,8 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
     cells = np.zeros((n, 5, width), np.int64)
     count = np.zeros(n, np.int64)
     kernels.floats(labels, values, origin, keys, place, 32 * first, count, least, most, cells)
-    low_high = (extreme.astype(values.dtype) for extreme in (least, most))
-    return Intensities(count, *low_high, Wide.of(cells, first))
+    dtype = values.dtype
+    return Intensities(count, least.astype(dtype), most.astype(dtype), Wide.of(cells, first))
 
 
 def merge(parts: Iterable[Regions]) -> Regions:
@@ -264,7 +264,7 @@ def merge(parts: Iterable[Regions]) -> Regions:
 
     inner = None
     if parts[0].intensities is not None:
-        several = [p.intensities for p in parts]
+        several = [p.intensities for p in parts if p.intensities is not None]
         inner = Intensities(
             reduced(np.add, (i.count for i in several)),
             reduced(np.minimum, (i.least for i in several)),
@@ -357,7 +357,8 @@ def properties(
             table[name] = column
         else:
             for index in np.ndindex(*column.shape[1:]):
-                table["-".join([name, *map(str, index)])] = column[(slice(None), *index)]
+                at = (slice(None), *index)
+                table["-".join([name, *map(str, index)])] = column[at]
     return table
 
 
