@@ -101,8 +101,8 @@ class Regions:
         inner = self.intensities
         if inner is not None:
             inner = Intensities(*(getattr(inner, f.name)[rows] for f in fields(inner)))
-        own = [getattr(self, f.name)[rows] for f in fields(self)[:-1]]
-        return Regions(*own, inner)
+        own = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "intensities"}
+        return Regions(**own, intensities=inner)
 
     @property
     def nbytes(self) -> int:
