@@ -70,6 +70,15 @@ def test_tiles(connectivity, tiles, depth, window):
     np.testing.assert_array_equal(got, ndi.label(mask, structure)[0])
 
 
+def in_raster_order(labels):
+    """The same components, numbered by their first voxels."""
+    found, first = np.unique(labels, return_index=True)
+    order = np.argsort(first[found > 0])
+    rank = np.zeros(int(labels.max()) + 1, np.int64)
+    rank[found[found > 0][order]] = np.arange(1, len(order) + 1)
+    return rank[labels]
+
+
 @settings(max_examples=60)
 @given(partitions(), structures, st.sampled_from(["u1", "i4", "f2", "f8"]), st.booleans())
 def test_by_value(partition, structure, dtype, has_background):
@@ -87,18 +96,16 @@ def test_by_value(partition, structure, dtype, has_background):
         whole = labels.astype(int)
         other = -1 if background is None else background
         want = measure.label(whole, connectivity=connectivity, background=other)
-        np.testing.assert_array_equal(got, want)
+        # scikit-image turns an axis of extent 1 to the front, and numbers in that order.
+        np.testing.assert_array_equal(got, want if min(shape) > 1 else in_raster_order(want))
         assert n == want.max()
-    # Value by value, for any structure: the same components, in the order of first voxels.
+    # Value by value, for any structure.
     want = np.zeros(shape, np.int64)
     for value in np.unique(labels):
         if value != background:
             one, _ = ndi.label(labels == value, structure)
             want = np.where(one, one + want.max(), want)
-    first = np.unique(want[want > 0], return_index=True)[1] if want.any() else []
-    rank = np.zeros(int(want.max()) + 1, np.int64)
-    rank[want[want > 0][np.sort(first)]] = np.arange(1, len(first) + 1)
-    np.testing.assert_array_equal(got, rank[want])
+    np.testing.assert_array_equal(got, in_raster_order(want))
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u8", "f2", "f4", "f8"])
