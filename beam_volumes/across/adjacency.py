@@ -1,0 +1,184 @@
+"""Which labels touch: faces per axis and what a boundary volume is between them, mergeable.
+
+`adjacency` folds a block of labels into an `Adjacency`, sorted by pair; `merge` adds them, to the
+same bits in any order and grouping; `columns` makes the table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from beam_volumes.across.exact import Wide, add_groups
+from beam_volumes.kernels import adjacency as kernels
+from beam_volumes.kernels.regions import magnitudes
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """The touching pairs of some blocks, sorted; arrays are per pair.
+
+    Attributes
+    ----------
+    pairs : ndarray of uint64 (pairs, 2)
+        The smaller label first; 0 is background and touches nothing.
+    faces : ndarray of int64 (pairs, 3)
+        Across z, y, x.
+    used : ndarray of int64
+        Faces with a finite boundary value; 0 without a boundary volume.
+    extremes : ndarray of float64 (pairs, 2)
+        Of those values.
+    sums : Wide (pairs,)
+        Of those values.
+    bins : ndarray of int64 (pairs, bins)
+        Their histogram.
+    """
+
+    pairs: np.ndarray
+    faces: np.ndarray
+    used: np.ndarray
+    extremes: np.ndarray
+    sums: Wide
+    bins: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Adjacency:
+        return Adjacency(
+            self.pairs[rows],
+            self.faces[rows],
+            self.used[rows],
+            self.extremes[rows],
+            self.sums[rows],
+            self.bins[rows],
+        )
+
+
+def adjacency(
+    labels: np.ndarray,
+    origin: tuple[int, int, int],
+    boundary: np.ndarray | None = None,
+    value: str = "max",
+    edges: np.ndarray | None = None,
+    nan: str = "raise",
+) -> Adjacency:
+    """What one block adds.
+
+    Parameters
+    ----------
+    labels : ndarray of bool or unsigned integers (slices, rows, columns)
+        The block, with one more plane at the lower side of each axis on which ``origin`` is not 0.
+    origin : tuple of int
+        Of the block's own voxels in the volume, that plane not counted.
+    boundary : ndarray, optional
+        Of the same shape, those planes too.
+    value : {"max", "mean"}
+        What a face's value is of the two voxels it separates; in float64.
+    edges : ndarray, optional
+        Edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
+    nan : {"raise", "omit"}
+        Whether values that are not finite are an error, or the faces beside them have no value.
+    """
+    if labels.dtype.kind not in "bu":
+        raise TypeError(f"labels of {labels.dtype}: use bool or unsigned integers")
+    if value not in ("max", "mean"):
+        raise ValueError(f"value={value!r}: use max or mean")
+    if labels.dtype.kind == "b":
+        labels = labels.view(np.uint8)
+    base, width = 0, 1
+    if boundary is None:
+        boundary = np.empty((0, 0, 0), np.float32)
+    else:
+        if boundary.shape != labels.shape:
+            raise ValueError(f"a boundary of {boundary.shape} for labels of {labels.shape}")
+        if boundary.dtype.kind == "b":
+            boundary = boundary.view(np.uint8)
+        if boundary.dtype == np.float16:
+            boundary = boundary.astype(np.float32)
+        least, most, bad = magnitudes(boundary)
+        if bad and nan != "omit":
+            raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
+        low = math.frexp(least)[1] - 1 if most else 0
+        # a mean of two cancels no lower than the last bit of the smaller, halved
+        first = max(-1074, low - 54) // 32
+        base, width = 32 * first, (math.frexp(most)[1] + 1 - 32 * first) // 32 + 4
+    lower = tuple(int(o > 0) for o in origin)
+    edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
+    if edges.size == 1 or (np.diff(edges) <= 0).any():
+        raise ValueError("edges of a histogram: at least two, ascending")
+    keys, n = kernels.discover(labels, lower)
+    used = np.flatnonzero(keys[:, 0])
+    order = used[np.lexsort((keys[used, 1], keys[used, 0]))]
+    place = np.zeros(len(keys), np.int64)
+    place[order] = np.arange(n)
+    faces, count = np.zeros((n, 3), np.int64), np.zeros(n, np.int64)
+    extremes = np.tile([np.inf, -np.inf], (n, 1))
+    cells = np.zeros((n, width), np.int64)
+    bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
+    kernels.faces(
+        labels,
+        boundary,
+        lower,
+        keys,
+        place,
+        value == "max",
+        edges,
+        base,
+        faces,
+        count,
+        extremes,
+        cells,
+        bins,
+    )
+    return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
+
+
+def merge(parts: Iterable[Adjacency]) -> Adjacency:
+    """All parts together: the same bits in any order and grouping."""
+    parts = list(parts)
+    if not parts:
+        raise ValueError("no adjacencies to merge")
+    pairs = np.concatenate([p.pairs for p in parts])
+    if len(pairs) == 0 or len(parts) == 1:
+        return parts[0]
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    pairs = pairs[order]
+    starts = np.flatnonzero(np.concatenate([[True], (pairs[1:] != pairs[:-1]).any(axis=1)]))
+
+    def reduced(ufunc, arrays):
+        return ufunc.reduceat(np.concatenate(arrays)[order], starts, axis=0)
+
+    least = reduced(np.minimum, [p.extremes[:, 0] for p in parts])
+    most = reduced(np.maximum, [p.extremes[:, 1] for p in parts])
+    return Adjacency(
+        pairs[starts],
+        reduced(np.add, [p.faces for p in parts]),
+        reduced(np.add, [p.used for p in parts]),
+        np.stack([least, most], axis=1),
+        add_groups([p.sums for p in parts], order, starts),
+        reduced(np.add, [p.bins for p in parts]),
+    )
+
+
+def columns(part: Adjacency, boundary: bool = False) -> dict[str, np.ndarray]:
+    """The table: ``label_a``, ``label_b``, ``faces-0`` ... and, with ``boundary``, its columns.
+
+    Those of the boundary volume are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN where
+    no face has a value) and ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
+    """
+    table = {"label_a": part.pairs[:, 0], "label_b": part.pairs[:, 1]}
+    for axis in range(3):
+        table[f"faces-{axis}"] = part.faces[:, axis]
+    some = part.used > 0
+    if boundary:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table["boundary_mean"] = part.sums.floats() / part.used
+        table["boundary_min"] = np.where(some, part.extremes[:, 0], np.nan)
+        table["boundary_max"] = np.where(some, part.extremes[:, 1], np.nan)
+        for i in range(part.bins.shape[1]):
+            table[f"boundary_histogram-{i}"] = part.bins[:, i]
+    return table

@@ -1,0 +1,458 @@
+"""Connected components of one slab, window after window: what it tells the merge, and the way back.
+
+Every slab sees its core and one plane more on the upper side of each axis where it has a neighbour.
+Two voxels that touch differ by at most 1 in each coordinate, so the slab whose core holds the
+smaller of each sees both: no equivalence is missed, at any connectivity, and slabs that meet only at
+an edge or a corner exchange nothing. Face neighbours see the same plane, find the same 2-D
+components in it, in the same order, and each tells which of its own components they belong to:
+position by position these are the equivalences between the two slabs, an *interface*.
+
+A component's *provisional id* is the linear index in the volume of the first voxel that was seen of
+it; the smallest one of a component is its *root*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.kernels import components as kernels
+
+#: An interface: the axis it is perpendicular to, and the cell of the slab above it.
+InterfaceKey = tuple[int, int, int, int]
+Payload = dict[str, np.ndarray]
+
+#: How the columns of a payload merge: anything with ``reduceat``, as a ufunc has.
+RULES: dict[str, Any] = {
+    "size": np.add,
+    "lower": np.minimum,
+    "upper": np.maximum,
+    "touches_border": np.logical_or,
+    "marked": np.logical_or,
+}
+
+
+def connectivity_structure(connectivity: int) -> np.ndarray:
+    """The 3x3x3 structure of voxels at most ``connectivity`` steps along axes away.
+
+    Examples
+    --------
+    >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
+    [7, 19, 27]
+    """
+    if connectivity not in (1, 2, 3):
+        raise ValueError(f"connectivity={connectivity!r}: must be 1, 2 or 3")
+    return np.abs(np.indices((3, 3, 3)) - 1).sum(0) <= connectivity
+
+
+class Components(NamedTuple):
+    """Components of one block: its runs, and per component its first voxel and its value."""
+
+    shape: Triple
+    offsets: np.ndarray
+    starts: np.ndarray
+    stops: np.ndarray
+    labels: np.ndarray
+    first: np.ndarray
+    values: np.ndarray | None
+
+    @property
+    def runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        return self.offsets, self.starts, self.stops, self.labels
+
+    def slice_runs(self, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """The runs of slice ``k`` alone."""
+        ny = self.shape[1]
+        offsets = self.offsets[k * ny : (k + 1) * ny + 1]
+        some = slice(int(offsets[0]), int(offsets[-1]))
+        return offsets - offsets[0], self.starts[some], self.stops[some], self.labels[some]
+
+    def digest(self) -> int:
+        """64 bits of a hash of what was labelled."""
+        h = hashlib.blake2b(repr(self.shape).encode(), digest_size=8)
+        for part in (self.offsets, self.starts, self.stops):
+            h.update(part.tobytes())
+        if self.values is not None:  # which run has which value
+            h.update(self.labels.tobytes())
+            h.update(self.values.tobytes())
+        return int.from_bytes(h.digest(), "little")
+
+
+@dataclass(frozen=True, eq=False)
+class Labelling:
+    """What counts as a component.
+
+    Parameters
+    ----------
+    structure : bool array (3, 3, 3)
+        Which neighbours touch; centrosymmetric. The centre is of no importance.
+    by_value : bool
+        Voxels of one value form a component; otherwise all that are not zero.
+    background : scalar or None
+        The value left out by ``by_value``; None for none.
+    """
+
+    structure: np.ndarray
+    by_value: bool = False
+    background: Any = 0
+    links: np.ndarray = field(init=False, repr=False)
+    is_joined: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        structure = np.asarray(self.structure, bool)
+        if structure.shape != (3, 3, 3) or (structure != structure[::-1, ::-1, ::-1]).any():
+            raise ValueError(
+                f"structure of shape {structure.shape}: must be 3x3x3 and the same when point-reflected"
+            )
+        kind = kernels.VALUES if self.by_value else kernels.MASK
+        links, is_joined = kernels.links_of(structure, kind)
+        for name, value in (("structure", structure), ("links", links), ("is_joined", is_joined)):
+            object.__setattr__(self, name, value)
+
+    def find(self, block: np.ndarray) -> Components:
+        """The components of a 3-D block, numbered from 1 by their first voxels."""
+        if block.size >= 2**31:
+            raise ValueError(
+                f"a window of {block.shape} voxels: components are labelled in windows of fewer than "
+                "2**31, use tiles along y and x"
+            )
+        block = np.ascontiguousarray(block)
+        if block.dtype == np.bool_:
+            block = block.view(np.uint8)
+        elif block.dtype == np.float16:
+            block = block.astype(np.float32)  # exact; numba has no float16
+        kind, background = kernels.MASK, block.dtype.type(0)
+        if self.by_value:
+            kind = kernels.VALUES_NO_BACKGROUND
+            if self.background is not None and _holds(block.dtype, self.background):
+                kind, background = kernels.VALUES, block.dtype.type(self.background)
+        offsets, starts, stops, labels, first = kernels.find_components(
+            block, self.links, self.is_joined, kind, background
+        )
+        values = block.reshape(-1)[first] if self.by_value else None
+        return Components(block.shape, offsets, starts, stops, labels, first, values)
+
+    def label(self, block: np.ndarray, dtype: Any = np.uint32) -> tuple[np.ndarray, int]:
+        """Labels of a block that is in memory, and their number."""
+        found = self.find(block)
+        out = np.empty(found.shape, dtype)
+        table = np.arange(len(found.first) + 1, dtype=dtype)
+        kernels.paint(*found.runs, found.shape[1], table, out)
+        return out, len(found.first)
+
+
+def _holds(dtype: np.dtype, value: Any) -> bool:
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return info.min <= value <= info.max and int(value) == value
+    return True
+
+
+class _Stream:
+    """Components of slices that come in blocks one after the other; numbered 0, 1, ... by block."""
+
+    def __init__(self, labelling: Labelling) -> None:
+        self.labelling = labelling
+        self.count = 0
+        self._pairs: list[np.ndarray] = []
+        self._last: Components | None = None
+
+    def feed(self, block: np.ndarray) -> Components:
+        found = self.labelling.find(block)
+        if self._last is not None:
+            last = self._last
+            pairs = kernels.plane_equivalences(
+                last.slice_runs(last.shape[0] - 1), found.slice_runs(0), self.labelling.links
+            )
+            keys = np.unique(pairs[:, 0].astype(np.int64) << 32 | pairs[:, 1])
+            pairs = np.stack([keys >> 32, keys & 0xFFFFFFFF], 1) - 1
+            if found.values is not None and last.values is not None:
+                pairs = pairs[last.values[pairs[:, 0]] == found.values[pairs[:, 1]]]
+            pairs += (self.count - len(last.first), self.count)
+            self._pairs.append(pairs)
+        self.count += len(found.first)
+        self._last = found
+        return found
+
+    def classes(self) -> np.ndarray:
+        """For each component that was found the first one that it is part of."""
+        pairs = np.concatenate([np.empty((0, 2), np.int64), *self._pairs])
+        return kernels.unite(self.count, pairs)
+
+
+class _Face:
+    """One plane that the slab shares with a neighbour, gathered window by window.
+
+    ``position`` is that of the plane along ``axis`` in the slab's region.
+    """
+
+    def __init__(self, axis: int, position: int, labelling: Labelling) -> None:
+        self.axis = axis
+        self.position = position
+        self._stream = _Stream(labelling)
+        self._members: list[np.ndarray] = [np.empty(0, np.int64)]
+        self._indices: list[np.ndarray] = [np.empty((0, 3), np.int64)]
+
+    def feed(self, block: np.ndarray, z: int, found: Components, base: int) -> None:
+        start = [0, 0, 0]
+        start[self.axis] = self.position - (z if self.axis == 0 else 0)
+        if not 0 <= start[0] < block.shape[0]:
+            return
+        plane = [slice(None)] * 3
+        plane[self.axis] = slice(start[self.axis], start[self.axis] + 1)
+        part = block[tuple(plane)]
+        first = self._stream.feed(part).first
+        zyx = np.stack(np.unravel_index(first, part.shape), 1) + start
+        rows = zyx[:, 0] * block.shape[1] + zyx[:, 1]
+        self._members.append(kernels.labels_at(*found.runs, rows, zyx[:, 2]).astype(np.int64))
+        self._members[-1] += base - 1
+        self._indices.append(zyx + np.array((z, 0, 0)))
+
+    def finish(self, groups: np.ndarray) -> Interface:
+        classes = self._stream.classes()
+        own = np.flatnonzero(classes == np.arange(len(classes)))
+        indices = np.concatenate(self._indices)[own]
+        indices[:, self.axis] = 0  # the plane's place in the region, other on either side
+        h = hashlib.blake2b(indices.tobytes(), digest_size=8)
+        members = groups[np.concatenate(self._members)[own]]
+        return Interface(as_index(members), int.from_bytes(h.digest(), "little"))
+
+
+class Interface(NamedTuple):
+    """Of each 2-D component of a shared plane, in raster order, the component it belongs to.
+
+    ``members`` are positions in the ids of the summary that holds it; ``digest`` is of the first
+    voxels of the 2-D components, to tell whether both sides saw the same plane.
+    """
+
+    members: np.ndarray
+    digest: int
+
+
+def as_index(positions: np.ndarray) -> np.ndarray:
+    """Positions as int32 when they fit."""
+    return positions.astype(np.int32 if positions.max(initial=0) < 2**31 else np.int64)
+
+
+def merge_payload(
+    payload: Mapping[str, np.ndarray], groups: np.ndarray, count: int, rules: Mapping[str, Any]
+) -> Payload:
+    """Payload columns of components merged into those of ``groups[i]``, none of 0..count-1 empty."""
+    if count == len(groups) and np.array_equal(groups, np.arange(count)):
+        return dict(payload)
+    order = np.argsort(groups, kind="stable")
+    starts = np.searchsorted(groups[order], np.arange(count))
+    return {
+        name: rules[name].reduceat(values[order], starts, axis=0) if count else values[:0]
+        for name, values in payload.items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class SlabSummary:
+    """All that is kept of a slab after the first sweep.
+
+    Attributes
+    ----------
+    cell : tuple of int
+        The slab, as a cell of the grid.
+    ids : uint64 array (n)
+        Provisional ids of the slab's components, increasing.
+    payload : dict of arrays (n, ...)
+        What rides along, over the slab's core.
+    interfaces : dict of Interface
+        One for each face shared with a neighbour.
+    windows : tuple of int32 arrays
+        Per window, for its components 1, 2, ..., the position in ``ids``.
+    digests : tuple of int
+        Per window, of what was labelled.
+    """
+
+    cell: Triple
+    ids: np.ndarray
+    payload: Payload
+    interfaces: dict[InterfaceKey, Interface]
+    windows: tuple[np.ndarray, ...]
+    digests: tuple[int, ...]
+
+
+def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:
+    """A slab's core, and its region: with one plane more where a neighbour follows."""
+    start = tuple(c * s for c, s in zip(cell, grid.step, strict=True))
+    stop = tuple(min(a + s, n) for a, s, n in zip(start, grid.step, grid.shape, strict=True))
+    core = Box(start, stop)  # type: ignore[arg-type]
+    return core, core.expand(((0, 1), (0, 1), (0, 1))).intersect(Box.of_shape(grid.shape))
+
+
+class SlabLabeler:
+    """Labels one slab in the first sweep: feed it the windows in order, then `finish`.
+
+    What it holds grows with the components, not with the voxels.
+
+    Parameters
+    ----------
+    grid : Grid
+        The slabs of the volume.
+    cell : tuple of int
+        Which of them.
+    labelling : Labelling
+    measures : tuple of str
+        Columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``, half-open, in
+        the volume), ``"touches_border"``.
+    border_axes : tuple of int
+        The axes whose ends count as the border of the volume.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        cell: Triple,
+        labelling: Labelling,
+        measures: tuple[str, ...] = (),
+        border_axes: tuple[int, ...] = (0, 1, 2),
+    ) -> None:
+        self.grid = grid
+        self.cell = cell
+        self.core, self.region = region_of(grid, cell)
+        self.measures = measures
+        self.border_axes = border_axes
+        self._stream = _Stream(labelling)
+        self._depth = 0
+        self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
+        self._columns: list[Payload] = []
+        self._counts: list[int] = []
+        self._digests: list[int] = []
+        self._faces: dict[InterfaceKey, _Face] = {}
+        z, y, x = cell
+        for axis in range(3):
+            if cell[axis] > 0:
+                self._faces[axis, z, y, x] = _Face(axis, 0, labelling)
+            if self.region.stop[axis] > self.core.stop[axis]:
+                above = (axis, z + (axis == 0), y + (axis == 1), x + (axis == 2))
+                self._faces[above] = _Face(axis, self.region.shape[axis] - 1, labelling)
+
+    def feed(
+        self,
+        block: np.ndarray,
+        seeds: np.ndarray | None = None,
+        extra: Callable[[Components], Payload] | None = None,
+    ) -> int:
+        """Take the next slices of the region; the number of their components.
+
+        Parameters
+        ----------
+        block : array (w, ny, nx)
+            As wide as the region, w >= 1; copied if it is not C-contiguous.
+        seeds : array like ``block``, optional
+            Components that hold a non-zero one are flagged in the column ``marked``.
+        extra : function of Components, optional
+            Further columns, an array (count, ...) each; voxels beyond the core must not count.
+        """
+        if block.shape[1:] != self.region.shape[1:] or not (
+            0 < block.shape[0] <= self.region.shape[0] - self._depth
+        ):
+            raise ValueError(
+                f"slab {self.cell} at slice {self._depth} of its region {self.region}: a window of "
+                f"shape {block.shape} does not fit"
+            )
+        block = np.ascontiguousarray(block)
+        base = self._stream.count
+        found = self._stream.feed(block)
+        for face in self._faces.values():
+            face.feed(block, self._depth, found, base)
+        z, y, x = np.unravel_index(found.first, block.shape)
+        z0, y0, x0 = self.region.start
+        _, ny, nx = self.grid.shape
+        first = ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
+        self._first.append(first.astype(np.uint64))
+        self._columns.append(self._measured(found, seeds) | (extra(found) if extra else {}))
+        self._counts.append(len(found.first))
+        self._digests.append(found.digest())
+        self._depth += block.shape[0]
+        return len(found.first)
+
+    def _measured(self, found: Components, seeds: np.ndarray | None) -> Payload:
+        n = len(found.first)
+        columns: Payload = {}
+        if self.measures:
+            size = np.zeros(n + 1, np.int64)
+            lower = np.full((n + 1, 3), np.iinfo(np.int64).max)
+            upper = np.full((n + 1, 3), np.iinfo(np.int64).min)
+            depth, rows, cols = self.core.shape
+            core = np.array([min(found.shape[0], max(depth - self._depth, 0)), rows, cols])
+            kernels.measure(*found.runs, found.shape[1], core, size, lower, upper)
+            start = np.add(self.core.start, (self._depth, 0, 0))
+            within = size > 0  # others lie beyond the core and stay neutral
+            lower[within] += start
+            upper[within] += start
+            touches = ((lower == 0) | (upper == self.grid.shape))[:, list(self.border_axes)].any(1)
+            measured = {
+                "size": {"size": size[1:]},
+                "box": {"lower": lower[1:], "upper": upper[1:]},
+                "touches_border": {"touches_border": touches[1:]},
+            }
+            for name in self.measures:
+                columns |= measured[name]
+        if seeds is not None:
+            marked = np.zeros(n + 1, np.bool_)
+            kernels.mark(*found.runs, np.ascontiguousarray(seeds), marked)
+            columns["marked"] = marked[1:]
+        return columns
+
+    def finish(self, rules: Mapping[str, Any] = RULES) -> SlabSummary:
+        """Merge the windows, once all slices of the region were fed."""
+        if self._depth != self.region.shape[0]:
+            raise ValueError(
+                f"slab {self.cell}: {self._depth} slices of {self.region.shape[0]} were labelled"
+            )
+        classes = self._stream.classes()
+        own = classes == np.arange(len(classes))
+        groups = (np.cumsum(own) - 1)[classes]
+        count = int(own.sum())
+        payload = {
+            name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
+        }
+        ends = np.cumsum(self._counts)
+        windows = (groups[e - n : e] for e, n in zip(ends, self._counts, strict=True))
+        return SlabSummary(
+            cell=self.cell,
+            ids=np.concatenate(self._first)[own],
+            payload=merge_payload(payload, groups, count, rules),
+            interfaces={key: face.finish(groups) for key, face in self._faces.items()},
+            windows=tuple(map(as_index, windows)),
+            digests=tuple(self._digests),
+        )
+
+
+def relabel_window(
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
+) -> None:
+    """Write the final ids of one window in the second sweep.
+
+    Parameters
+    ----------
+    labelling : Labelling
+    block : array
+        The same window as in the first sweep, of the slab's whole region.
+    ids : array (count)
+        Final id, or 0, of each of the window's components.
+    digest : int
+        Of the window, from the first sweep.
+    out : array with contiguous rows
+        The window's part of the slab's core: its first slices, rows and columns.
+    """
+    found = labelling.find(block)
+    if len(found.first) != len(ids) or found.digest() != digest:
+        raise ValueError(
+            f"what is labelled differs from the first sweep ({len(found.first)} components, then "
+            f"{len(ids)}): the input has changed, or an operation before the label gives other voxels "
+            "when run again; materialise it (deterministic=False)"
+        )
+    table = np.zeros(len(ids) + 1, out.dtype)
+    table[1:] = ids
+    kernels.paint(*found.runs, found.shape[1], table, out)

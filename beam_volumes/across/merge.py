@@ -1,0 +1,540 @@
+"""The merge of equivalences over all slabs, as a tree of keyed merges, and the way back.
+
+The grid of slabs is cut into blocks of ``radix`` slabs along each axis, those into blocks of blocks,
+up to one node. A node takes its children's summaries, joins the interfaces that now lie inside, and
+tells its parent only of components that touch its outer faces; the others are *closed*: root and
+payload are final. On the way back each node learns the final ids of what it told its parent and of
+what it closed, and answers its children position by position, down to the windows of a slab.
+
+Final ids are ranks of roots, in raster order over the volume. With tiles along y and x the roots of
+neighbouring slabs interleave row by row, so ranks come from counts per row: tiles of one band of
+rows are interleaved (`interleave_tiles`), the slices of a layer across its bands
+(`interleave_bands`), and the layers follow one another (`exclusive`); each is a small keyed step.
+
+All functions are pure, deterministic and take their inputs in any order, duplicates included. Keys
+are tuples of Python ints.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_volumes.across.components import (
+    RULES,
+    Interface,
+    InterfaceKey,
+    Payload,
+    SlabSummary,
+    as_index,
+    merge_payload,
+)
+from beam_volumes.geometry import Grid, Triple
+from beam_volumes.kernels import components as kernels
+
+#: Level in the tree (0: the slabs), then the cell in the grid of that level.
+NodeKey = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Blocks of slabs: ``levels`` is fixed by the grid's counts.
+
+    Examples
+    --------
+    >>> tree = Tree((10, 1, 3), (4, 4, 4))
+    >>> tree.levels, tree.parent((0, 9, 0, 2)), tree.children((2, 0, 0, 0))
+    (2, (1, 2, 0, 0), [(1, 0, 0, 0), (1, 1, 0, 0), (1, 2, 0, 0)])
+    """
+
+    counts: Triple
+    radix: Triple = (4, 4, 4)
+
+    def __post_init__(self) -> None:
+        if min(self.radix) < 2:
+            raise ValueError(f"radix {self.radix}: each must be at least 2")
+
+    @property
+    def levels(self) -> int:
+        level = 0
+        while any(n > 1 for n in self.counts_at(level)):
+            level += 1
+        return level
+
+    def counts_at(self, level: int) -> Triple:
+        z, y, x = (-(-n // r**level) for n, r in zip(self.counts, self.radix, strict=True))
+        return (z, y, x)
+
+    def ancestor(self, cell: Triple, level: int) -> NodeKey:
+        """The node of a level that holds a slab."""
+        z, y, x = (c // r**level for c, r in zip(cell, self.radix, strict=True))
+        return (level, z, y, x)
+
+    def parent(self, key: NodeKey) -> NodeKey:
+        z, y, x = (c // r for c, r in zip(key[1:], self.radix, strict=True))
+        return (key[0] + 1, z, y, x)
+
+    def children(self, key: NodeKey) -> list[NodeKey]:
+        """The children of a node of a level from 1 on, in raster order."""
+        below = self.counts_at(key[0] - 1)
+        ranges = (
+            range(c * r, min((c + 1) * r, n))
+            for c, r, n in zip(key[1:], self.radix, below, strict=True)
+        )
+        return [(key[0] - 1, z, y, x) for z, y, x in itertools.product(*ranges)]
+
+    def sides(self, interface: InterfaceKey, level: int) -> tuple[NodeKey, NodeKey]:
+        """The nodes of a level on either side of an interface; the same one if it is inside."""
+        axis, z, y, x = interface
+        below = (z - (axis == 0), y - (axis == 1), x - (axis == 2))
+        return self.ancestor(below, level), self.ancestor((z, y, x), level)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What a node tells its parent: the components that touch its outer faces.
+
+    Attributes
+    ----------
+    key : tuple of int
+    ids : uint64 array (n)
+        Their smallest provisional ids so far, increasing.
+    payload : dict of arrays (n, ...)
+    interfaces : dict of Interface
+        The outer faces, slab by slab; members are positions in ``ids``.
+    """
+
+    key: NodeKey
+    ids: np.ndarray
+    payload: Payload
+    interfaces: dict[InterfaceKey, Interface]
+
+
+@dataclass(frozen=True, eq=False)
+class NodeTable:
+    """What a node keeps for the way back.
+
+    Attributes
+    ----------
+    key : tuple of int
+    children : dict of arrays
+        Per child (a slab's are its windows 0, 1, ...), for each of its components the position among
+        the node's own.
+    up, closed : arrays of positions
+        Which of the node's components its parent decides about, and which were closed here.
+    roots : uint64 array
+        Of the closed ones, increasing.
+    """
+
+    key: NodeKey
+    children: dict[Any, np.ndarray]
+    up: np.ndarray
+    closed: np.ndarray
+    roots: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """Components that a node closed: roots, increasing, and merged payload."""
+
+    key: NodeKey
+    roots: np.ndarray
+    payload: Payload
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """One value of each key, in the order of keys: a retried attempt may have emitted twice."""
+    by_key = {value.key: value for value in values}
+    return [by_key[key] for key in sorted(by_key)]
+
+
+def _close(
+    key: NodeKey,
+    ids: np.ndarray,
+    payload: Payload,
+    interfaces: dict[InterfaceKey, Interface],
+    children: dict[Any, np.ndarray],
+) -> tuple[Summary, NodeTable, Closed]:
+    """Keep the components that touch an outer face, close the others."""
+    is_open = np.zeros(len(ids), bool)
+    for interface in interfaces.values():
+        is_open[interface.members] = True
+    up, closed = np.flatnonzero(is_open), np.flatnonzero(~is_open)
+    position = np.cumsum(is_open) - 1
+    outer = {
+        k: Interface(as_index(position[interface.members]), interface.digest)
+        for k, interface in interfaces.items()
+    }
+    some = {name: column[closed] for name, column in payload.items()}
+    return (
+        Summary(key, ids[up], {name: column[up] for name, column in payload.items()}, outer),
+        NodeTable(key, children, as_index(up), as_index(closed), ids[closed]),
+        Closed(key, ids[closed], some),
+    )
+
+
+def leaf(summary: SlabSummary) -> tuple[Summary, NodeTable, Closed]:
+    """A slab as the lowest node: its children are its windows, its inner components are closed."""
+    return _close(
+        (0, *summary.cell),
+        summary.ids,
+        summary.payload,
+        summary.interfaces,
+        dict(enumerate(summary.windows)),
+    )
+
+
+def merge(
+    tree: Tree, key: NodeKey, summaries: Iterable[Summary], rules: Mapping[str, Any] = RULES
+) -> tuple[Summary, NodeTable, Closed]:
+    """A node: its children's summaries joined.
+
+    Parameters
+    ----------
+    tree : Tree
+    key : tuple of int
+        The node, of a level from 1 on.
+    summaries : iterable of Summary
+        Of all its children, in any order.
+    rules : mapping
+        How each column of the payload merges (`beam_volumes.across.components.RULES`).
+
+    Returns
+    -------
+    up : Summary
+        For the parent; empty at the top.
+    table : NodeTable
+        To be kept for `descend`.
+    closed : Closed
+        To be sent, by `by_slab`, to the slabs where the roots lie.
+    """
+    children = _distinct(summaries)
+    if [c.key for c in children] != tree.children(key):
+        missing = sorted(set(tree.children(key)) ^ {c.key for c in children})
+        raise ValueError(f"node {key} of the merge: children {missing} are missing or not its own")
+    ids, inverse = np.unique(np.concatenate([c.ids for c in children]), return_inverse=True)
+    parts = np.split(inverse, np.cumsum([len(c.ids) for c in children])[:-1])
+
+    outer: dict[InterfaceKey, Interface] = {}
+    pairs = [np.empty((0, 2), np.int64)]
+    for child, part in zip(children, parts, strict=True):
+        for k, (members, digest) in child.interfaces.items():
+            here = Interface(part[members], digest)
+            there = outer.pop(k, None)
+            if there is None:
+                outer[k] = here
+            elif there.digest != digest or len(there.members) != len(here.members):
+                raise ValueError(
+                    f"the slabs on either side of interface {k} (axis, slab above) found different "
+                    "voxels in the plane they share: the input has changed, or an operation before "
+                    "the label gives other voxels when run again"
+                )
+            else:
+                pairs.append(np.stack([there.members, here.members], 1))
+    # Positions in ``ids`` are in their order: the smallest position is the smallest id.
+    classes = kernels.unite(len(ids), np.concatenate(pairs))
+    own = classes == np.arange(len(ids))
+    groups = (np.cumsum(own) - 1)[classes]
+    payload = merge_payload(
+        {name: np.concatenate([c.payload[name] for c in children]) for name in children[0].payload},
+        groups[inverse],
+        int(own.sum()),
+        rules,
+    )
+    return _close(
+        key,
+        ids[own],
+        payload,
+        {k: Interface(groups[i.members], i.digest) for k, i in outer.items()},
+        {c.key: as_index(groups[part]) for c, part in zip(children, parts, strict=True)},
+    )
+
+
+def descend(
+    table: NodeTable, of_parent: np.ndarray, of_closed: np.ndarray
+) -> dict[Any, np.ndarray]:
+    """The way back through one node.
+
+    Parameters
+    ----------
+    table : NodeTable
+    of_parent : array
+        What the parent answered: of each component in the node's summary the final id, or any other
+        value per component (a root, 0 and 1 for a mask). Empty at the top.
+    of_closed : array
+        The same of each root that was closed here (`collect`).
+
+    Returns
+    -------
+    dict of arrays
+        The answer to each child; of a slab to each of its windows, one entry per component.
+    """
+    own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
+    own[table.up] = of_parent
+    own[table.closed] = of_closed
+    return {child: own[positions] for child, positions in table.children.items()}
+
+
+def loads(tree: Tree, summary: Summary) -> dict[NodeKey, int]:
+    """What a slab adds, at most, to the components that each node above takes in.
+
+    Summed by node, the largest is known before the merge starts; times `bytes_per_component` it is
+    what a worker has to hold.
+    """
+    result: dict[NodeKey, int] = {}
+    for level in range(1, tree.levels + 1):
+        count = 0
+        for k, (members, _) in summary.interfaces.items():
+            below, above = tree.sides(k, level - 1)
+            if below != above:
+                count += len(members)
+        result[tree.ancestor(summary.key[1:], level)] = count
+    return result
+
+
+def bytes_per_component(payload: Payload) -> int:
+    """What a merge holds per component taken in: ids, interfaces and classes, and its payload."""
+    columns = sum(math.prod(c.shape[1:]) * c.itemsize for c in payload.values())
+    return 120 + 3 * columns
+
+
+# Roots, where they live.
+
+
+def by_slab(closed: Closed, grid: Grid) -> dict[Triple, Closed]:
+    """Closed components by the slab whose core holds the root's voxel."""
+    _, ny, nx = grid.shape
+    rows, x = np.divmod(closed.roots.astype(np.int64), nx)
+    z, y = np.divmod(rows, ny)
+    _, cy, cx = grid.counts
+    sz, sy, sx = grid.step
+    cells = (z // sz * cy + y // sy) * cx + x // sx
+    order = np.argsort(cells, kind="stable")
+    kinds, starts = np.unique(cells[order], return_index=True)
+    result = {}
+    for cell, some in zip(kinds.tolist(), np.split(order, starts[1:]), strict=False):
+        payload = {name: column[some] for name, column in closed.payload.items()}
+        result[grid.cell(cell)] = Closed(closed.key, closed.roots[some], payload)
+    return result
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which components remain, by what rode along; all that are given must hold.
+
+    Attributes
+    ----------
+    min_size, max_size : int, optional
+        Voxels, inclusive.
+    touches_border, marked : bool, optional
+    cutoff : tuple of int, optional
+        Of `cutoff_of`: the k largest.
+    """
+
+    min_size: int | None = None
+    max_size: int | None = None
+    touches_border: bool | None = None
+    marked: bool | None = None
+    cutoff: tuple[int, int] | None = None
+
+    def __call__(self, roots: np.ndarray, payload: Payload) -> np.ndarray:
+        kept = np.ones(len(roots), bool)
+        if self.min_size is not None:
+            kept &= payload["size"] >= self.min_size
+        if self.max_size is not None:
+            kept &= payload["size"] <= self.max_size
+        if self.touches_border is not None:
+            kept &= payload["touches_border"] == self.touches_border
+        if self.marked is not None:
+            kept &= payload["marked"] == self.marked
+        if self.cutoff is not None:
+            size, root = self.cutoff
+            sizes = payload["size"]
+            kept &= (sizes > size) | ((sizes == size) & (roots <= np.uint64(root)))
+        return kept
+
+
+@dataclass(frozen=True, eq=False)
+class SlabRoots:
+    """The roots that live in a slab, increasing, and which node closed each.
+
+    ``sources`` has per node positions in ``roots``; ``kept`` says which get an id.
+    """
+
+    cell: Triple
+    roots: np.ndarray
+    payload: Payload
+    kept: np.ndarray
+    sources: dict[NodeKey, np.ndarray]
+
+
+def gather_roots(cell: Triple, parts: Iterable[Closed], keep: Keep | None = None) -> SlabRoots:
+    """All roots of a slab, from the nodes that closed them."""
+    nodes = _distinct(parts)
+    roots = np.concatenate([np.empty(0, np.uint64), *(n.roots for n in nodes)])
+    order = np.argsort(roots, kind="stable")
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    payload = {
+        name: np.concatenate([n.payload[name] for n in nodes])[order]
+        for name in (nodes[0].payload if nodes else ())
+    }
+    roots = roots[order]
+    ends = np.cumsum([len(n.roots) for n in nodes])
+    sources = {n.key: position[e - len(n.roots) : e] for n, e in zip(nodes, ends, strict=True)}
+    kept = np.ones(len(roots), bool) if keep is None else keep(roots, payload)
+    return SlabRoots(cell, roots, payload, kept, sources)
+
+
+class Largest(NamedTuple):
+    """The sizes and roots of the k largest components, largest first, lowest root first on ties."""
+
+    sizes: np.ndarray
+    roots: np.ndarray
+
+
+def largest(parts: Iterable[Largest], k: int) -> Largest:
+    """The k largest of several; associative, and a root that comes twice counts once."""
+    parts = list(parts)
+    sizes = np.concatenate([np.empty(0, np.int64), *(p.sizes for p in parts)])
+    roots, first = np.unique(
+        np.concatenate([np.empty(0, np.uint64), *(p.roots for p in parts)]), return_index=True
+    )
+    order = np.argsort(-sizes[first], kind="stable")[:k]
+    return Largest(sizes[first][order], roots[order])
+
+
+def cutoff_of(chosen: Largest, k: int) -> tuple[int, int] | None:
+    """The last of the k largest, for `Keep`; None when there are no more than k."""
+    if k < 1:
+        raise ValueError(f"k={k}: must be at least 1")
+    return (int(chosen.sizes[-1]), int(chosen.roots[-1])) if len(chosen.roots) == k else None
+
+
+# Ranks.
+
+
+class Counts(NamedTuple):
+    """Sparse counts: how many roots lie at each of some places (rows or slices), increasing."""
+
+    places: np.ndarray
+    counts: np.ndarray
+
+
+def row_counts(slab: SlabRoots, shape: Triple) -> Counts:
+    """Kept roots per row of the volume, ``z * ny + y``."""
+    rows = slab.roots[slab.kept].astype(np.int64) // shape[2]
+    return Counts(*np.unique(rows, return_counts=True))
+
+
+def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Counts, np.ndarray]:
+    """Exclusive sums over (place, key) in that order, back per key; all places, and sums before each."""
+    keys = sorted(parts)
+    places = np.concatenate([np.empty(0, np.int64), *(parts[k].places for k in keys)])
+    counts = np.concatenate([np.empty(0, np.int64), *(parts[k].counts for k in keys)])
+    order = np.argsort(places, kind="stable")
+    before = np.empty(len(order), np.int64)
+    before[order] = np.cumsum(counts[order]) - counts[order]
+    ends = np.cumsum([len(parts[k].places) for k in keys])
+    result = {k: before[e - len(parts[k].places) : e] for k, e in zip(keys, ends, strict=True)}
+    unique, first = np.unique(places[order], return_index=True)
+    sums = np.add.reduceat(counts[order], first) if len(first) else counts
+    return result, Counts(unique, sums), before[order][first]
+
+
+def interleave_tiles(parts: Mapping[int, Counts], ny: int) -> tuple[dict[int, np.ndarray], Counts]:
+    """Tiles along x of one band of rows (one layer, one tile row).
+
+    Parameters
+    ----------
+    parts : mapping
+        Row counts of the slabs, by their position along x.
+    ny : int
+        Rows in a slice of the volume.
+
+    Returns
+    -------
+    before : dict of int64 arrays
+        Per slab, for each of its rows, how many roots of the band come before it in the row's slice.
+    slices : Counts
+        Roots of the band per slice.
+    """
+    before, rows, sums = _interleave(parts)
+    z, first = np.unique(rows.places // ny, return_index=True)
+    slices = np.add.reduceat(rows.counts, first) if len(first) else rows.counts
+    at = {k: np.searchsorted(z, parts[k].places // ny) for k in before}
+    return {k: before[k] - sums[first][at[k]] for k in before}, Counts(z, slices)
+
+
+def interleave_bands(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], int]:
+    """Bands of one layer, by their position along y: roots of the layer before each one's slices."""
+    before, slices, _ = _interleave(parts)
+    return before, int(slices.counts.sum())
+
+
+def exclusive(totals: np.ndarray) -> np.ndarray:
+    """Sum of all before each."""
+    return np.cumsum(totals) - totals
+
+
+def place_rows(
+    rows: Counts, before: np.ndarray, slices: Counts, slices_before: np.ndarray, base: int, ny: int
+) -> np.ndarray:
+    """How many roots of the volume come before each row of a slab.
+
+    ``before`` is from `interleave_tiles`, ``slices`` and ``slices_before`` are the slab's band's
+    from there and from `interleave_bands`, ``base`` the roots of all layers before.
+    """
+    return before + slices_before[np.searchsorted(slices.places, rows.places // ny)] + base
+
+
+def number(slab: SlabRoots, rows: Counts, before: np.ndarray) -> dict[NodeKey, np.ndarray]:
+    """Final ids of a slab's roots, for the nodes that closed them; 0 for those not kept.
+
+    ``before`` is from `place_rows`, for the rows of `row_counts`.
+    """
+    first = exclusive(rows.counts)  # kept roots of the slab before each row
+    ids = np.zeros(len(slab.roots), np.uint64)
+    within = np.arange(int(slab.kept.sum())) - np.repeat(first, rows.counts)
+    ids[slab.kept] = (np.repeat(before, rows.counts) + within + 1).astype(np.uint64)
+    return {key: ids[positions] for key, positions in slab.sources.items()}
+
+
+def flag(slab: SlabRoots) -> dict[NodeKey, np.ndarray]:
+    """Whether each root is kept, instead of `number` where a mask is wanted; uint64 0 and 1."""
+    return {key: slab.kept[p].astype(np.uint64) for key, p in slab.sources.items()}
+
+
+def collect(table: NodeTable, grid: Grid, answers: Mapping[Triple, np.ndarray]) -> np.ndarray:
+    """The answers of slabs to a node (`number`), by slab, in the order of its closed roots."""
+    out = np.empty(len(table.roots), np.uint64)
+    where = Closed(table.key, table.roots, {"position": np.arange(len(table.roots))})
+    for cell, part in by_slab(where, grid).items():
+        out[part.payload["position"]] = answers[cell]
+    return out
+
+
+# Transport.
+
+
+def to_pieces(value: Any, limit: int = 4 << 20) -> Iterator[tuple[int, int, bytes]]:
+    """A value as (index, count, bytes) of at most ``limit`` bytes: no element gets large."""
+    data = pickle.dumps(value, protocol=5)
+    count = max(1, -(-len(data) // limit))
+    for i in range(count):
+        yield i, count, data[i * limit : (i + 1) * limit]
+
+
+def from_pieces(pieces: Iterable[tuple[int, int, bytes]]) -> Any:
+    """The value again, from its pieces in any order."""
+    by_index = {i: (count, data) for i, count, data in pieces}
+    counts = {count for count, _ in by_index.values()}
+    if counts != {len(by_index)}:
+        raise ValueError(f"{len(by_index)} pieces of {sorted(counts)} came back")
+    return pickle.loads(b"".join(by_index[i][1] for i in range(len(by_index))))

@@ -1,0 +1,168 @@
+"""Scans along z: what a slab tells of itself, how neighbours combine, and what is carried into each.
+
+A `Scan` folds the slices of a slab into a *summary*, a plane of state; summaries of adjacent slabs
+combine, in order, by an associative operation. What is carried into slab ``k`` of a forward scan is
+the combination of all slabs before it (of a backward scan: of all after it), and with it the slab
+computes its slices by itself. Combining is done by `up` and `down` over groups of a fixed number of
+slabs, level by level, so that no step holds more than a group (G. Blelloch, "Prefix sums and their
+applications", 1990); nothing but small planes travels. State is kept by xy tile: `state_tiles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels.distance import FAR
+
+#: The largest state of one element, in bytes.
+MOST_STATE = 4_000_000
+
+Combine = Callable[[Any, Any], Any]
+
+
+def state_tiles(
+    rows: int, cols: int, itemsize: int, most: int = MOST_STATE
+) -> list[tuple[slice, slice]]:
+    """The xy tiles of a plane of state: as few and as even as fit in ``most`` bytes each.
+
+    Examples
+    --------
+    >>> len(state_tiles(1000, 1000, 4)), len(state_tiles(2048, 2048, 4))
+    (1, 5)
+    """
+    voxels = max(1, most // itemsize)
+    across = -(-cols // voxels)
+    width = -(-cols // across)
+    down = -(-rows // max(1, voxels // width))
+    return [(y, x) for y in _even(rows, down) for x in _even(cols, across)]
+
+
+def _even(length: int, parts: int) -> Iterator[slice]:
+    for i in range(parts):
+        yield slice(i * length // parts, (i + 1) * length // parts)
+
+
+def together(combine: Combine, a: Any, b: Any) -> Any:
+    """``combine(a, b)``, where None is the summary of no slices."""
+    if a is None or b is None:
+        return b if a is None else a
+    return combine(a, b)
+
+
+def up(summaries: Sequence[Any], combine: Combine) -> Any:
+    """The summary of a group from those of its members, which come in the order of the scan."""
+    total = None
+    for summary in summaries:
+        total = together(combine, total, summary)
+    return total
+
+
+def down(carry: Any, summaries: Sequence[Any], combine: Combine) -> list[Any]:
+    """What is carried into each member of a group, from what is carried into the group."""
+    carries = []
+    for summary in summaries:
+        carries.append(carry)
+        carry = together(combine, carry, summary)
+    return carries
+
+
+def carries(
+    summaries: Sequence[Any], combine: Combine, backward: bool = False, radix: int = 16
+) -> list[Any]:
+    """What is carried into each slab; None where nothing is (the first, or backward the last).
+
+    ``combine(a, b)`` gets neighbours in the order of the scan: backward, ``a`` is the upper one.
+
+    Examples
+    --------
+    >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, radix=2)
+    [None, 'a', 'ab', 'abc']
+    >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, backward=True)
+    ['dcb', 'dc', 'd', None]
+    """
+    if radix < 2:
+        raise ValueError(f"radix {radix}: groups have at least 2 members")
+    levels = [list(summaries)[:: -1 if backward else 1]]
+    while len(levels[-1]) > radix:
+        below = levels[-1]
+        levels.append([up(below[i : i + radix], combine) for i in range(0, len(below), radix)])
+    into: list[Any] = [None]
+    for members in reversed(levels):
+        into = [
+            carry
+            for i, above in enumerate(into)
+            for carry in down(above, members[i * radix : (i + 1) * radix], combine)
+        ]
+    return into[:: -1 if backward else 1]
+
+
+@dataclass(frozen=True)
+class Distance:
+    """Of each column of a slab, how far the nearest background is from the slab's end.
+
+    Attributes
+    ----------
+    depth : int
+        Slices of the slab.
+    distance : ndarray of int32 (rows, columns)
+        From the slab's last slice (of a backward scan: its first) to the nearest background voxel
+        of the column, or `FAR`.
+    """
+
+    depth: int
+    distance: np.ndarray
+
+
+def distance_summary(mask: np.ndarray, backward: bool = False) -> Distance:
+    """The `Distance` of some slices of a mask (not 0 is foreground)."""
+    background = mask[::-1] == 0 if not backward else mask == 0
+    first = background.argmax(axis=0).astype(np.int32)
+    return Distance(len(mask), np.where(background.any(axis=0), first, FAR))
+
+
+def distance_combine(a: Distance, b: Distance) -> Distance:
+    """The `Distance` of two neighbours, ``b`` the later in the order of the scan."""
+    through = np.where(a.distance == FAR, FAR, np.minimum(a.distance, FAR - b.depth) + b.depth)
+    return Distance(
+        a.depth + b.depth, np.where(b.distance == FAR, through, b.distance).astype(np.int32)
+    )
+
+
+def distance_carry(carry: Distance | None, rows: int, cols: int) -> np.ndarray:
+    """What `kernels.distance.forward` or `backward` starts from; a plane of its own."""
+    if carry is None:
+        return np.full((rows, cols), FAR, np.int32)
+    return carry.distance.copy()
+
+
+def cumsum_dtype(dtype: np.dtype) -> np.dtype:
+    """Of ``cumsum``: numpy's, 64 bits wide for bool and integers; float64 for floats.
+
+    Integers are exact modulo 2**64, as numpy's are; sums of floats depend on the slabs in their
+    last bits.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind not in "biuf":
+        raise TypeError(f"no cumsum of {dtype}: use bool, integers or floats")
+    return np.dtype({"u": np.uint64, "f": np.float64}.get(dtype.kind, np.int64))
+
+
+def cumsum_summary(voxels: np.ndarray) -> np.ndarray:
+    """The sum of each column."""
+    return voxels.sum(axis=0, dtype=cumsum_dtype(voxels.dtype))
+
+
+def cumsum_combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a + b
+
+
+def cumsum_slices(voxels: np.ndarray, carry: np.ndarray | None) -> np.ndarray:
+    """The running sums of some slices after what is carried into them."""
+    result = voxels.astype(cumsum_dtype(voxels.dtype))
+    if carry is not None:
+        result[0] += carry
+    return np.cumsum(result, axis=0, out=result)

@@ -1,0 +1,541 @@
+"""Region tables: columns of exact sums per label that blocks add up, and what is computed of them.
+
+`regions` folds a block of labels into a `Regions`, sorted by label; `merge` adds any number of them,
+in any order and grouping, to the same bits; `buckets` cuts one by label range, so that a table never
+has to be in one place; `properties` computes the columns, named as scikit-image names them.
+
+Coordinates are summed as whole voxels from the volume's origin, in wide integers: nothing overflows
+(axes below 2**29 voxels). Central moments shift those sums, exactly, to near the centroid before
+anything is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from beam_volumes.across.exact import Wide, add_groups
+from beam_volumes.kernels import regions as kernels
+
+_PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
+
+GEOMETRY = (
+    "num_pixels",
+    "area",
+    "bbox",
+    "centroid",
+    "extent",
+    "equivalent_diameter_area",
+    "axis_major_length",
+    "axis_minor_length",
+    "inertia_tensor_eigvals",
+    "principal_axes",
+    "orientation",
+    "surface_area_faces",
+    "touches_border",
+)
+INTENSITY = (
+    "intensity_min",
+    "intensity_max",
+    "intensity_mean",
+    "intensity_std",
+    "intensity_sum",
+    "centroid_weighted",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Intensities:
+    """What is known of the intensities of some labels; arrays are per label.
+
+    Attributes
+    ----------
+    count : ndarray of int64
+        Voxels with a finite intensity.
+    least, most : ndarray
+        Of the intensities' dtype; where the count is 0, its largest and smallest value.
+    sums : Wide (labels, 5)
+        Of v, v**2, z*v, y*v and x*v.
+    """
+
+    count: np.ndarray
+    least: np.ndarray
+    most: np.ndarray
+    sums: Wide
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """What blocks of a label volume add up to; sorted by label, arrays are per label.
+
+    Attributes
+    ----------
+    label : ndarray of uint64
+        Without 0.
+    count : ndarray of int64
+        Voxels; 0 for a label of which only faces were seen.
+    box : ndarray of int64 (labels, 6)
+        Least z, y, x and largest plus one.
+    faces : ndarray of int64 (labels, 3)
+        Faces across z, y, x to anything else.
+    sums : Wide (labels, 9)
+        Of z, y, x, zz, yy, xx, zy, zx, yx.
+    intensities : Intensities or None
+    """
+
+    label: np.ndarray
+    count: np.ndarray
+    box: np.ndarray
+    faces: np.ndarray
+    sums: Wide
+    intensities: Intensities | None = None
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Regions:
+        """Some of the rows."""
+        inner = self.intensities
+        if inner is not None:
+            inner = Intensities(*(getattr(inner, f.name)[rows] for f in fields(inner)))
+        own = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "intensities"}
+        return Regions(**own, intensities=inner)
+
+    @property
+    def nbytes(self) -> int:
+        total = self.label.nbytes + self.count.nbytes + self.box.nbytes + self.faces.nbytes
+        total += self.sums.digits.nbytes
+        if self.intensities is not None:
+            i = self.intensities
+            total += i.count.nbytes + i.least.nbytes + i.most.nbytes + i.sums.digits.nbytes
+        return total
+
+
+def regions(
+    labels: np.ndarray,
+    origin: tuple[int, int, int],
+    shape: tuple[int, int, int],
+    intensity: np.ndarray | None = None,
+    nan: str = "raise",
+) -> Regions:
+    """What one block adds.
+
+    Parameters
+    ----------
+    labels : ndarray of bool or unsigned integers (slices, rows, columns)
+        The block, with one more plane at the lower side of each axis on which ``origin`` is not 0.
+    origin : tuple of int
+        Of the block's own voxels in the volume, that plane not counted.
+    shape : tuple of int
+        Of the whole volume.
+    intensity : ndarray, optional
+        Of the block's own voxels: bool, integers, float16, float32 or float64.
+    nan : {"raise", "omit"}
+        Whether intensities that are not finite are an error or are left out.
+    """
+    lower = tuple(int(o > 0) for o in origin)
+    own = tuple(n - h for n, h in zip(labels.shape, lower, strict=True))
+    if intensity is not None and intensity.shape != own:
+        raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
+    if labels.dtype.kind not in "bu":
+        raise TypeError(f"labels of {labels.dtype}: use bool or unsigned integers")
+    if max(shape) >= 1 << 29:
+        raise ValueError(f"a volume of {shape}: an axis of a region table is below 2**29 voxels")
+    longest = max(own)
+    if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
+        return merge(_halves(labels, lower, own, origin, shape, intensity, nan))
+    if labels.dtype.kind == "b":
+        labels = labels.view(np.uint8)
+    label, keys, place = kernels.table_of(labels)
+    upper = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
+    moments = np.zeros((len(label), 10), np.int64)
+    box = np.full((len(label), 6), 1 << 40, np.int64)
+    box[:, 3:] = -(1 << 40)
+    faces = np.zeros((len(label), 3), np.int64)
+    kernels.geometry(labels, lower, upper, keys, place, moments, box, faces)
+    seen = moments[:, 0] > 0
+    box[seen] += np.array(origin * 2, np.int64)
+    count = moments[:, 0].copy()
+    sums = _from_origin(moments, origin)
+    inner = None
+    if intensity is not None:
+        core = labels[tuple(slice(h, None) for h in lower)]
+        inner = _intensities(core, intensity, origin, keys, place, count, nan)
+    return Regions(label, count, box, faces, sums, inner)
+
+
+def _halves(labels, lower, own, origin, shape, intensity, nan) -> list[Regions]:
+    """The same block as two."""
+    axis = int(np.argmax(own))
+    middle = own[axis] // 2
+    at = (slice(None),) * axis
+    parts = []
+    for a, b in ((0, middle), (middle, own[axis])):
+        # the second half finds its lower plane in the first
+        first = a + lower[axis] - 1 if a > 0 or lower[axis] else 0
+        mine, extended = (*at, slice(a, b)), (*at, slice(first, b + lower[axis]))
+        start = tuple(o + a * (i == axis) for i, o in enumerate(origin))
+        values = None if intensity is None else intensity[mine]
+        parts.append(regions(labels[extended], start, shape, values, nan))
+    return parts
+
+
+def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
+    """Sums of coordinates and products from the volume's origin, of those from the block's."""
+    local = Wide.integers(moments)
+    first = [local[:, 1 + i] + local[:, 0].times(origin[i]) for i in range(3)]
+    second = [
+        local[:, 4 + k] + local[:, 1 + j].times(origin[i]) + first[i].times(origin[j])
+        for k, (i, j) in enumerate(_PRODUCTS)
+    ]
+    return _stack([*first, *second])
+
+
+def _stack(columns: list[Wide]) -> Wide:
+    first = min(c.first for c in columns)
+    width = max(c.first + c.digits.shape[-1] for c in columns) - first
+    return Wide.of(np.stack([c.spread(first, width) for c in columns], axis=1), first)
+
+
+def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities:
+    n = len(count)
+    if values.dtype.kind == "b":
+        values = values.view(np.uint8)
+    if values.dtype == np.float16:
+        values = values.astype(np.float32)
+    if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
+        raise TypeError(f"intensities of {values.dtype}: use bool, integers or floats to 64 bit")
+    if values.dtype.kind == "f":
+        return _float_intensities(labels, values, origin, keys, place, n, nan)
+    info = np.iinfo(values.dtype)
+    least, most = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
+    cells = np.zeros((n, 16), np.int64)
+    wide = values.dtype.itemsize == 8
+    kernels.integers(labels, values, keys, place, least, most, cells, wide)
+    parts = {name: Wide.of(cells[:, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
+    weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
+    return Intensities(
+        count.copy(), least, most, _stack([parts["sum"], parts["square"], *weighted])
+    )
+
+
+def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
+    least_size, most_size, bad = kernels.magnitudes(values)
+    single = values.dtype.itemsize == 4
+    if bad and nan != "omit":
+        raise ValueError(
+            f'{bad} intensities are NaN or infinite: give nan="omit" to leave them out'
+        )
+    if most_size >= 2.0**511:
+        raise ValueError(f"an intensity of {most_size:g}: its square is no float64")
+    low = math.frexp(least_size)[1] - 1 if most_size else 0  # of the smallest value's first bit
+    high = math.frexp(most_size)[1]
+    # The last bit of v, of its square (of float64 in two halves), all in whole digits
+    last = max(-1074, min(low - 52, 2 * (low if single else low - 52) - 52))
+    first = last // 32
+    width = (max(high + 30, 2 * high) - 32 * first) // 32 + 4
+    least, most = np.full(n, np.inf), np.full(n, -np.inf)
+    cells = np.zeros((n, 5, width), np.int64)
+    count = np.zeros(n, np.int64)
+    kernels.floats(labels, values, origin, keys, place, 32 * first, count, least, most, cells)
+    dtype = values.dtype
+    return Intensities(count, least.astype(dtype), most.astype(dtype), Wide.of(cells, first))
+
+
+def merge(parts: Iterable[Regions]) -> Regions:
+    """All parts together: the same bits in any order and grouping."""
+    parts = list(parts)
+    if not parts:
+        raise ValueError("no region tables to merge")
+    if len({p.intensities is None for p in parts}) > 1:
+        raise ValueError("region tables with and without intensities do not merge")
+    labels = np.concatenate([p.label for p in parts])
+    if labels.size == 0 or len(parts) == 1:
+        return parts[0]
+    order = np.argsort(labels, kind="stable")
+    labels = labels[order]
+    starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
+
+    def reduced(ufunc, arrays):
+        return ufunc.reduceat(np.concatenate(list(arrays))[order], starts, axis=0)
+
+    inner = None
+    if parts[0].intensities is not None:
+        several = [p.intensities for p in parts if p.intensities is not None]
+        inner = Intensities(
+            reduced(np.add, (i.count for i in several)),
+            reduced(np.minimum, (i.least for i in several)),
+            reduced(np.maximum, (i.most for i in several)),
+            add_groups([i.sums for i in several], order, starts),
+        )
+    box = np.concatenate([
+        reduced(np.minimum, (p.box[:, :3] for p in parts)),
+        reduced(np.maximum, (p.box[:, 3:] for p in parts)),
+    ], axis=1)  # fmt: skip
+    return Regions(
+        labels[starts],
+        reduced(np.add, (p.count for p in parts)),
+        box,
+        reduced(np.add, (p.faces for p in parts)),
+        add_groups([p.sums for p in parts], order, starts),
+        inner,
+    )
+
+
+def buckets(part: Regions, size: int) -> Iterator[tuple[int, Regions]]:
+    """The rows by label range: those in bucket ``b`` have ``b * size <= label < (b + 1) * size``.
+
+    Parts of one bucket merge by themselves, and buckets follow each other in the order of labels.
+    """
+    number = part.label // np.uint64(size)
+    starts = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
+    for a, b in zip(starts, [*starts[1:], len(number)], strict=True):
+        if a < b:
+            yield int(number[a]), part[int(a) : int(b)]
+
+
+def batches(part: Regions, most: int = 4_000_000) -> Iterator[Regions]:
+    """The rows in pieces of at most about ``most`` bytes."""
+    rows = max(1, int(most * len(part) // max(1, part.nbytes)))
+    for i in range(0, len(part), rows):
+        yield part[i : i + rows]
+
+
+def default_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
+    """The names that `properties` knows."""
+    skip = () if ndim == 2 else ("orientation",)
+    return tuple(p for p in GEOMETRY + (INTENSITY if intensity else ()) if p not in skip)
+
+
+def properties(
+    part: Regions,
+    shape: tuple[int, int, int],
+    names: Sequence[str] | None = None,
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
+    ndim: int = 3,
+) -> dict[str, np.ndarray]:
+    """The columns of a table, by name, ``label`` first; rows are sorted by label.
+
+    Parameters
+    ----------
+    part : Regions
+        Of the whole volume: any rows of what all blocks merge to.
+    shape : tuple of int
+        Of the volume.
+    names : sequence of str, optional
+        scikit-image's names of properties: those with several columns are numbered as there
+        (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of
+        the ``i``-th longest axis, its largest component positive.
+    spacing : tuple of float
+        Of a voxel along z, y, x.
+    ndim : {3, 2}
+        2 for a volume of one slice: columns are those of an image.
+
+    Notes
+    -----
+    Formulas are scikit-image's (skimage.measure.regionprops): central moments of voxel centres;
+    the lengths of the axes are those of an ellipsoid of the same moments. Without a definition there
+    (a region of no weight) a value is NaN.
+    """
+    names = default_properties(ndim, part.intensities is not None) if names is None else names
+    unknown = [n for n in names if n not in ("label", *default_properties(ndim, True))]
+    if unknown:
+        raise ValueError(f"no region property {', '.join(unknown)} in {ndim}-D")
+    part = part[part.count > 0]
+    table: dict[str, np.ndarray] = {"label": part.label}
+    finish = _Finish(part, shape, spacing, ndim)
+    for name in names:
+        if name == "label":
+            continue
+        if name in INTENSITY and part.intensities is None:
+            raise ValueError(f"{name} needs intensities")
+        column = getattr(finish, name)()
+        if column.ndim == 1:
+            table[name] = column
+        else:
+            for index in np.ndindex(*column.shape[1:]):
+                at = (slice(None), *index)
+                table["-".join([name, *map(str, index)])] = column[at]
+    return table
+
+
+class _Finish:
+    """One method per property; arrays are (labels,) or (labels, axes)."""
+
+    def __init__(self, part, shape, spacing, ndim):
+        self.part, self.ndim = part, ndim
+        self.axes = range(3 - ndim, 3)
+        self.shape = shape
+        self.spacing = np.array(spacing, np.float64)[3 - ndim :]
+        self.voxel = math.prod(self.spacing.tolist())
+        self._eigen = None
+
+    def num_pixels(self):
+        return self.part.count
+
+    def area(self):
+        return self.part.count * self.voxel
+
+    def bbox(self):
+        return self.part.box[:, [*self.axes, *(a + 3 for a in self.axes)]]
+
+    def touches_border(self):
+        ends = np.array([self.shape[a] for a in self.axes])
+        box = self.bbox()
+        return ((box[:, : self.ndim] == 0) | (box[:, self.ndim :] == ends)).any(axis=1)
+
+    def _floor(self):
+        """The centroid in whole voxels, rounded down: exact sums shifted there are small."""
+        box = self.part.box
+        guess = np.floor(self.part.sums[:, :3].floats() / self.part.count[:, None])
+        return np.clip(guess.astype(np.int64), box[:, :3], box[:, 3:] - 1)
+
+    def _about(self, at):
+        """Mean offsets from there, as float64 (labels, 3)."""
+        count = Wide.integers(self.part.count)
+        shifted = [self.part.sums[:, a] + count.times(-at[:, a]) for a in range(3)]
+        return shifted, np.stack([s.floats() for s in shifted], 1) / self.part.count[:, None]
+
+    def centroid(self):
+        at = self._floor()
+        return ((at + self._about(at)[1])[:, list(self.axes)]) * self.spacing
+
+    def _central(self):
+        """Variances and covariances of the coordinates, (labels, ndim, ndim)."""
+        part, at = self.part, self._floor()
+        first, mean = self._about(at)
+        n = self.ndim
+        result = np.empty((len(part), n, n))
+        for k, (i, j) in enumerate(_PRODUCTS):
+            if i not in self.axes:
+                continue
+            # sum((i - ai) (j - aj)) = Sij - ai Sj - aj (Si - ai N)
+            exact = part.sums[:, 3 + k] + part.sums[:, j].times(-at[:, i])
+            exact = exact + first[i].times(-at[:, j])
+            value = exact.floats() / part.count - mean[:, i] * mean[:, j]
+            a, b = i - (3 - n), j - (3 - n)
+            result[:, a, b] = result[:, b, a] = value * (self.spacing[a] * self.spacing[b])
+        return result
+
+    def _axes(self):
+        if self._eigen is None:
+            central = self._central()
+            trace = np.trace(central, axis1=1, axis2=2)
+            inertia = trace[:, None, None] * np.eye(self.ndim) - central
+            self._inertia = inertia
+            # ascending inertia is descending extent: the first vector is the longest axis
+            values, vectors = np.linalg.eigh(inertia)
+            self._eigen = np.maximum(values[:, ::-1], 0), np.swapaxes(vectors, 1, 2)
+        return self._eigen
+
+    def inertia_tensor_eigvals(self):
+        return self._axes()[0]
+
+    def principal_axes(self):
+        vectors = self._axes()[1]
+        largest = np.abs(vectors).argmax(axis=2)[..., None]
+        return vectors * np.sign(np.take_along_axis(vectors, largest, axis=2))
+
+    def axis_major_length(self):
+        e = self._axes()[0]
+        if self.ndim == 2:
+            return 4 * np.sqrt(e[:, 0])
+        return np.sqrt(10 * np.maximum(e[:, 0] + e[:, 1] - e[:, 2], 0))
+
+    def axis_minor_length(self):
+        e = self._axes()[0]
+        if self.ndim == 2:
+            return 4 * np.sqrt(e[:, 1])
+        return np.sqrt(10 * np.maximum(-e[:, 0] + e[:, 1] + e[:, 2], 0))
+
+    def orientation(self):
+        self._axes()
+        a, b, c = self._inertia[:, 0, 0], self._inertia[:, 0, 1], self._inertia[:, 1, 1]
+        round_ = np.where(b < 0, np.pi / 4, -np.pi / 4)
+        return np.where(a - c == 0, round_, 0.5 * np.arctan2(-2 * b, c - a))
+
+    def extent(self):
+        box = self.bbox()
+        sides = box[:, self.ndim :] - box[:, : self.ndim]
+        return self.part.count / np.prod(sides.astype(np.float64), axis=1)
+
+    def equivalent_diameter_area(self):
+        return (2 * self.ndim * self.area() / np.pi) ** (1 / self.ndim)
+
+    def surface_area_faces(self):
+        each = [self.voxel / s for s in self.spacing]
+        return sum(self.part.faces[:, a] * f for a, f in zip(self.axes, each, strict=True))
+
+    def intensity_min(self):
+        return self.part.intensities.least
+
+    def intensity_max(self):
+        return self.part.intensities.most
+
+    def intensity_sum(self):
+        inner = self.part.intensities
+        if inner.least.dtype.kind == "f":
+            return inner.sums[:, 0].floats()
+        unsigned = inner.least.dtype.kind == "u"
+        return inner.sums[:, 0].int64("intensity_sum", np.uint64 if unsigned else np.int64)
+
+    def intensity_mean(self):
+        inner = self.part.intensities
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return inner.sums[:, 0].floats() / inner.count
+
+    def intensity_std(self):
+        """From exact integers: the square root of n S2 - S1**2, over n."""
+        inner = self.part.intensities
+        totals, unit = inner.sums[:, 0].python()
+        squares, square_unit = inner.sums[:, 1].python()
+        low = min(2 * unit, square_unit)
+        up, square_up = 2 * unit - low, square_unit - low
+        result = np.full(len(totals), np.nan)
+        for i, (n, s, q) in enumerate(zip(inner.count.tolist(), totals, squares, strict=True)):
+            if n:
+                spread = max(0, n * (q << square_up) - (s * s << up))
+                result[i] = math.sqrt(_scaled(spread, n * n, low))
+        return result
+
+    def centroid_weighted(self):
+        sums = self.part.intensities.sums
+        at = self._floor()
+        columns = []
+        total = sums[:, 0]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for a in self.axes:
+                offset = (sums[:, 2 + a] + total.times(-at[:, a])).floats() / total.floats()
+                columns.append(at[:, a] + offset)
+        return np.stack(columns, axis=1) * self.spacing
+
+
+def _scaled(numerator: int, denominator: int, unit: int) -> float:
+    """``numerator / denominator * 2**unit``, rounded once, of integers of any size."""
+    if unit < 0:
+        return numerator / (denominator << -unit)
+    return (numerator << unit) / denominator
+
+
+def center_of_mass(part: Regions) -> np.ndarray:
+    """scipy.ndimage.center_of_mass of the intensities of each label, (labels, 3)."""
+    return _Finish(part, (0, 0, 0), (1.0, 1.0, 1.0), 3).centroid_weighted()
+
+
+def at_labels(part: Regions, index: Sequence[int] | np.ndarray) -> Regions:
+    """The rows of these labels, as scipy's ``index=``: any order; those not there count nothing."""
+    wanted = np.asarray(index, np.uint64)
+    if len(part) == 0:
+        raise ValueError("a region table without rows")
+    at = np.minimum(np.searchsorted(part.label, wanted), len(part) - 1)
+    rows = part[at]
+    there = rows.label == wanted
+    zero = Wide(rows.sums.first, rows.sums.digits * there[:, None, None])._trimmed()
+    inner = rows.intensities
+    if inner is not None:
+        sums = Wide(inner.sums.first, inner.sums.digits * there[:, None, None])._trimmed()
+        inner = replace(inner, count=inner.count * there, sums=sums)
+    return replace(rows, label=wanted, count=rows.count * there, sums=zero, intensities=inner)

@@ -1,0 +1,391 @@
+"""The exact Euclidean distance transform, in passes that stream: along z, then y, then x.
+
+The squared distance separates: along z it is the square of the distance to the nearest background
+voxel of the column, and each further axis is a lower envelope of parabolas (A. Meijster et al.,
+"A general algorithm for computing distance transforms in linear time", 2000; P. Felzenszwalb and
+D. Huttenlocher, "Distance transforms of sampled functions", 2012)::
+
+    forward(mask, carry, distance, y0, y1)     # slices upward, carry: the plane just before
+    backward(distance, carry, y0, y1)          # slices downward, carry: the plane just after
+    along_y(distance, squared, x0, x1, ...)    # whole columns of each slice
+    along_x(squared, out, y0, y1, ...)         # whole rows of each slice
+
+Near parabolas are tried one by one, a row at a time, which is vectorised; a column or row in which
+something lies farther than `REACH` goes through the envelope. Every value is a minimum over whole
+columns and rows, chosen column by column and row by row, so it does not depend on strips or windows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+
+#: Distance along z, in slices, of a column without background.
+FAR = np.int32(2**31 - 1)
+
+#: Parabolas to this many voxels away are tried one by one, else the envelope is built; even.
+REACH = 48
+
+_COLUMNS = 128  # of a slice handled together along y: a few of their rows stay in cache
+
+
+class Metric(NamedTuple):
+    """What the squared distances are counted in.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of squared distances: integers for equal sampling (int32 where the volume's diagonal allows
+        it, else int64), float64 for unequal.
+    weights : tuple of float
+        The square of a step along z, y, x in that unit; 1 for integers.
+    scale : float
+        The length of one unit: distances are ``scale * sqrt(squared)``.
+    """
+
+    dtype: np.dtype
+    weights: tuple[float, float, float]
+    scale: float
+
+    @property
+    def far(self) -> float:
+        """The squared distance where there is no background."""
+        if self.dtype.kind == "f":
+            return math.inf
+        return 1 << (8 * self.dtype.itemsize - 2)
+
+
+def metric(shape: tuple[int, int, int], sampling: tuple[float, float, float]) -> Metric:
+    """The `Metric` of a whole volume of this shape and voxel size.
+
+    Examples
+    --------
+    >>> metric((500, 500, 500), (4, 4, 4))
+    Metric(dtype=dtype('int32'), weights=(1, 1, 1), scale=4.0)
+    >>> metric((50_000, 1, 2), (1, 1, 1)).dtype
+    dtype('int64')
+    """
+    steps = tuple(float(s) for s in sampling)
+    if len(steps) != 3 or not all(math.isfinite(s) and s > 0 for s in steps):
+        raise ValueError(f"sampling {sampling!r}: give three positive lengths, z, y, x")
+    if max(shape) >= FAR:
+        raise ValueError(f"a distance transform of {shape}: an axis has at most 2**31 - 2 voxels")
+    long = [s for s, n in zip(steps, shape, strict=True) if n > 1]
+    if len(set(long)) > 1:
+        return Metric(np.dtype(np.float64), (steps[0] ** 2, steps[1] ** 2, steps[2] ** 2), 1.0)
+    small = sum(n * n for n in shape) < 1 << 30
+    dtype = np.dtype(np.int32 if small else np.int64)
+    return Metric(dtype, (1, 1, 1), long[0] if long else steps[0])
+
+
+@kernel
+def forward(mask, carry, distance, y0, y1):
+    """Slices since the last background voxel of each column, going up.
+
+    Parameters
+    ----------
+    mask : ndarray (slices, rows, columns)
+        Not 0 is foreground.
+    carry : ndarray of int32 (rows, columns)
+        The result in the slice just before, or `FAR` where there is no background; replaced by the
+        result in the last slice.
+    distance : ndarray of int32 (slices, rows, columns)
+        Where the result goes.
+    y0, y1 : int
+        Rows to do.
+    """
+    far = np.int32(2147483647)
+    one = np.int32(1)
+    for k in range(mask.shape[0]):
+        for y in range(y0, y1):
+            voxels, d, before = mask[k, y], distance[k, y], carry[y]
+            for x in range(voxels.size):
+                c = before[x]
+                step = np.int32(c + one) if c != far else far
+                d[x] = step if voxels[x] else np.int32(0)
+            for x in range(voxels.size):
+                before[x] = d[x]
+
+
+@kernel
+def backward(distance, carry, y0, y1):
+    """Slices to the nearest background voxel of each column, from those of `forward`, in place.
+
+    ``carry`` holds the slices to the next background above, in the slice just after, or `FAR`; it
+    is replaced by those in the first slice.
+    """
+    far = np.int32(2147483647)
+    one = np.int32(1)
+    for k in range(distance.shape[0] - 1, -1, -1):
+        for y in range(y0, y1):
+            d, after = distance[k, y], carry[y]
+            for x in range(d.size):
+                c = after[x]
+                step = np.int32(c + one) if c != far else far
+                step = step if d[x] else np.int32(0)
+                after[x] = step
+                d[x] = step if step < d[x] else d[x]
+
+
+@kernel
+def _envelope(f, far, weight, out, sites, edges):
+    """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``.
+
+    For integers, intersections are quotients of exact integers, rounded once; an integer ``x`` lies
+    on the same side of the rounded as of the true one, and on a tie both parabolas give the same.
+    """
+    n = -1
+    for q in range(f.size):
+        if f[q] >= far:
+            continue
+        edge = -np.inf
+        while n >= 0:
+            p = sites[n]
+            rise = np.float64(f[q]) - np.float64(f[p]) + weight * np.float64(q * q - p * p)
+            edge = rise / (2 * weight * np.float64(q - p))
+            if edge > edges[n]:
+                break
+            n -= 1
+            edge = -np.inf
+        n += 1
+        sites[n] = q
+        edges[n] = edge
+    if n < 0:
+        out[:] = far
+        return
+    i = 0
+    for x in range(f.size):
+        while i < n and edges[i + 1] < x:
+            i += 1
+        d = x - sites[i]
+        out[x] = f[sites[i]] + weight * (d * d)
+
+
+@kernel
+def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
+    """Squared distances within z and y, from distances along z; whole columns ``x0:x1``.
+
+    Parameters
+    ----------
+    distance : ndarray of int32 (slices, rows, columns)
+        Slices to the nearest background voxel of the column, or `FAR`.
+    squared : ndarray (slices, rows, columns) of `Metric.dtype`
+        Where the result goes; `Metric.far` where there is no background.
+    x0, x1 : int
+        Columns to do.
+    reach : int
+        See `REACH`; even.
+    far, weight_z, weight : scalars of that dtype
+        `Metric.far` and `Metric.weights`.
+    envelope : bool
+        Whether to look beyond ``reach`` where it is needed.
+    """
+    slices, ny = distance.shape[:2]
+    plane = np.full((ny + 2 * reach, _COLUMNS), far, squared.dtype)
+    least = np.empty(_COLUMNS, squared.dtype)
+    beyond = np.empty(_COLUMNS, np.bool_)
+    column = np.empty((2, ny), squared.dtype)
+    sites = np.empty(ny, np.int64)
+    edges = np.empty(ny, np.float64)
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
+    none = np.int32(2147483647)
+    for k in range(slices):
+        for c in range(x0, x1, _COLUMNS):
+            n = min(_COLUMNS, x1 - c)
+            least[:] = far
+            for y in range(ny):
+                d, p = distance[k, y, c : c + n], plane[reach + y]
+                for x in range(n):
+                    square = squared.dtype.type(weight_z * (np.int64(d[x]) * np.int64(d[x])))
+                    p[x] = square if d[x] != none else far
+                _lower(least[:n], p[:n], squared.dtype.type(0))
+            for x in range(n):
+                beyond[x] = ny > reach + 1 and least[x] > limit
+            if not beyond[:n].all():
+                for y in range(ny):
+                    e = squared[k, y, c : c + n]
+                    _copy(plane[reach + y], e)
+                    t = 1
+                    while t <= reach and t < ny:
+                        near = squared.dtype.type(weight * (t * t))
+                        if not _any_above(e, near):
+                            break
+                        _lower_by_four(
+                            e,
+                            plane[reach + y - t],
+                            plane[reach + y + t],
+                            near,
+                            plane[reach + y - t - 1],
+                            plane[reach + y + t + 1],
+                            squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                        )
+                        t += 2
+                    if t > reach and ny > reach + 1 and _any_above(e, limit):
+                        for x in range(n):
+                            beyond[x] |= e[x] > limit
+            for x in range(n):
+                if beyond[x]:
+                    for y in range(ny):
+                        column[0, y] = plane[reach + y, x]
+                    _envelope(column[0], far, weight, column[1], sites, edges)
+                    for y in range(ny):
+                        squared[k, y, c + x] = column[1, y]
+
+
+@kernel
+def _copy(src, out):
+    for x in range(out.size):
+        out[x] = src[x]
+
+
+@kernel
+def _lower(row, other, step):
+    """Lower ``row`` to ``other + step``."""
+    for x in range(row.size):
+        v = row.dtype.type(other[x] + step)
+        r = row[x]
+        row[x] = v if v < r else r
+
+
+@kernel
+def _lower_by_four(row, a, b, near, c, d, next):
+    """Lower ``row`` to ``a + near``, ``b + near``, ``c + next`` and ``d + next``."""
+    for x in range(row.size):
+        u = a[x] if a[x] < b[x] else b[x]
+        v = c[x] if c[x] < d[x] else d[x]
+        u = row.dtype.type(u + near)
+        v = row.dtype.type(v + next)
+        u = u if u < v else v
+        r = row[x]
+        row[x] = u if u < r else r
+
+
+@kernel
+def _any_above(row, limit):
+    found = False  # (a largest value of floats would not be vectorised)
+    for x in range(row.size):
+        found |= row[x] > limit
+    return found
+
+
+@kernel
+def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
+    """Distances from squared distances within z and y; whole rows ``y0:y1``.
+
+    ``out`` (float32 or float64) gets ``scale * sqrt(squared)``, or without ``root``
+    ``scale**2 * squared``, rounded from float64; +inf where there is no background at all.
+    """
+    slices, _, nx = squared.shape
+    row = np.full(nx + 2 * reach, far, squared.dtype)
+    best = np.empty(nx, squared.dtype)
+    sites = np.empty(nx, np.int64)
+    edges = np.empty(nx, np.float64)
+    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
+    for k in range(slices):
+        for y in range(y0, y1):
+            middle = row[reach : reach + nx]
+            _copy(squared[k, y], middle)
+            _copy(middle, best)
+            least = far
+            for x in range(nx):
+                least = min(least, best[x])
+            t = reach + 1 if nx > reach + 1 and least > limit else 1
+            while t <= reach and t < nx:
+                near = squared.dtype.type(weight * (t * t))
+                if not _any_above(best, near):
+                    break
+                _lower_by_four(
+                    best,
+                    row[reach - t : reach - t + nx],
+                    row[reach + t : reach + t + nx],
+                    near,
+                    row[reach - t - 1 : reach - t - 1 + nx],
+                    row[reach + t + 1 : reach + t + 1 + nx],
+                    squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                )
+                t += 2
+            if t > reach and nx > reach + 1 and _any_above(best, limit):
+                _envelope(middle, far, weight, best, sites, edges)
+            o = out[k, y]
+            if root:
+                for x in range(nx):
+                    d = np.sqrt(np.float64(best[x])) * scale
+                    o[x] = d if best[x] < far else np.inf
+            else:
+                for x in range(nx):
+                    d = np.float64(best[x]) * (scale * scale)
+                    o[x] = d if best[x] < far else np.inf
+
+
+def within_planes(
+    distance: np.ndarray,
+    how: Metric,
+    out: np.ndarray,
+    root: bool = True,
+    reach: int = REACH,
+    envelope: bool = True,
+) -> None:
+    """What remains after the passes along z: slice by slice along y, then x.
+
+    Parameters
+    ----------
+    distance : ndarray of int32 (slices, rows, columns)
+        Slices to the nearest background voxel of the column, or `FAR`; planes are whole.
+    how : Metric
+    out : ndarray of float32 or float64 (slices, rows, columns)
+    root : bool
+        Distances, or squared distances.
+    reach, envelope
+        See `along_y`.
+    """
+    of = how.dtype.type
+    far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
+    squared = np.empty((1, *distance.shape[1:]), how.dtype)
+    for k in range(len(distance)):
+        along_y(distance[k : k + 1], squared, 0, distance.shape[2], reach, far, wz, wy, envelope)
+        along_x(
+            squared,
+            out[k : k + 1],
+            0,
+            distance.shape[1],
+            reach,
+            far,
+            wx,
+            how.scale,
+            root,
+            envelope,
+        )
+
+
+def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, ...]:
+    """The halo per axis that decides all distances up to ``max_distance``."""
+    if not (math.isfinite(max_distance) and max_distance > 0):
+        raise ValueError(f"max_distance {max_distance!r}: give a positive length")
+    return tuple(math.ceil(max_distance / s) for s in sampling)
+
+
+def bounded(
+    mask: np.ndarray,
+    sampling: tuple[float, float, float],
+    max_distance: float,
+    core: tuple[slice, slice, slice],
+    dtype: type[np.floating] = np.float32,
+) -> np.ndarray:
+    """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
+
+    Only the halo that the volume has is there: beyond the volume there is no background. Parabolas
+    farther than ``max_distance`` are never tried, so the bits do not depend on the block.
+    """
+    reach = max(bounded_reach(max_distance, sampling))
+    how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
+    distance = np.empty(mask.shape, np.int32)
+    forward(mask, np.full(mask.shape[1:], FAR, np.int32), distance, 0, mask.shape[1])
+    backward(distance, np.full(mask.shape[1:], FAR, np.int32), 0, mask.shape[1])
+    distance[distance > reach] = FAR
+    result = np.empty(mask.shape, dtype)
+    within_planes(distance, how, result, reach=reach + reach % 2, envelope=False)
+    return np.minimum(result[core], result.dtype.type(max_distance))

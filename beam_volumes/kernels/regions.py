@@ -1,0 +1,320 @@
+"""What is added up for each label of a block of voxels; exact, so that blocks merge in any order.
+
+Blocks come with one more plane at the lower side of each axis, where the volume has one: a block
+owns its voxels and the faces at their lower sides, and of the volume's upper border its own. Runs
+of equal labels along x are looked up once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.accumulate import _add_square
+from beam_volumes.kernels.jit import kernel
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_LOW = 0xFFFFFFFF
+
+# Cells of integer intensities: digits of 32 bits of the sums of v, v**2, z*v, y*v, x*v.
+INTEGER_CELLS = {"sum": (0, 3), "square": (3, 7), "z": (7, 10), "y": (10, 13), "x": (13, 16)}
+
+
+@kernel
+def _slot(keys, label):
+    """Where a label is, or would be put, in an open-addressing table; 0 is an empty slot."""
+    last = keys.size - 1
+    i = np.int64((label * _MULTIPLIER) >> np.uint64(20)) & last
+    while keys[i] != label and keys[i] != np.uint64(0):
+        i = (i + 1) & last
+    return i
+
+
+@kernel
+def _grown(keys):
+    bigger = np.zeros(4 * keys.size, np.uint64)
+    for key in keys:
+        if key != np.uint64(0):
+            bigger[_slot(bigger, key)] = key
+    return bigger
+
+
+@kernel
+def discover(labels):
+    """A table of the labels other than 0 that occur, and their number."""
+    keys = np.zeros(1024, np.uint64)
+    count = 0
+    for z in range(labels.shape[0]):
+        for y in range(labels.shape[1]):
+            row = labels[z, y]
+            previous = np.uint64(0)
+            for x in range(row.size):
+                label = np.uint64(row[x])
+                if label != previous and label != np.uint64(0):
+                    i = _slot(keys, label)
+                    if keys[i] == np.uint64(0):
+                        keys[i] = label
+                        count += 1
+                        if 2 * count > keys.size:
+                            keys = _grown(keys)
+                previous = label
+    return keys, count
+
+
+def table_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sorted labels of a block, and the table that finds the place of one among them."""
+    keys, count = discover(labels)
+    used = np.flatnonzero(keys)
+    order = used[np.argsort(keys[used])]
+    place = np.zeros(keys.size, np.int64)
+    place[order] = np.arange(count)
+    return keys[order], keys, place
+
+
+@kernel
+def _count_faces(other, label, i, axis, keys, place, faces):
+    """Add the faces of a run of one label to the voxels beside it, to either side."""
+    different = 0
+    for x in range(other.size):
+        different += np.int64(other[x] != label)
+    if different == 0:
+        return
+    if i >= 0:
+        faces[i, axis] += different
+    known = np.uint64(0)
+    j = 0
+    for x in range(other.size):
+        neighbour = np.uint64(other[x])
+        if neighbour != np.uint64(label) and neighbour != np.uint64(0):
+            if neighbour != known:
+                j = place[_slot(keys, neighbour)]
+                known = neighbour
+            faces[j, axis] += 1
+
+
+@kernel
+def geometry(labels, lower, upper, keys, place, moments, box, faces):
+    """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
+
+    Parameters
+    ----------
+    labels : ndarray (slices, rows, columns)
+        Unsigned; 0 is background.
+    lower : tuple of int
+        Per axis 1 if the first plane belongs to the neighbour, 0 if the volume ends there.
+    upper : tuple of bool
+        Per axis whether the volume ends behind the last plane.
+    keys, place
+        From `table_of`.
+    moments : ndarray of int64 (labels, 10)
+        Gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the first voxel that is owned.
+    box : ndarray of int64 (labels, 6)
+        Least z, y, x and largest plus one; likewise.
+    faces : ndarray of int64 (labels, 3)
+        Faces across z, y and x to anything else, the volume's borders included.
+    """
+    hz, hy, hx = lower
+    nz, ny, nx = labels.shape
+    for ez in range(hz, nz):
+        for ey in range(hy, ny):
+            row = labels[ez, ey]
+            z, y = ez - hz, ey - hy
+            end = hx
+            i = -1
+            while end < nx:
+                start = end
+                label = row[start]
+                end += 1
+                while end < nx and row[end] == label:
+                    end += 1
+                i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
+                n = end - start
+                if start > 0:
+                    _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
+                if ey > 0:
+                    _count_faces(labels[ez, ey - 1, start:end], label, i, 1, keys, place, faces)
+                if ez > 0:
+                    _count_faces(labels[ez - 1, ey, start:end], label, i, 0, keys, place, faces)
+                if i < 0:
+                    continue
+                faces[i, 2] += np.int64(start == 0) + np.int64(end == nx and upper[2])
+                faces[i, 1] += n * (np.int64(ey == 0) + np.int64(ey == ny - 1 and upper[1]))
+                faces[i, 0] += n * (np.int64(ez == 0) + np.int64(ez == nz - 1 and upper[0]))
+                a, b = start - hx, end - hx
+                sx = (a + b - 1) * n // 2
+                sxx = ((b - 1) * b * (2 * b - 1) - (a - 1) * a * (2 * a - 1)) // 6
+                m = moments[i]
+                m[0] += n
+                m[1] += n * z
+                m[2] += n * y
+                m[3] += sx
+                m[4] += n * z * z
+                m[5] += n * y * y
+                m[6] += sxx
+                m[7] += n * z * y
+                m[8] += z * sx
+                m[9] += y * sx
+                r = box[i]
+                r[0] = min(r[0], z)
+                r[1] = min(r[1], y)
+                r[2] = min(r[2], a)
+                r[3] = max(r[3], z + 1)
+                r[4] = max(r[4], y + 1)
+                r[5] = max(r[5], b)
+
+
+@kernel
+def _add_digits(cells, at, value):
+    cells[at] += value & _LOW
+    cells[at + 1] += value >> 32
+
+
+@kernel
+def integers(labels, values, keys, place, least, most, cells, wide):
+    """Sums of integer intensities: `INTEGER_CELLS`, coordinates from the block's first voxel.
+
+    ``wide`` is for 64 bits. ``least`` and ``most`` are per label, of the dtype of ``values``.
+    """
+    nz, ny, nx = labels.shape
+    for z in range(nz):
+        for y in range(ny):
+            row, v = labels[z, y], values[z, y]
+            end = 0
+            while end < nx:
+                start = end
+                label = row[start]
+                end += 1
+                while end < nx and row[end] == label:
+                    end += 1
+                if label == 0:
+                    continue
+                i = place[_slot(keys, np.uint64(label))]
+                c = cells[i]
+                low, high = least[i], most[i]
+                for x in range(start, end):
+                    low = min(low, v[x])
+                    high = max(high, v[x])
+                least[i] = low
+                most[i] = high
+                total = 0
+                along = 0
+                if wide:
+                    upper_total = 0
+                    upper_along = 0
+                    for x in range(start, end):
+                        lower, upper = np.int64(v[x] & _LOW), np.int64(v[x] >> 32)
+                        total += lower
+                        along += x * lower
+                        upper_total += upper
+                        upper_along += x * upper
+                        size = np.uint64(v[x]) if v[x] >= 0 else ~np.uint64(v[x]) + np.uint64(1)
+                        _add_square(size, c, 3)
+                    _add_digits(c, 1, upper_total)
+                    _add_digits(c, 8, z * upper_total)
+                    _add_digits(c, 11, y * upper_total)
+                    _add_digits(c, 14, upper_along)
+                else:
+                    low_squares = 0
+                    high_squares = 0
+                    for x in range(start, end):
+                        value = np.int64(v[x])
+                        total += value
+                        along += x * value
+                        square = np.uint64(abs(value)) * np.uint64(abs(value))
+                        low_squares += np.int64(square & np.uint64(_LOW))
+                        high_squares += np.int64(square >> np.uint64(32))
+                    c[3] += low_squares
+                    c[4] += high_squares
+                _add_digits(c, 0, total)
+                _add_digits(c, 7, z * total)
+                _add_digits(c, 10, y * total)
+                _add_digits(c, 13, along)
+
+
+@kernel
+def add_double(cells, base, value):
+    """Add a finite float64 exactly to cells of 32-bit digits in units of ``2**base``.
+
+    No bit of the value may lie below the unit.
+    """
+    bits = np.float64(value).view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    mantissa = (bits & 0xFFFFFFFFFFFFF) | (np.int64(exponent != 0) << 52)
+    if mantissa == 0:
+        return
+    position = max(exponent, 1) - 1075 - base
+    if position < 0:  # trailing zeros, then
+        mantissa >>= -position
+        position = 0
+    shift = position & 31
+    i = position >> 5
+    sign = 1 if bits >= 0 else -1
+    low = (mantissa & _LOW) << shift
+    high = (mantissa >> 32) << shift
+    cells[i] += sign * (low & _LOW)
+    cells[i + 1] += sign * ((low >> 32) + (high & _LOW))
+    cells[i + 2] += sign * (high >> 32)
+
+
+@kernel
+def magnitudes(values):
+    """The smallest other than 0 and the largest size of the finite values; how many are not."""
+    least = np.inf
+    most = 0.0
+    bad = 0
+    for z in range(values.shape[0]):
+        for y in range(values.shape[1]):
+            row = values[z, y]
+            for x in range(row.size):
+                size = abs(np.float64(row[x]))
+                if not size < np.inf:
+                    bad += 1
+                elif size > 0:
+                    least = min(least, size)
+                    most = max(most, size)
+    return least, most, bad
+
+
+@kernel
+def floats(labels, values, origin, keys, place, base, count, least, most, cells):
+    """Sums of v, v**2, z*v, y*v and x*v of finite intensities, coordinates from the volume's origin.
+
+    ``cells`` is (labels, 5, digits) of `add_double`. Of float32 every product is exact; of float64
+    the products with coordinates are rounded once, which does not depend on the block.
+    """
+    nz, ny, nx = labels.shape
+    single = values.itemsize == 4
+    for z in range(nz):
+        for y in range(ny):
+            row = labels[z, y]
+            known = np.uint64(0)
+            i = 0
+            for x in range(nx):
+                label = np.uint64(row[x])
+                if label == np.uint64(0):
+                    continue
+                v = np.float64(values[z, y, x]) + 0.0  # -0.0 becomes 0.0
+                if not abs(v) < np.inf:
+                    continue
+                if label != known:
+                    i = place[_slot(keys, label)]
+                    known = label
+                count[i] += 1
+                least[i] = min(least[i], v)
+                most[i] = max(most[i], v)
+                if v == 0:
+                    continue
+                c = cells[i]
+                add_double(c[0], base, v)
+                if single:
+                    add_double(c[1], base, v * v)
+                else:
+                    bits = np.float64(v).view(np.int64) & ~np.int64(0x3FFFFFF)
+                    head = np.int64(bits).view(np.float64)
+                    tail = v - head
+                    add_double(c[1], base, head * head)
+                    if tail != 0:
+                        add_double(c[1], base, 2 * head * tail)
+                        add_double(c[1], base, tail * tail)
+                add_double(c[2], base, v * np.float64(origin[0] + z))
+                add_double(c[3], base, v * np.float64(origin[1] + y))
+                add_double(c[4], base, v * np.float64(origin[2] + x))

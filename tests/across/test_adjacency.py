@@ -1,0 +1,97 @@
+"""Touching pairs from blocks against all faces of the whole volume, one by one."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from beam_volumes.across import adjacency as adj
+from tests.across.test_tables import assert_same_bits, blocks_of
+
+EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+
+
+def brute(labels, boundary, value):
+    found = {}
+    for axis in range(3):
+        for index in np.ndindex(labels.shape):
+            if index[axis] == 0:
+                continue
+            below = tuple(i - (a == axis) for a, i in enumerate(index))
+            u, v = int(labels[index]), int(labels[below])
+            if u == v or 0 in (u, v):
+                continue
+            faces, values = found.setdefault((min(u, v), max(u, v)), ([0, 0, 0], []))
+            faces[axis] += 1
+            p, q = float(boundary[index]), float(boundary[below])
+            values.append(max(p, q) if value == "max" else 0.5 * (p + q))
+    return found
+
+
+@st.composite
+def cases(draw):
+    shape = tuple(draw(st.integers(1, 7)) for _ in range(3))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    labels = random.integers(0, draw(st.integers(2, 6)), shape)
+    labels = np.where(labels > 0, labels * draw(st.sampled_from([1, 2**33 + 5])), 0)
+    dtype = np.uint64 if labels.max() > 2**32 else draw(st.sampled_from([np.uint8, np.uint32]))
+    boundary = random.random(shape).astype(draw(st.sampled_from([np.float32, np.float64])))
+    if draw(st.booleans()):
+        boundary = (boundary * 2).astype(np.uint8)
+    cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
+    return random, labels.astype(dtype), boundary, cuts, draw(st.sampled_from(["max", "mean"]))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(cases())
+def test_any_partition_and_order(case):
+    random, labels, boundary, cuts, value = case
+    whole = adj.adjacency(labels, (0, 0, 0), boundary, value, EDGES)
+    parts = [
+        adj.adjacency(labels[e], tuple(s.start for s in own), boundary[e], value, EDGES)
+        for own, e in blocks_of(labels.shape, cuts)
+    ]
+    random.shuffle(parts)
+    middle = len(parts) // 2
+    merged = adj.merge([adj.merge(parts[middle:]), *parts[:middle]])
+    table = adj.columns(merged, boundary=True)
+    assert_same_bits(table, adj.columns(whole, boundary=True))
+    expected = brute(labels, boundary, value)
+    pairs = sorted(expected)
+    assert list(zip(table["label_a"].tolist(), table["label_b"].tolist(), strict=True)) == pairs
+    for i, pair in enumerate(pairs):
+        faces, values = expected[pair]
+        assert [table[f"faces-{a}"][i] for a in range(3)] == faces
+        np.testing.assert_allclose(table["boundary_mean"][i], np.mean(values), rtol=1e-12)
+        assert table["boundary_min"][i] == min(values)
+        assert table["boundary_max"][i] == max(values)
+        bins = [table[f"boundary_histogram-{b}"][i] for b in range(4)]
+        assert bins == np.histogram(values, EDGES)[0].tolist()
+
+
+def test_without_a_boundary():
+    labels = np.array([[[1, 2, 0, 3, 3, 1]]], np.uint32)
+    table = adj.columns(adj.adjacency(labels, (0, 0, 0)))
+    assert sorted(table) == ["faces-0", "faces-1", "faces-2", "label_a", "label_b"]
+    assert table["label_b"].tolist() == [2, 3] and table["faces-2"].tolist() == [1, 1]
+
+
+def test_not_finite():
+    labels = np.array([[[1, 2, 3]]], np.uint8)
+    boundary = np.array([[[0.5, 1.0, np.nan]]])
+    with pytest.raises(ValueError, match="1 boundary"):
+        adj.adjacency(labels, (0, 0, 0), boundary)
+    table = adj.columns(adj.adjacency(labels, (0, 0, 0), boundary, nan="omit"), boundary=True)
+    assert table["faces-2"].tolist() == [1, 1]
+    assert table["boundary_mean"][0] == 1 and np.isnan(table["boundary_mean"][1])
+
+
+def test_many_pairs():
+    labels = np.random.default_rng(0).integers(0, 3000, (12, 40, 50)).astype(np.uint32)
+    whole = adj.adjacency(labels, (0, 0, 0))
+    assert len(whole) > 60_000
+    assert whole.faces.sum() == sum(
+        np.count_nonzero((a != b) & (a > 0) & (b > 0))
+        for k in range(3)
+        for a, b in [(np.moveaxis(labels, k, 0)[1:], np.moveaxis(labels, k, 0)[:-1])]
+    )

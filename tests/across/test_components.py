@@ -1,0 +1,422 @@
+"""Components across slabs: equal to scipy in memory, however the volume is cut."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import ndimage as ndi
+from skimage import measure
+
+from beam_volumes.across import components as cc
+from beam_volumes.across import merge as mg
+from beam_volumes.geometry import Box, Grid
+from tests.across.driver import label_by_slabs, solve, summarise
+
+BOX = ("size", "box", "touches_border")
+
+
+def centrosymmetric(bits):
+    half = np.array([bits >> i & 1 for i in range(13)], bool)
+    return np.concatenate([half, [True], half[::-1]]).reshape(3, 3, 3)
+
+
+structures = st.one_of(
+    st.sampled_from([1, 2, 3]).map(cc.connectivity_structure),
+    st.integers(0, 2**13 - 1).map(centrosymmetric),
+)
+
+
+@st.composite
+def partitions(draw, most=13):
+    """A shape, a slab shape, a window, a radix and a seed."""
+    shape = [draw(st.integers(1, most)) for _ in range(3)]
+    slab = [draw(st.one_of(st.integers(1, n), st.just(n))) for n in shape]
+    window = draw(st.integers(1, shape[0] + 1))
+    radix = tuple(draw(st.integers(2, 4)) for _ in range(3))
+    return tuple(shape), tuple(slab), window, radix, draw(st.integers(0, 2**32 - 1))
+
+
+def random_mask(shape, rng):
+    mask = rng.random(shape) < rng.choice([0.05, 0.2, 0.3, 0.5, 0.7, 0.95])
+    return [mask, ndi.binary_dilation(mask), ndi.binary_opening(mask)][
+        rng.choice(3, p=[0.6, 0.2, 0.2])
+    ]
+
+
+@settings(max_examples=300)
+@given(partitions(), structures)
+def test_equal_to_scipy(partition, structure):
+    shape, slab, window, radix, seed = partition
+    mask = random_mask(shape, np.random.default_rng(seed))
+    want, n = ndi.label(mask, structure)
+    got, m, _ = label_by_slabs(mask, slab, window, cc.Labelling(structure), seed, radix)
+    assert m == n
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("connectivity", [1, 2, 3])
+@pytest.mark.parametrize("tiles", [(1, 1), (2, 2), (3, 2), (1, 4)])
+@pytest.mark.parametrize("depth, window", [(1, 1), (4, 1), (4, 3), (20, 7)])
+def test_tiles(connectivity, tiles, depth, window):
+    """Larger volumes, with components that touch no face, in 2 x 2, 3 x 2 and other tiles."""
+    rng = np.random.default_rng(connectivity)
+    shape = (20, 33, 34)
+    mask = ndi.gaussian_filter(rng.random(shape), 1) > rng.choice([0.48, 0.5, 0.54])
+    structure = cc.connectivity_structure(connectivity)
+    slab = (depth, -(-33 // tiles[0]), -(-34 // tiles[1]))
+    got, _, _ = label_by_slabs(mask, slab, window, cc.Labelling(structure), radix=(4, 4, 4))
+    np.testing.assert_array_equal(got, ndi.label(mask, structure)[0])
+
+
+def in_raster_order(labels):
+    """The same components, numbered by their first voxels."""
+    found, first = np.unique(labels, return_index=True)
+    order = np.argsort(first[found > 0])
+    rank = np.zeros(int(labels.max()) + 1, np.int64)
+    rank[found[found > 0][order]] = np.arange(1, len(order) + 1)
+    return rank[labels]
+
+
+@settings(max_examples=60)
+@given(partitions(), structures, st.sampled_from(["u1", "i4", "f2", "f8"]), st.booleans())
+def test_by_value(partition, structure, dtype, has_background):
+    shape, slab, window, radix, seed = partition
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, rng.integers(2, 6), shape)
+    if rng.random() < 0.5:
+        labels = ndi.maximum_filter(labels, 2)
+    labels = labels.astype(dtype)
+    background = 1 if has_background else None
+    connectivity = [None, 7, 19, 27].index(structure.sum()) if structure.sum() in (7, 19, 27) else 0
+    labelling = cc.Labelling(structure, True, background)
+    got, n, _ = label_by_slabs(labels, slab, window, labelling, seed, radix)
+    if connectivity and (structure == cc.connectivity_structure(connectivity)).all():
+        whole = labels.astype(int)
+        other = -1 if background is None else background
+        want = measure.label(whole, connectivity=connectivity, background=other)
+        # scikit-image turns an axis of extent 1 to the front, and numbers in that order.
+        np.testing.assert_array_equal(got, want if min(shape) > 1 else in_raster_order(want))
+        assert n == want.max()
+    # Value by value, for any structure.
+    want = np.zeros(shape, np.int64)
+    for value in np.unique(labels):
+        if value != background:
+            one, _ = ndi.label(labels == value, structure)
+            want = np.where(one, one + want.max(), want)
+    np.testing.assert_array_equal(got, in_raster_order(want))
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u8", "f2", "f4", "f8"])
+def test_dtypes_and_nan(dtype):
+    """Non-zero is foreground whatever the dtype, NaN included."""
+    values = np.random.default_rng(0).integers(0, 2, (5, 6, 7)).astype(dtype)
+    if dtype.startswith("f"):
+        values[values == 1] = np.random.default_rng(1).choice(
+            [np.nan, -0.5, np.inf], (values == 1).sum()
+        )
+        values[0, 0, 0] = -0.0
+    structure = cc.connectivity_structure(1)
+    got, n, _ = label_by_slabs(values, (2, 3, 4), 1, cc.Labelling(structure))
+    want, m = ndi.label(values != 0, structure)
+    assert n == m
+    np.testing.assert_array_equal(got, want)
+
+
+def spiral(n):
+    """Two arms of a spiral in each slice, that join only in the last."""
+    mask = np.zeros((n, 15, 15), bool)
+    plane = np.zeros((15, 15), bool)
+    y, x, dy, dx, steps = 0, 0, 0, 1, 0
+    plane[0, 0] = True
+    while True:
+        ny, nx = y + 2 * dy, x + 2 * dx
+        if not (0 <= ny < 15 and 0 <= nx < 15) or plane[ny, nx]:
+            dy, dx, steps = dx, -dy, steps + 1
+            if steps > 1:
+                break
+            continue
+        y, x, steps = y + dy, x + dx, 0
+        plane[y, x] = True
+    mask[:, plane] = True
+    mask[:-1, 7, ::4] = False
+    return mask
+
+
+def comb(n):
+    """Teeth along z that are one component only by the last slice."""
+    mask = np.zeros((n, 9, 11), bool)
+    mask[:, ::2, ::2] = True
+    mask[-1] = True
+    return mask
+
+
+def serpent(n):
+    """One line of voxels that passes through every slab many times."""
+    mask = np.zeros((n, 7, 9), bool)
+    mask[:, ::2, ::2] = True
+    mask[-1, :, ::4] = True
+    mask[0, 0, 2::4] = mask[0, 6, 2::4] = True
+    mask[0, ::6, :] = True
+    return mask
+
+
+checkerboard = np.indices((6, 7, 8)).sum(0) % 2 == 0
+lines = np.zeros((6, 7, 8), bool)
+lines[::2, ::2] = True
+ADVERSARIAL = {
+    "spiral": spiral(6),
+    "comb": comb(6),
+    "serpent": serpent(6),
+    "checkerboard": checkerboard,
+    "foreground": np.ones((6, 7, 8), bool),
+    "background": np.zeros((6, 7, 8), bool),
+    "lines along x": lines,
+    "lines along y": np.ascontiguousarray(lines.transpose(0, 2, 1)),
+    "lines along z": np.ascontiguousarray(lines.transpose(2, 0, 1)),
+    "one voxel": np.ones((1, 1, 1), bool),
+}
+
+
+@pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("connectivity", [1, 3])
+@pytest.mark.parametrize("slab", [(1, 1, 1), (1, 99, 99), (2, 4, 3), (99, 4, 4), (5, 99, 99)])
+def test_adversarial(name, connectivity, slab):
+    mask = ADVERSARIAL[name]
+    structure = cc.connectivity_structure(connectivity)
+    slab = tuple(min(s, n) for s, n in zip(slab, mask.shape, strict=True))
+    got, n, _ = label_by_slabs(mask, slab, 2, cc.Labelling(structure), radix=(4, 4, 4))
+    want, m = ndi.label(mask, structure)
+    assert n == m
+    np.testing.assert_array_equal(got, want)
+
+
+@settings(max_examples=60)
+@given(partitions(), st.sampled_from([1, 2, 3]))
+@example(((1, 1, 1), (1, 1, 1), 1, (2, 2, 2), 0), 1)
+def test_payload(partition, connectivity):
+    """Sizes, boxes, borders and marks ride along; each voxel counts once."""
+    shape, slab, window, radix, seed = partition
+    rng = np.random.default_rng(seed)
+    mask, seeds = random_mask(shape, rng), rng.random(shape) < 0.1
+    structure = cc.connectivity_structure(connectivity)
+    labelling = cc.Labelling(structure)
+    _, n, slabs = label_by_slabs(
+        mask, slab, window, labelling, seed, radix, measures=BOX, seeds=seeds
+    )
+    roots = np.concatenate([np.empty(0, np.uint64), *(s.roots for s in slabs)])
+    order = np.argsort(roots)
+    want, _ = ndi.label(mask, structure)
+    first = np.unique(want.ravel(), return_index=True)[1][0 if mask.all() else 1 :]
+    np.testing.assert_array_equal(roots[order], first)
+    if not n:
+        return
+    got = {k: np.concatenate([s.payload[k] for s in slabs])[order] for k in slabs[0].payload}
+    boxes = ndi.find_objects(want)
+    np.testing.assert_array_equal(got["size"], np.bincount(want.ravel())[1:])
+    np.testing.assert_array_equal(got["lower"], [[s.start for s in b] for b in boxes])
+    np.testing.assert_array_equal(got["upper"], [[s.stop for s in b] for b in boxes])
+    inner = np.pad(np.zeros([max(0, n - 2) for n in shape], bool), 1, constant_values=True)
+    inner = inner[tuple(slice(0, n) for n in shape)]
+    border = np.isin(np.arange(1, n + 1), want[inner])
+    np.testing.assert_array_equal(got["touches_border"], border)
+    np.testing.assert_array_equal(got["marked"], np.isin(np.arange(1, n + 1), want[seeds]))
+
+
+@settings(max_examples=60)
+@given(partitions(), st.sampled_from([1, 2, 3]), st.integers(1, 4), st.booleans())
+def test_filters(partition, connectivity, k, as_mask):
+    """Only components that are kept have an id; ids are 1..n over them, or 1."""
+    shape, slab, window, radix, seed = partition
+    rng = np.random.default_rng(seed)
+    mask = random_mask(shape, rng)
+    structure = cc.connectivity_structure(connectivity)
+    whole, n = ndi.label(mask, structure)
+    sizes = np.bincount(whole.ravel(), minlength=n + 1)[1:]
+    cases = [
+        ({"keep": mg.Keep(min_size=k)}, sizes >= k),
+        ({"keep": mg.Keep(max_size=k)}, sizes <= k),
+        (
+            {"k_largest": k},
+            np.isin(np.arange(n), np.lexsort((np.arange(n), -sizes))[:k]),
+        ),
+    ]
+    for options, kept in cases:
+        want = np.concatenate([[0], np.cumsum(kept) * kept])[whole]
+        got, m, _ = label_by_slabs(
+            mask, slab, window, cc.Labelling(structure), seed, radix, ("size",),
+            as_mask=as_mask, **options,
+        )  # fmt: skip
+        assert m == kept.sum()
+        np.testing.assert_array_equal(got, want > 0 if as_mask else want)
+
+
+def test_extra_columns():
+    """Any column rides along with its own rule."""
+    rng = np.random.default_rng(0)
+    mask = rng.random((6, 8, 8)) < 0.4
+    labelling, grid = cc.Labelling(cc.connectivity_structure(1)), Grid(mask.shape, (2, 4, 8))
+    rules = cc.RULES | {"rows": np.add}
+
+    summaries = []
+    for cell in itertools.product(*map(range, grid.counts)):
+        core, region = cc.region_of(grid, cell)
+        labeler = cc.SlabLabeler(grid, cell, labelling)
+        for z in range(region.start[0], region.stop[0]):
+            block = mask[z : z + 1, region.start[1] : region.stop[1]]
+            ny, is_core = core.shape[1], z < core.stop[0]
+
+            def counted(found, ny=ny, is_core=is_core):
+                row = np.repeat(np.arange(len(found.offsets) - 1), np.diff(found.offsets))
+                count = np.zeros(len(found.first), np.int64)
+                chosen = (row < ny) & is_core & (found.starts == 0)
+                np.add.at(count, found.labels[chosen] - 1, 1)
+                return {"rows": count}
+
+            labeler.feed(block, extra=counted)
+        summaries.append(labeler.finish(rules))
+    _, _, slabs = solve(summaries, grid, (2, 2, 2), rng, rules=rules)
+    roots = np.concatenate([s.roots for s in slabs])
+    got = np.concatenate([s.payload["rows"] for s in slabs])[np.argsort(roots)]
+    want = ndi.label(mask)[0]
+    np.testing.assert_array_equal(
+        got, np.bincount(want[:, :, 0].ravel(), minlength=want.max() + 1)[1:]
+    )
+
+
+class TestHuge:
+    """A volume of 3000 x 70000 x 70000 voxels, almost empty: ids cross 2**32."""
+
+    shape = (3000, 70000, 70000)
+
+    def test_ids(self):
+        """A few tiny slabs of a huge volume: provisional ids are linear indices."""
+        grid = Grid(self.shape, (2, 4, 4))
+        labelling = cc.Labelling(cc.connectivity_structure(3))
+        corner = (1499, 17499, 17499)
+        below = (1498, 17499, 17499)
+        for cell in (corner, below):
+            start = cc.region_of(grid, cell)[0].start
+            ones = lambda box: np.ones(box.shape, bool)  # noqa: E731
+            summary = summarise(ones, grid, cell, 1, labelling, BOX)
+            z, y, x = start
+            assert summary.ids.tolist() == [(z * 70000 + y) * 70000 + x]
+            assert summary.ids.dtype == np.uint64 and summary.ids[0] > 2**32
+            assert summary.payload["lower"].tolist() == [list(start)]
+            assert summary.payload["upper"].tolist() == [[z + 2, y + 4, x + 4]]
+
+    def test_merge(self):
+        """Single voxels, on and off the shared planes of slabs of 1.2e12 voxels."""
+        step = (1000, 35000, 35000)
+        grid = Grid(self.shape, step)
+        rng = np.random.default_rng(0)
+        tree_cells = list(itertools.product(*map(range, grid.counts)))
+        voxels = np.concatenate([rng.integers(0, self.shape, (200, 3)) for _ in range(2)])
+        voxels[:60, 0] = rng.choice([0, 999, 1000, 1001, 2000, 2999], 60)
+        voxels[30:90, 1] = rng.choice([34999, 35000, 0, 69999], 60)
+        voxels[60:120, 2] = rng.choice([34999, 35000, 0, 69999], 60)
+        ids = np.unique(np.ravel_multi_index(voxels.T, self.shape))
+        voxels = np.stack(np.unravel_index(ids, self.shape), 1)
+        summaries = []
+        for cell in tree_cells:
+            core, region = cc.region_of(grid, cell)
+            inside = ((voxels >= region.start) & (voxels < region.stop)).all(1)
+            own, where = ids[inside], voxels[inside]
+            interfaces = {}
+            for axis in range(3):
+                above = [c + (a == axis) for a, c in enumerate(cell)]
+                planes = []
+                if cell[axis]:
+                    planes.append(((axis, *cell), region.start[axis]))
+                if region.stop[axis] > core.stop[axis]:
+                    planes.append(((axis, *above), region.stop[axis] - 1))
+                for key, plane in planes:
+                    interfaces[key] = cc.Interface(np.flatnonzero(where[:, axis] == plane), 0)
+            windows = (np.arange(len(own), dtype=np.int32),)
+            summaries.append(
+                cc.SlabSummary(cell, own.astype(np.uint64), {}, interfaces, windows, (0,))
+            )
+        got, n, _ = solve(summaries, grid, (2, 2, 2), rng)
+        assert n == len(ids)
+        for summary in summaries:
+            want = np.searchsorted(ids, summary.ids) + 1
+            np.testing.assert_array_equal(got[summary.cell][0], want)
+
+
+class TestRefusals:
+    def labelling(self):
+        return cc.Labelling(cc.connectivity_structure(1))
+
+    def test_connectivity(self):
+        with pytest.raises(ValueError, match="must be 1, 2 or 3"):
+            cc.connectivity_structure(4)
+
+    def test_structure(self):
+        with pytest.raises(ValueError, match="point-reflected"):
+            cc.Labelling(np.indices((3, 3, 3)).sum(0) < 3)
+
+    def test_window(self):
+        labeler = cc.SlabLabeler(Grid((4, 4, 4), (4, 4, 4)), (0, 0, 0), self.labelling())
+        with pytest.raises(ValueError, match="does not fit"):
+            labeler.feed(np.ones((5, 4, 4)))
+        with pytest.raises(ValueError, match="0 slices of 4"):
+            labeler.finish()
+
+    def test_second_sweep_differs(self):
+        found = self.labelling().find(np.ones((2, 2, 2), bool))
+        other = np.ones((2, 2, 2), bool)
+        other[1, 1, 1] = False
+        out = np.zeros((2, 2, 2), np.uint32)
+        with pytest.raises(ValueError, match="differs from the first sweep"):
+            cc.relabel_window(self.labelling(), other, np.array([7]), found.digest(), out)
+
+    def test_neighbours_differ(self):
+        grid, tree = Grid((4, 4, 4), (2, 4, 4)), mg.Tree((2, 1, 1))
+        masks = [np.ones((4, 4, 4)), np.ones((4, 4, 4))]
+        masks[1][2, 0] = 0
+        ups = [
+            mg.leaf(summarise(lambda b, m=m: m[b.slices], grid, (z, 0, 0), 2, self.labelling()))[0]
+            for z, m in enumerate(masks)
+        ]
+        with pytest.raises(ValueError, match="found different voxels"):
+            mg.merge(tree, (1, 0, 0, 0), ups)
+        with pytest.raises(ValueError, match="missing"):
+            mg.merge(tree, (1, 0, 0, 0), ups[:1])
+
+
+@given(st.binary(max_size=300), st.integers(1, 50), st.randoms())
+@settings(max_examples=50)
+def test_pieces(data, limit, random):
+    pieces = list(mg.to_pieces(data, limit)) * 2
+    random.shuffle(pieces)
+    assert all(len(p[2]) <= limit for p in pieces)
+    assert mg.from_pieces(pieces) == data
+
+
+def test_label_in_memory():
+    mask = np.random.default_rng(0).random((9, 10, 11)) < 0.4
+    for c in (1, 2, 3):
+        labels, n = cc.Labelling(cc.connectivity_structure(c)).label(mask)
+        want, m = ndi.label(mask, cc.connectivity_structure(c))
+        assert n == m and labels.dtype == np.uint32
+        np.testing.assert_array_equal(labels, want)
+
+
+def test_background_that_the_dtype_lacks():
+    values = np.zeros((2, 3, 4), np.uint8)
+    labelling = cc.Labelling(cc.connectivity_structure(1), by_value=True, background=-1)
+    assert labelling.label(values)[1] == 1
+
+
+def test_digest_of_values():
+    """The same runs and the same values, otherwise connected, are told apart."""
+    labelling = cc.Labelling(cc.connectivity_structure(1), by_value=True, background=None)
+    a, b = np.array([[[1, 2]], [[1, 3]]]), np.array([[[1, 2]], [[3, 2]]])
+    assert labelling.find(a).digest() != labelling.find(b).digest()
+
+
+def test_regions():
+    grid = Grid((5, 6, 7), (2, 6, 4))
+    assert cc.region_of(grid, (0, 0, 0)) == (Box((0, 0, 0), (2, 6, 4)), Box((0, 0, 0), (3, 6, 5)))
+    assert cc.region_of(grid, (2, 0, 1)) == (Box((4, 0, 4), (5, 6, 7)),) * 2
