@@ -220,16 +220,6 @@ def paint(offsets, starts, stops, labels, ny, table, out):
 
 
 @kernel
-def relabel(labels, table, out):
-    """``out[v] = table[labels[v]]`` for 3-D arrays."""
-    for z in range(out.shape[0]):
-        for y in range(out.shape[1]):
-            src, dst = labels[z, y], out[z, y]
-            for x in range(dst.size):
-                dst[x] = table[src[x]]
-
-
-@kernel
 def plane_equivalences(below, above, links):
     """Which components of two successive slices touch.
 
