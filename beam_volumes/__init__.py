@@ -4,15 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from beam_volumes.drive.compute import compute
 from beam_volumes.graph.volume import Scalar, Target, Volume, open, options
-from beam_volumes.ops.filters import (
+from beam_volumes.ops.linear import (
     convolve,
     correlate,
     gaussian_filter,
     gaussian_gradient_magnitude,
-    map_overlap,
-    maximum_filter,
-    median_filter,
-    minimum_filter,
     sobel,
     uniform_filter,
 )
@@ -29,7 +25,9 @@ from beam_volumes.ops.morphology import (
     grey_erosion,
     grey_opening,
 )
+from beam_volumes.ops.overlap import map_overlap
 from beam_volumes.ops.pointwise import abs, clip, exp, log, sqrt, where
+from beam_volumes.ops.rank import maximum_filter, median_filter, minimum_filter
 from beam_volumes.ops.reductions import (
     histogram,
     max,

@@ -11,7 +11,8 @@ from scipy.ndimage import generate_binary_structure
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
-from beam_volumes.ops.filters import _triple, compiled, edges_of, extremum, stage_of, taps_of
+from beam_volumes.ops.building import compiled, edges_of, stage_of, taps_of, triple
+from beam_volumes.ops.rank import extremum
 from beam_volumes.sweep.stage import Padding
 
 
@@ -236,8 +237,8 @@ def _binary(
     stage = stages.BinaryFootprint(
         name,
         np.dtype(bool),
-        _triple([b for b, _ in par.halo_of(element.shape, shifts)]),
-        _triple(element.shape),
+        triple([b for b, _ in par.halo_of(element.shape, shifts)]),
+        triple(element.shape),
         Padding(mode, float(border_value)),  # type: ignore[arg-type]
         taps_of(element, name),
         dilation,
@@ -419,8 +420,8 @@ def _grey(
     stage = stages.GreyFootprint(
         name,
         source.dtype,
-        _triple([b for b, _ in par.halo_of(element.shape, shifts)]),
-        _triple(element.shape),
+        triple([b for b, _ in par.halo_of(element.shape, shifts)]),
+        triple(element.shape),
         edges_of(source, modes, cval, name),
         taps_of(element, name),
         np.ascontiguousarray(heights[element]),

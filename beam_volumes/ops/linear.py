@@ -1,20 +1,18 @@
-"""Linear and rank filters, named as in scipy.ndimage."""
+"""Linear and derivative filters, named as in scipy.ndimage."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
-from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
-from beam_volumes.sweep.stage import Padding, Stage, digest
+from beam_volumes.ops.building import compiled, representable, stage_of, triple
+from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
 
@@ -31,35 +29,6 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     """
     single = dtype == np.float32 or dtype.itemsize <= 2
     return np.dtype(np.float32 if single else np.float64)
-
-
-def compiled(volume: Volume) -> Volume:
-    """The volume in a dtype that kernels take: half precision becomes single."""
-    return volume.astype(np.float32) if volume.dtype == np.float16 else volume
-
-
-def stage_of(volume: Volume, stage: Stage) -> Volume:
-    return volume.derive(StageNode.of(stage, (volume.node,)))
-
-
-def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str) -> Padding:
-    """The padding of a filter that computes in the volume's own dtype."""
-    if any(m in ("constant", "grid-constant") for m in modes) and not representable(
-        cval, volume.dtype
-    ):
-        raise ValueError(
-            f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
-        )
-    return Padding(modes, float(cval))
-
-
-def representable(number: float, dtype: np.dtype) -> bool:
-    if np.issubdtype(dtype, np.floating):
-        return True
-    if dtype.kind == "b":
-        return number in (0, 1)
-    info = np.iinfo(dtype)
-    return float(number).is_integer() and info.min <= number <= info.max
 
 
 def separable(
@@ -92,18 +61,13 @@ def separable(
         stage = stages.Correlate(
             name,
             result if k == len(groups) - 1 or not groups else compute,
-            _triple(before),
-            _triple([len(w) for w in weights]),
+            triple(before),
+            triple([len(w) for w in weights]),
             Padding(modes, float(cval)),
             tuple(np.ascontiguousarray(w, dtype=compute) for w in weights),  # type: ignore[arg-type]
         )
         source = stage_of(source, stage)
     return source.astype(np.float16) if wanted == np.float16 else source
-
-
-def _triple(numbers: Sequence[int]) -> Triple:
-    z, y, x = numbers
-    return (int(z), int(y), int(x))
 
 
 def gaussian_filter(
@@ -419,259 +383,11 @@ def _correlate(
     stage = stages.CorrelateNd(
         name,
         compute if wanted is None or wanted == np.float16 else wanted,
-        _triple([b for b, _ in halo]),
-        _triple(weights.shape),
+        triple([b for b, _ in halo]),
+        triple(weights.shape),
         Padding(modes, float(cval)),
         offsets.reshape(-1, 3),
         weights[weights != 0].astype(compute),
     )
     result = stage_of(source, stage)
     return result.astype(np.float16) if wanted == np.float16 else result
-
-
-def _extremum(
-    volume: Volume,
-    name: str,
-    largest: bool,
-    size: Any,
-    footprint: Any,
-    mode: Any,
-    cval: float,
-    origin: Any,
-    axes: Any,
-) -> Volume:
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    shape = par.footprint_of(volume, size, footprint, chosen, name)
-    shifts = par.origins(origin, shape.shape, chosen, name)
-    return extremum(volume, name, largest, shape, shifts, par.modes_of(mode, chosen, name), cval)
-
-
-def extremum(
-    volume: Volume,
-    name: str,
-    largest: bool,
-    footprint: np.ndarray,
-    shifts: Sequence[int],
-    modes: tuple[str, str, str],
-    cval: float,
-) -> Volume:
-    """The minimum or maximum over a footprint along z, y, x, in scipy's placement."""
-    source = compiled(volume)
-    box = footprint.all()
-    if not box and len(set(modes)) > 1:
-        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
-    common = (
-        name,
-        source.dtype,
-        _triple([b for b, _ in par.halo_of(footprint.shape, shifts)]),
-        _triple(footprint.shape),
-        edges_of(source, modes, cval, name),
-    )
-    if box:
-        stage: Stage = stages.ExtremumBox(*common, largest)
-    else:
-        stage = stages.ExtremumFootprint(*common, taps_of(footprint, name), largest)
-    return stage_of(source, stage).astype(volume.dtype)
-
-
-def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
-    """The positions of a footprint's true voxels, in raster order."""
-    taps = np.argwhere(footprint).astype(np.int64).reshape(-1, 3)
-    if not len(taps):
-        raise ValueError(f"{name}: the footprint is all false")
-    return taps
-
-
-def minimum_filter(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
-    """The minimum over a box or footprint; equal to `scipy.ndimage.minimum_filter`.
-
-    Parameters
-    ----------
-    volume : Volume
-    size : int or sequence of int, optional
-        Of the box, per axis.
-    footprint : array_like of bool, optional
-        Instead of ``size``; one dimension per axis.
-    mode, cval, axes
-        As of `gaussian_filter`.
-    origin : int or sequence of int
-        Shift of the box.
-
-    Returns
-    -------
-    Volume
-        Of the input's dtype. NaN where the box holds a NaN, and nowhere else.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> np.asarray(bv.minimum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
-    array([[1, 1, 1, 4, 8]])
-    """
-    return _extremum(volume, "minimum_filter", False, size, footprint, mode, cval, origin, axes)
-
-
-def maximum_filter(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
-    """The maximum over a box or footprint; equal to `scipy.ndimage.maximum_filter`.
-
-    Parameters as of `minimum_filter`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> np.asarray(bv.maximum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
-    array([[5, 5, 9, 9, 9]])
-    """
-    return _extremum(volume, "maximum_filter", True, size, footprint, mode, cval, origin, axes)
-
-
-def median_filter(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
-    """The median over a box or footprint; equal to `scipy.ndimage.median_filter`.
-
-    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network, others by
-    selection.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> np.asarray(bv.median_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
-    array([[5, 4, 4, 8, 8]])
-    """
-    volume = as_volume(volume)
-    name = "median_filter"
-    chosen = par.axes_of(volume, axes, name)
-    shape = par.footprint_of(volume, size, footprint, chosen, name)
-    shifts = par.origins(origin, shape.shape, chosen, name)
-    modes = par.modes_of(mode, chosen, name)
-    source = compiled(volume)
-    if not shape.all() and len(set(modes)) > 1:
-        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
-    taps = taps_of(shape, name)
-    common = (
-        name,
-        source.dtype,
-        _triple([b for b, _ in par.halo_of(shape.shape, shifts)]),
-        _triple(shape.shape),
-        edges_of(source, modes, cval, name),
-    )
-    if shape.shape == (3, 3, 3) and shape.all():
-        stage: Stage = stages.Median3(*common)
-    else:
-        stage = stages.RankFootprint(*common, taps, len(taps) // 2)
-    return stage_of(source, stage).astype(volume.dtype)
-
-
-def map_overlap(
-    func: Callable[..., np.ndarray],
-    *volumes: Volume,
-    depth: int | Sequence[int | tuple[int, int]] = 0,
-    dtype: Any = None,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    name: str | None = None,
-    version: str | int | None = None,
-    deterministic: bool = True,
-) -> Volume:
-    """Apply a function of your own to blocks with an overlap.
-
-    Parameters
-    ----------
-    func : callable
-        Takes one 3-D array (z, y, x) per volume, padded by ``depth``, and returns an array of the
-        same shape, or of the shape without the overlap. Each result voxel may depend only on voxels
-        within ``depth``, and not on how the volume is cut. It is called from several threads.
-    *volumes : Volume
-        Of one shape.
-    depth : int or sequence
-        Overlap per axis: one number, or ``(before, after)``.
-    dtype : dtype, optional
-        Of the result; that of the first volume by default.
-    mode, cval
-        What lies beyond the volume's edges.
-    name, version : str, optional
-        Identify the function when a run is resumed: change the version when you change the function.
-        Without them a run with this function cannot be resumed.
-    deterministic : bool
-        False if a second call may give other bits: its result is then stored, never computed twice.
-
-    Returns
-    -------
-    Volume
-
-    Notes
-    -----
-    Memory: the planner counts the inputs gathered and two float64 arrays of a block.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> v = bv.open(np.arange(5.0)[None])
-    >>> np.asarray(bv.map_overlap(lambda a: a - np.roll(a, 1, axis=2), v, depth=(0, 1)))
-    array([[0., 1., 1., 1., 1.]])
-    """
-    if not callable(func):
-        raise TypeError(f"map_overlap: func={func!r} is not callable")
-    if not volumes:
-        raise ValueError("map_overlap: give at least one volume")
-    first, *others = (as_volume(v) for v in volumes)
-    for other in others:
-        if other.shape != first.shape or other.axes != first.axes:
-            raise ValueError(
-                f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match"
-            )
-    chosen = par.axes_of(first, None, "map_overlap")
-    halo = []
-    for d in par.per_axis(depth, chosen, 0, "depth"):
-        pair = tuple(d) if isinstance(d, Sequence) else (d, d)
-        if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
-            raise ValueError(f"map_overlap: depth={depth!r} is not made of whole numbers from 0 on")
-        halo.append((int(pair[0]), int(pair[1])))
-    z, y, x = halo
-    padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
-    if name is not None:
-        identity = digest("named", name, version)
-    else:
-        identity = uuid.uuid4().hex
-    stage = stages.Overlap(
-        name or str(getattr(func, "__name__", "map_overlap")),
-        checked_dtype(dtype if dtype is not None else first.dtype),
-        func,
-        (z, y, x),
-        padding,
-        1 + len(others),
-        deterministic,
-        identity,
-    )
-    return first.derive(StageNode.of(stage, (first.node, *(o.node for o in others))))

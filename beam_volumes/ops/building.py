@@ -1,0 +1,54 @@
+"""What the families of filters share when they build a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.sweep.stage import Padding, Stage
+
+
+def compiled(volume: Volume) -> Volume:
+    """The volume in a dtype that kernels take: half precision becomes single."""
+    return volume.astype(np.float32) if volume.dtype == np.float16 else volume
+
+
+def stage_of(volume: Volume, stage: Stage) -> Volume:
+    return volume.derive(StageNode.of(stage, (volume.node,)))
+
+
+def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str) -> Padding:
+    """The padding of a filter that computes in the volume's own dtype."""
+    if any(m in ("constant", "grid-constant") for m in modes) and not representable(
+        cval, volume.dtype
+    ):
+        raise ValueError(
+            f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
+        )
+    return Padding(modes, float(cval))
+
+
+def representable(number: float, dtype: np.dtype) -> bool:
+    if np.issubdtype(dtype, np.floating):
+        return True
+    if dtype.kind == "b":
+        return number in (0, 1)
+    info = np.iinfo(dtype)
+    return float(number).is_integer() and info.min <= number <= info.max
+
+
+def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
+    """The positions of a footprint's true voxels, in raster order."""
+    taps = np.argwhere(footprint).astype(np.int64).reshape(-1, 3)
+    if not len(taps):
+        raise ValueError(f"{name}: the footprint is all false")
+    return taps
+
+
+def triple(numbers: Sequence[int]) -> Triple:
+    z, y, x = numbers
+    return (int(z), int(y), int(x))
