@@ -14,22 +14,20 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume
 from beam_volumes.space import AXES
+from beam_volumes.storage.axes import unit_name
 
-#: OME-NGFF length units in metres.
+#: The units of length that volumes can have, in metres.
 _METRES = {
-    "angstrom": 1e-10, "attometer": 1e-18, "centimeter": 1e-2, "decimeter": 1e-1,
-    "exameter": 1e18, "femtometer": 1e-15, "foot": 0.3048, "gigameter": 1e9,
-    "hectometer": 1e2, "inch": 0.0254, "kilometer": 1e3, "megameter": 1e6,
-    "meter": 1.0, "micrometer": 1e-6, "mile": 1609.344, "millimeter": 1e-3,
-    "nanometer": 1e-9, "parsec": 3.0856775814913673e16, "petameter": 1e15, "picometer": 1e-12,
-    "terameter": 1e12, "yard": 0.9144, "yoctometer": 1e-24, "yottameter": 1e24,
-    "zeptometer": 1e-21, "zettameter": 1e21,
-}  # fmt: skip
-_SHORT = {
-    "nm": "nanometer", "um": "micrometer", "µm": "micrometer", "μm": "micrometer",
-    "micron": "micrometer", "mm": "millimeter", "cm": "centimeter", "m": "meter",
-    "pm": "picometer", "Å": "angstrom", "A": "angstrom", "km": "kilometer",
-}  # fmt: skip
+    "picometer": 1e-12,
+    "angstrom": 1e-10,
+    "nanometer": 1e-9,
+    "micrometer": 1e-6,
+    "millimeter": 1e-3,
+    "centimeter": 1e-2,
+    "inch": 0.0254,
+    "meter": 1.0,
+    "kilometer": 1e3,
+}
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
 
@@ -84,8 +82,11 @@ def lengths(
 def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     """A length with a unit, in voxels along an axis."""
     match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([^\W\d]+|Å|µm|μm)\s*", text)
-    unit = _SHORT.get(match[2], match[2]) if match else ""
-    if not match or unit not in _METRES:
+    try:
+        unit = unit_name(match[2]) if match else None
+    except ValueError:
+        unit = None
+    if match is None or unit is None:
         raise ValueError(
             f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'"
         )
