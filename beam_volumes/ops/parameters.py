@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,15 @@ from beam_volumes.storage.axes import unit_name
 
 #: The units of length that volumes can have, in metres.
 _METRES = {
-    "picometer": 1e-12,
-    "angstrom": 1e-10,
-    "nanometer": 1e-9,
-    "micrometer": 1e-6,
-    "millimeter": 1e-3,
-    "centimeter": 1e-2,
-    "inch": 0.0254,
-    "meter": 1.0,
-    "kilometer": 1e3,
+    "picometer": "1e-12",
+    "angstrom": "1e-10",
+    "nanometer": "1e-9",
+    "micrometer": "1e-6",
+    "millimeter": "1e-3",
+    "centimeter": "1e-2",
+    "inch": "0.0254",
+    "meter": "1.0",
+    "kilometer": "1e3",
 }
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
@@ -81,7 +82,7 @@ def lengths(
 
 def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     """A length with a unit, in voxels along an axis."""
-    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([^\W\d]+|Å|µm|μm)\s*", text)
+    match = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)\s*", text)
     try:
         unit = unit_name(match[2]) if match else None
     except ValueError:
@@ -94,8 +95,10 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
         )
-    metres = float(match[1]) * _METRES[unit]
-    return metres / (volume.space.voxel_size[axis] * _METRES[volume.unit])
+    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
+    length = Fraction(match[1]) * Fraction(_METRES[unit])
+    voxel = Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(_METRES[volume.unit])
+    return float(length / voxel)
 
 
 def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:
