@@ -1,7 +1,9 @@
 """Settings that all tests share."""
 
+import logging
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -10,3 +12,13 @@ settings.register_profile("ci", derandomize=True, database=None, phases=_PHASES,
 # For looking around: other examples every time, and failures reported as they are found.
 settings.register_profile("explore", database=None, phases=_PHASES[:2], print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def loggers_as_they_were():
+    """The command line quietens this process's loggers: not for the tests after it."""
+    loggers = [logging.getLogger(name) for name in (None, "apache_beam", "beam_volumes")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
