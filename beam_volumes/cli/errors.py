@@ -46,6 +46,8 @@ def message(error: BaseException) -> str:
         if found:
             text = found[-1][1]
     text = " ".join(_STAGE.sub("", text).split())
+    # The remedies are those of Python's compute; here they are options.
+    text = re.sub(r"(?:pass )?\b(overwrite|resume)=True", r"--\1", text)
     if not text:
         return type(error).__name__
     if isinstance(error, USER_MISTAKES) or type(error).__module__.startswith("beam_volumes"):

@@ -13,6 +13,7 @@ import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.cli import demo, errors
+from beam_volumes.cli.errors import message
 from beam_volumes.cli.info import parse_index
 
 RECIPE = """\
@@ -253,3 +254,10 @@ def test_the_program_with_its_default_runner(recipe, work):
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     assert "z5.tif" in done.stderr.splitlines()[-1]
+
+
+def test_remedies_are_told_as_options():
+    text = "x exists: pass overwrite=True to replace it, resume=True to continue it"
+    assert (
+        message(ValueError(text)) == "x exists: --overwrite to replace it, --resume to continue it"
+    )
