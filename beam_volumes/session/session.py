@@ -104,7 +104,9 @@ class Session:
                 Journal.create(
                     self.journal.spec,
                     make_manifest(self.plan, self.run_id),
-                    overwrite=self.overwrite or manifest is None or not self.plan.sinks[0].exists(),
+                    overwrite=self.overwrite
+                    or manifest is None
+                    or not any(sink.exists() for sink in self.plan.sinks),
                     attempts=self.journal.attempts,
                 )
         ended = self.journal is not None and self.journal.marked(ENDED)

@@ -102,9 +102,3 @@ def opened(key: str, open_it: Callable[[], Any]) -> Any:
         while len(_handles) > MAX_HANDLES:
             _handles.popitem(last=False)
         return handle
-
-
-def forget(key: str) -> None:
-    """Let go of a handle, e.g. after what it shows has been replaced."""
-    with _lock:
-        _handles.pop(key, None)

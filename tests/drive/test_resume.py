@@ -113,6 +113,13 @@ def test_arrays_come_back_beside_targets_and_leave_nothing(out):
     assert [p.name for p in out.parent.iterdir()] == ["out.zarr"]
 
 
+def test_numbers_alone_may_keep_a_journal_again_and_again(tmp_path):
+    v = bv.open(ARRAY)
+    for _ in range(2):
+        mean = bv.compute(bv.mean(v), runner=None, progress=False, journal=tmp_path / "journal")
+        assert mean == ARRAY.mean()
+
+
 def test_a_result_too_large_for_memory_is_refused(monkeypatch):
     monkeypatch.setattr(bv.options, "max_inmemory", 1000)
     with pytest.raises(ValueError, match=r"larger than options\.max_inmemory"):
