@@ -1,0 +1,148 @@
+"""What the sweep knows of an operation that needs the whole volume before it can yield voxels.
+
+Such an operation has two halves. In a first sweep its `Survey` is fed a slab, window by window, and
+leaves a summary of it. Summaries of all slabs are merged by the survey's flow of keyed rounds, and
+an answer comes back to each slab. In a later sweep its `Completion` turns the same windows of the
+same slab, and the answer, into voxels. Slabs and windows of both sweeps are the same.
+
+A slab's *region* is its core and, on the upper side of each axis where it has a neighbour, one plane
+more. Windows have the region's full width and height; along z the plane beyond the core is a window
+by itself, the last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.stage import Block, digest
+
+
+def region_of(grid: Grid, index: int, upper: bool = True) -> Box:
+    """A slab's region: its core, and with ``upper`` one plane more where a neighbour follows."""
+    core = grid.box(index)
+    if not upper:
+        return core
+    return core.expand(((0, 1), (0, 1), (0, 1))).intersect(Box.of_shape(grid.shape))
+
+
+class Surveyor:
+    """A survey of one slab under way."""
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+        """Take slices ``z`` of the region: one array (slices, rows, columns) per input, in order.
+
+        They may be views of memory that is used again: not to be kept, nor changed.
+        """
+        raise NotImplementedError
+
+    def finish(self) -> Any:
+        """The summary, picklable; once all slices of the region were fed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """The first half: a frozen dataclass of plain data beside the functions below.
+
+    Attributes
+    ----------
+    name : str
+        What messages and plans call it, e.g. ``"label"``.
+    """
+
+    name: str
+
+    @property
+    def upper(self) -> bool:
+        """Whether it is fed the region, or else the core alone."""
+        return True
+
+    @property
+    def cost(self) -> float:
+        """Rough nanoseconds per voxel on one core."""
+        return 5.0
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        """The most bytes that a `feed` of a window of a shape allocates and gives back."""
+        return 0
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        """Bytes to reserve for what a surveyor of a slab of a shape keeps; it may be more."""
+        return 0
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
+        """A survey of slab ``index``; one that would keep more than ``room`` bytes raises ValueError."""
+        raise NotImplementedError
+
+    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Any:
+        """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``."""
+        raise NotImplementedError
+
+    def nothing(self) -> dict[str, Any]:
+        """The numbers of a volume without voxels, by name."""
+        return {}
+
+    def load(self, grid: Grid, room: int) -> Reduction | None:
+        """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much."""
+        return None
+
+    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
+        """The state, of the reduction `load`, of one slab."""
+        raise NotImplementedError
+
+    def token(self) -> str:
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
+
+
+class Completer:
+    """The second half for one slab, under way."""
+
+    def run(
+        self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
+    ) -> None:
+        """Compute slices ``z`` of the region from the same slices of the inputs, windows in order."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """The second half: a frozen dataclass of plain data beside the functions below.
+
+    Attributes
+    ----------
+    name : str
+    dtype : numpy.dtype
+        Of the voxels it yields.
+    """
+
+    name: str
+    dtype: np.dtype
+
+    @property
+    def upper(self) -> bool:
+        """Whether it yields the region, or else the core alone: as what its survey was fed."""
+        return True
+
+    @property
+    def cost(self) -> float:
+        """Rough nanoseconds per voxel on one core."""
+        return 5.0
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        """The most bytes that a `run` of a window of a shape allocates and gives back."""
+        return 0
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        """Bytes that a completer of a slab of a shape keeps, its answer included."""
+        return 0
+
+    def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
+        raise NotImplementedError
+
+    def token(self) -> str:
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
