@@ -429,10 +429,10 @@ class SlabLabeler:
         )
 
 
-def relabel_window(
-    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
-) -> None:
-    """Write the final ids of one window in the second sweep.
+def found_again(
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int
+) -> Components:
+    """The components of one window in the second sweep, if they are those of the first.
 
     Parameters
     ----------
@@ -440,11 +440,9 @@ def relabel_window(
     block : array
         The same window as in the first sweep, of the slab's whole region.
     ids : array (count)
-        Final id, or 0, of each of the window's components.
+        What came back for each of the window's components.
     digest : int
         Of the window, from the first sweep.
-    out : array with contiguous rows
-        The window's part of the slab's core: its first slices, rows and columns.
     """
     found = labelling.find(block)
     if len(found.first) != len(ids) or found.digest() != digest:
@@ -453,6 +451,18 @@ def relabel_window(
             f"{len(ids)}): the input has changed, or an operation before the label gives other voxels "
             "when run again; materialise it (deterministic=False)"
         )
+    return found
+
+
+def relabel_window(
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
+) -> None:
+    """Write the final ids of one window, into ``out``: its part of the slab's core or region.
+
+    Parameters as of `found_again`; ``out`` has contiguous rows and may lack the window's last slices,
+    rows and columns.
+    """
+    found = found_again(labelling, block, ids, digest)
     table = np.zeros(len(ids) + 1, out.dtype)
     table[1:] = ids
     kernels.paint(*found.runs, found.shape[1], table, out)
