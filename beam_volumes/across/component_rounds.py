@@ -124,9 +124,7 @@ def component_flow(
         raise ValueError(f"k_largest={k_largest}: must be at least 1")
     if as_mask and columns:
         raise ValueError("columns are of labels: a mask has no ids to give them by")
-    if radix is None:
-        radix = (16, 2, 2) if grid.counts[1:] == (1, 1) else (4, 4, 4)
-    tree = Tree(grid.counts, radix)
+    tree = tree_of(grid, radix)
     top = tree.levels
     is_direct = as_mask or top == 0
     cz, cy, cx = grid.counts
@@ -164,6 +162,13 @@ def component_flow(
         for level in range(top + 1)
     ]
     return Flow((*up, *ranks, *down), ports)
+
+
+def tree_of(grid: Grid, radix: Triple | None = None) -> Tree:
+    """The tree of slabs that a flow merges along."""
+    if radix is None:
+        radix = (16, 2, 2) if grid.counts[1:] == (1, 1) else (4, 4, 4)
+    return Tree(grid.counts, radix)
 
 
 # Messages. Those that differ by sender say who sent them: any may come twice.
