@@ -306,6 +306,8 @@ class SlabLabeler:
         the volume), ``"touches_border"``.
     border_axes : tuple of int
         The axes whose ends count as the border of the volume.
+    border : int
+        How many voxels thick that is.
     """
 
     def __init__(
@@ -315,12 +317,14 @@ class SlabLabeler:
         labelling: Labelling,
         measures: tuple[str, ...] = (),
         border_axes: tuple[int, ...] = (0, 1, 2),
+        border: int = 1,
     ) -> None:
         self.grid = grid
         self.cell = cell
         self.core, self.region = region_of(grid, cell)
         self.measures = measures
         self.border_axes = border_axes
+        self.border = border
         self._stream = _Stream(labelling)
         self._depth = 0
         self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
@@ -390,7 +394,9 @@ class SlabLabeler:
             within = size > 0  # others lie beyond the core and stay neutral
             lower[within] += start
             upper[within] += start
-            touches = ((lower == 0) | (upper == self.grid.shape))[:, list(self.border_axes)].any(1)
+            outermost = np.array(self.grid.shape) - self.border
+            touches = within[:, None] & ((lower < self.border) | (upper > outermost))
+            touches = touches[:, list(self.border_axes)].any(1)
             measured = {
                 "size": {"size": size[1:]},
                 "box": {"lower": lower[1:], "upper": upper[1:]},

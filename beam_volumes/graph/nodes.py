@@ -165,12 +165,8 @@ class AcrossNode(Node):
     operands: tuple[Node, ...]
 
     @classmethod
-    def of(
-        cls, barrier: Barrier, completion: Completion, operands: tuple[Node, ...]
-    ) -> AcrossNode:
-        token = digest(
-            "across", barrier.token, completion.token(), [n.token for n in operands]
-        )
+    def of(cls, barrier: Barrier, completion: Completion, operands: tuple[Node, ...]) -> AcrossNode:
+        token = digest("across", barrier.token, completion.token(), [n.token for n in operands])
         return cls(barrier.shape, completion.dtype, token, barrier, completion, operands)
 
     @property

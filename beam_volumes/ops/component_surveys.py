@@ -37,6 +37,7 @@ class Components(Survey):
     measures : tuple of str
         As of `beam_volumes.across.components.SlabLabeler`.
     border_axes : tuple of int
+    border : int
     keep : Keep or None
         Which components remain; all by default.
     k_largest : int or None
@@ -50,6 +51,7 @@ class Components(Survey):
     background: Any
     measures: tuple[str, ...]
     border_axes: tuple[int, ...]
+    border: int
     keep: Keep | None
     k_largest: int | None
     dtype: np.dtype
@@ -78,15 +80,13 @@ class Components(Survey):
     def flow(self, grid: Grid) -> Flow:
         mask = self.dtype == bool
         how: dict[str, Any] = {} if mask else {"dtype": self.dtype}
-        return component_flow(
-            grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **how
-        )
+        return component_flow(grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **how)
 
     def nothing(self) -> dict[str, Any]:
         return {"count": 0}
 
     def load(self, grid: Grid, room: int) -> ComponentLoad:
-        return ComponentLoad.of(grid, room)
+        return ComponentLoad.of(grid, room, name=self.name)
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
         return self.load(grid, 0).of_slab(summary)
@@ -97,7 +97,12 @@ class _Labeler(Surveyor):
         self.survey, self.room = survey, room
         self.slab, self.grid = grid.box(index), grid
         self.labeler = cc.SlabLabeler(
-            grid, grid.cell(index), survey.labelling, survey.measures, survey.border_axes
+            grid,
+            grid.cell(index),
+            survey.labelling,
+            survey.measures,
+            survey.border_axes,
+            survey.border,
         )
         self.count = 0
 

@@ -81,9 +81,7 @@ def write_grid(programs: Sequence[Program]) -> Triple:
     return (unit[0], unit[1], unit[2])
 
 
-def choose(
-    programs: Sequence[Program], budget: int, workers: int, threads: int
-) -> list[Partition]:
+def choose(programs: Sequence[Program], budget: int, workers: int, threads: int) -> list[Partition]:
     """Partitions of programs over one domain, all with the same slabs and windows.
 
     That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one

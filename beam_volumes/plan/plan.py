@@ -496,9 +496,7 @@ def _before(c: Cut, cuts: Sequence[Cut], stored: dict[str, Any]) -> dict[str, An
     return {token: source for token, source in stored.items() if token not in later}
 
 
-def _separate(
-    cuts: list[Cut], stored: dict[str, Any], how: _How, reasons: list[str]
-) -> list[Cut]:
+def _separate(cuts: list[Cut], stored: dict[str, Any], how: _How, reasons: list[str]) -> list[Cut]:
     """Give outputs of one pass sweeps of their own where their write units do not fit together."""
     separate: list[Cut] = []
     for c in cuts:

@@ -29,7 +29,9 @@ def run_local(session: Session) -> dict[str, Any]:
             for token, flow in session.flows(index).items():
                 came = run(flow, summaries.pop(token, []))
                 answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
-                numbers[token] = {n: v for _, part in came.get("numbers", []) for n, v in part.items()}
+                numbers[token] = {
+                    n: v for _, part in came.get("numbers", []) for n, v in part.items()
+                }
             known = session.finish_merge(index, numbers, known)
     finally:
         release()

@@ -269,12 +269,12 @@ class _Sweep:
     @staticmethod
     def _windows(new: Range, end: int) -> list[Range]:
         """Surveys and completions have the plane beyond the slab's end by itself."""
-        return [(a, b) for a, b in ((new[0], min(new[1], end)), (max(new[0], end), new[1])) if a < b]
+        return [
+            (a, b) for a, b in ((new[0], min(new[1], end)), (max(new[0], end), new[1])) if a < b
+        ]
 
     def _complete(self, i: int, step: Step, z: Range) -> None:
-        inputs = tuple(
-            self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges
-        )
+        inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
         with _Blame(self, i, z):
             self.completers[i].run(inputs, self._out(i, z), z, self.threads)
 
