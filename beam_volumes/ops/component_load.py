@@ -15,6 +15,7 @@ from beam_volumes.across.merge import bytes_per_component, leaf, loads
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.stage import digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,10 @@ class ComponentLoad(Reduction):
         cls, grid: Grid, room: int, radix: Triple | None = None, name: str = "label"
     ) -> ComponentLoad:
         return cls(name, np.dtype(np.int64), (), grid, room, radix)
+
+    def token(self) -> str:
+        grid = self.grid
+        return digest(type(self).__name__, self.name, grid.shape, grid.step, self.room, self.radix)
 
     def zero(self) -> Load:
         return Load(Counter(), np.zeros(3, np.int64), np.zeros(3, np.int64), 0)
