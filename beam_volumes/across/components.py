@@ -395,8 +395,8 @@ class SlabLabeler:
             lower[within] += start
             upper[within] += start
             outermost = np.array(self.grid.shape) - self.border
-            touches = within[:, None] & ((lower < self.border) | (upper > outermost))
-            touches = touches[:, list(self.border_axes)].any(1)
+            ends = (lower < self.border) | (upper > outermost)
+            touches = within & np.any(ends[:, list(self.border_axes)], axis=1)
             measured = {
                 "size": {"size": size[1:]},
                 "box": {"lower": lower[1:], "upper": upper[1:]},

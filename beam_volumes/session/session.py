@@ -179,7 +179,7 @@ class Session:
                 room=p.room,
             )
         states = dict(result.states)
-        for b, load in self._loads(pass_index):
+        for b, _ in self._loads(pass_index):
             states[load_token(b)] = b.survey.load_of(p.grid, index, result.summaries[b.token])
         emission = Emission(states, result.summaries)
         if count is not None:

@@ -336,7 +336,7 @@ def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
     """What every pass has found."""
     known: dict[str, Any] = {}
     for p in plan.passes:
-        if p.program.folds:
+        if p.program.folds or p.program.surveys:
             found = journal.read_scalars(p.index)
             if found is None:
                 raise OSError(
