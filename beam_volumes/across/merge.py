@@ -342,6 +342,10 @@ class Keep:
     marked: bool | None = None
     cutoff: tuple[int, int] | None = None
 
+    def token(self) -> str:
+        """What it keeps, as text."""
+        return repr(self)
+
     def __call__(self, roots: np.ndarray, payload: Payload) -> np.ndarray:
         kept = np.ones(len(roots), bool)
         if self.min_size is not None:

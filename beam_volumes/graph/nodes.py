@@ -17,6 +17,7 @@ from beam_volumes.geometry import Box, Triple
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Stage, digest
+from beam_volumes.sweep.survey import Completion, Survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +125,60 @@ class CropNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Barrier:
+    """What has to be known of whole volumes before voxels, numbers or rows that rest on it are."""
+
+    survey: Survey
+    operands: tuple[Node, ...]
+    parameters: tuple[Value, ...]
+    token: str
+
+    @classmethod
+    def of(
+        cls, survey: Survey, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
+    ) -> Barrier:
+        for other in operands[1:]:
+            if other.shape != operands[0].shape:
+                raise ValueError(
+                    f"{survey.name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
+                    "crop the volumes to one shape first"
+                )
+        below = [n.token for n in operands], [v.token for v in parameters]
+        token = digest("barrier", survey.token(), operands[0].shape, *below)
+        return cls(survey, operands, parameters, token)
+
+    @property
+    def shape(self) -> Triple:
+        return self.operands[0].shape
+
+    @property
+    def name(self) -> str:
+        return self.survey.name
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossNode(Node):
+    """Voxels that rest on a barrier: what its completion makes of operands and of each slab's answer."""
+
+    barrier: Barrier
+    completion: Completion
+    operands: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, barrier: Barrier, completion: Completion, operands: tuple[Node, ...]) -> AcrossNode:
+        token = digest("across", barrier.token, completion.token(), [n.token for n in operands])
+        return cls(barrier.shape, completion.dtype, token, barrier, completion, operands)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.operands
+
+    @property
+    def name(self) -> str:
+        return self.completion.name
+
+
+@dataclass(frozen=True, eq=False)
 class Value:
     """Something that yields one number or a small array, known only when the volume has been swept."""
 
@@ -177,6 +232,27 @@ class FoldValue(Value):
     @property
     def name(self) -> str:
         return self.reduction.name
+
+
+@dataclass(frozen=True, eq=False)
+class BarrierValue(Value):
+    """A number that is found when a barrier's summaries are merged."""
+
+    barrier: Barrier
+    number: str
+
+    @classmethod
+    def of(cls, barrier: Barrier, number: str, dtype: np.dtype) -> BarrierValue:
+        return cls(np.dtype(dtype), (), number_token(barrier.token, number), barrier, number)
+
+    @property
+    def name(self) -> str:
+        return f"{self.barrier.name} {self.number}"
+
+
+def number_token(barrier: str, number: str) -> str:
+    """Under which token a number of a barrier is known."""
+    return f"{barrier}.{number}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +315,7 @@ class ConstantValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class FoundValue(Value):
-    """A fold's result, without what it was folded from."""
+    """A number that some sweep finds, without the voxels it was found in."""
 
     label: str
 
@@ -267,7 +343,7 @@ def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
     values = list(values)
     light: dict[str, Value] = {}
     for v in values_below(values):
-        if isinstance(v, FoldValue):
+        if isinstance(v, FoldValue | BarrierValue):
             light[v.token] = FoundValue(v.dtype, v.shape, v.token, v.name)
         elif isinstance(v, FormulaValue):
             light[v.token] = replace(v, operands=tuple(light[o.token] for o in v.operands))

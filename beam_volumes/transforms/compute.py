@@ -182,7 +182,7 @@ class _Pass(beam.PTransform):
 
     def expand(self, known: beam.PCollection) -> beam.PCollection:
         p = self.session.plan.passes[self.index]
-        reductions = {f.token: f.reduction for f in p.program.folds}
+        reductions = self.session.reductions(self.index)
         states = (
             known.pipeline
             | "Ranges" >> beam.Create(slab_ranges(len(p.grid)))
@@ -219,8 +219,8 @@ class _Sweep(beam.DoFn):
         self.session, self.index = session, index
 
     def process(self, slab: int, known: States) -> Iterable[tuple[str, States]]:
-        states = self.session.slab(self.index, slab, known, _count)
-        return [(token, {token: state}) for token, state in states.items()]
+        emission = self.session.slab(self.index, slab, known, count=_count)
+        return [(token, {token: state}) for token, state in emission.states.items()]
 
 
 _SWEPT = Metrics.counter("beam_volumes", "slabs")
