@@ -82,6 +82,20 @@ def lengths(
 
 def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     """A length with a unit, in voxels along an axis."""
+    length, unit = _metres(volume, text, name)
+    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
+    voxel = Fraction(repr(float(volume.space.voxel_size[axis])))  # type: ignore[index]
+    return float(length / (voxel * unit))
+
+
+def in_unit(volume: Volume, text: str, name: str) -> float:
+    """A length with a unit, in that of the volume."""
+    length, unit = _metres(volume, text, name)
+    return float(length / unit)
+
+
+def _metres(volume: Volume, text: str, name: str) -> tuple[Fraction, Fraction]:
+    """A length with a unit, and the volume's unit."""
     match = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)\s*", text)
     try:
         unit = unit_name(match[2]) if match else None
@@ -95,10 +109,7 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
         )
-    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
-    length = Fraction(match[1]) * Fraction(_METRES[unit])
-    voxel = Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(_METRES[volume.unit])
-    return float(length / voxel)
+    return Fraction(match[1]) * Fraction(_METRES[unit]), Fraction(_METRES[volume.unit])
 
 
 def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:
