@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import imagecodecs
 import numpy as np
 
 from beam_volumes.kernels.distance import FAR
@@ -137,6 +138,34 @@ def distance_carry(carry: Distance | None, rows: int, cols: int) -> np.ndarray:
     if carry is None:
         return np.full((rows, cols), FAR, np.int32)
     return carry.distance.copy()
+
+
+def plane_dtype(depth: int) -> np.dtype:
+    """The narrowest dtype of distances within ``depth`` slices; its largest value stands for `FAR`."""
+    return np.dtype(np.uint8 if depth <= 255 else np.uint16 if depth <= 65_535 else np.uint32)
+
+
+def packed(distance: np.ndarray, depth: int) -> bytes:
+    """A plane of distances within ``depth`` slices, compressed.
+
+    Examples
+    --------
+    >>> plane = np.array([[0, 3, FAR]], np.int32)
+    >>> unpacked(packed(plane, 4), 4, 1, 3).tolist() == plane.tolist()
+    True
+    """
+    narrow = distance.astype(plane_dtype(depth))  # the low bits of FAR are ones
+    return bytes(imagecodecs.zstd_encode(narrow.tobytes(), level=1))
+
+
+def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
+    """What was `packed`, as int32."""
+    dtype = plane_dtype(depth)
+    narrow = np.frombuffer(imagecodecs.zstd_decode(data), dtype).reshape(rows, cols)
+    distance = narrow.astype(np.int32)
+    if dtype != np.uint32:
+        distance[narrow == np.iinfo(dtype).max] = FAR
+    return distance
 
 
 def cumsum_dtype(dtype: np.dtype) -> np.dtype:

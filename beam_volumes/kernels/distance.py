@@ -132,6 +132,35 @@ def backward(distance, carry, y0, y1):
 
 
 @kernel
+def ends(mask, below, above):
+    """Where the nearest background voxels are, seen from both ends of some slices.
+
+    Parameters
+    ----------
+    mask : ndarray (slices, rows, columns)
+        Not 0 is foreground.
+    below : ndarray of int32 (rows, columns)
+        Slices from the slice just before to the last background voxel of the column, or `FAR`;
+        replaced by those from the last slice, as `forward` does.
+    above : ndarray of int32 (rows, columns)
+        Gets the slices from the first slice to the first background voxel, or `FAR`.
+    """
+    far = np.int32(2147483647)
+    one = np.int32(1)
+    for y in range(mask.shape[1]):
+        last, first = below[y], above[y]
+        for x in range(first.size):
+            first[x] = far
+        for k in range(mask.shape[0]):
+            voxels, at = mask[k, y], np.int32(k)
+            for x in range(voxels.size):
+                b, a = last[x], first[x]
+                step = np.int32(b + one) if b != far else far
+                last[x] = step if voxels[x] else np.int32(0)
+                first[x] = a if voxels[x] or a < at else at
+
+
+@kernel
 def _envelope(f, far, weight, out, sites, edges):
     """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``.
 
@@ -373,19 +402,35 @@ def bounded(
     sampling: tuple[float, float, float],
     max_distance: float,
     core: tuple[slice, slice, slice],
-    dtype: type[np.floating] = np.float32,
+    root: bool = True,
 ) -> np.ndarray:
     """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 
-    Only the halo that the volume has is there: beyond the volume there is no background. Parabolas
-    farther than ``max_distance`` are never tried, so the bits do not depend on the block.
+    As float32; without ``root`` the squares, as float64. Of the halo only what the volume has is
+    there, or it is foreground: beyond the volume there is no background. Parabolas farther than
+    ``max_distance`` are never tried, so the bits do not depend on the block.
     """
     reach = max(bounded_reach(max_distance, sampling))
     how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
-    distance = np.empty(mask.shape, np.int32)
-    forward(mask, np.full(mask.shape[1:], FAR, np.int32), distance, 0, mask.shape[1])
-    backward(distance, np.full(mask.shape[1:], FAR, np.int32), 0, mask.shape[1])
-    distance[distance > reach] = FAR
-    result = np.empty(mask.shape, dtype)
-    within_planes(distance, how, result, reach=reach + reach % 2, envelope=False)
-    return np.minimum(result[core], result.dtype.type(max_distance))
+    of = how.dtype.type
+    far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
+    if mask.dtype == bool:
+        mask = mask.view(np.uint8)
+    _, ny, nx = mask.shape
+    near = np.empty(mask.shape, np.int32)
+    forward(mask, np.full((ny, nx), FAR, np.int32), near, 0, ny)
+    backward(near, np.full((ny, nx), FAR, np.int32), 0, ny)
+    near = near[core[0]]
+    near[near > reach] = FAR
+    rows = range(ny)[core[1]]
+    even = reach + reach % 2
+    squared = np.empty((1, ny, nx), how.dtype)
+    line = np.empty((1, len(rows), nx), np.float32 if root else np.float64)
+    result = np.empty((len(near), len(rows), len(range(nx)[core[2]])), line.dtype)
+    most = line.dtype.type(max_distance if root else max_distance**2)
+    for k in range(len(near)):
+        along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False)
+        whole = squared[:, rows.start : rows.stop]
+        along_x(whole, line, 0, len(rows), even, far, wx, how.scale, root, False)
+        np.minimum(line[0, :, core[2]], most, out=result[k])
+    return result

@@ -88,6 +88,15 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     return float(number * Fraction(_METRES[unit]) / _voxel(volume, axis, text, name))
 
 
+def in_unit(volume: Volume, text: str, name: str) -> float:
+    """A length with a unit, in that of the volume."""
+    number, unit, power = _measure(text, name)
+    if power != 1:
+        raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
+    _voxel(volume, volume.space.visible[0], text, name)  # there is a unit
+    return float(number * Fraction(_METRES[unit]) / Fraction(_METRES[str(volume.unit)]))
+
+
 def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
     """A number of voxels from one, or from a volume with a unit such as ``"0.001 um^3"``.
 
