@@ -50,7 +50,7 @@ class Levels:
             else:
                 below += item.arguments
                 if isinstance(item, FoldValue):
-                    below += [item.voxels] if item.mask is None else [item.voxels, item.mask]
+                    below += item.nodes
             if not done:
                 stack.append((item, True))
                 stack.extend((b, False) for b in below)
@@ -152,9 +152,8 @@ def _crossing(levels: Levels, targets: Sequence[tuple[Node, Sink]]) -> list[tupl
         for i in node.inputs:
             use(i, levels.node[node.token])
     for token, fold in levels.folds.items():
-        use(fold.voxels, levels.value[token])
-        if fold.mask is not None:
-            use(fold.mask, levels.value[token])
+        for node in fold.nodes:
+            use(node, levels.value[token])
     return [(n, later[n.token]) for n in levels.nodes.values() if n.token in later]
 
 

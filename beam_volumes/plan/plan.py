@@ -518,11 +518,7 @@ def _refuse(part: Partition, total: int, base: int, workers: int, processes: int
 
 def _needed_values(c: Cut, stored: dict[str, Any]) -> tuple[Value, ...]:
     """The lazy scalars that a pass's stages and folds take."""
-    roots = (
-        [n for n, _ in c.outputs]
-        + [f.voxels for f in c.folds]
-        + [f.mask for f in c.folds if f.mask]
-    )
+    roots = [n for n, _ in c.outputs] + [n for f in c.folds for n in f.nodes]
     values = {v.token: v for f in c.folds for v in f.parameters}
     for node in ancestors(roots, stored):
         if isinstance(node, StageNode) and node.token not in stored:
@@ -555,7 +551,8 @@ def _kernels(voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value]) -> in
             dtypes = tuple(i.dtype.str for i in (*node.inputs, node))
             compiled.add((type(node.stage).__name__, dtypes))
     for fold in levels.folds.values():
-        compiled.add((type(fold.reduction).__name__, (fold.voxels.dtype.str,)))
+        dtypes = tuple(n.dtype.str for n in (fold.voxels, *fold.others))
+        compiled.add((type(fold.reduction).__name__, dtypes))
     return len(compiled)
 
 
