@@ -197,12 +197,16 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class FoldValue(Value):
-    """A reduction over the voxels of a node, where ``mask`` is true if one is given."""
+    """A reduction over the voxels of a node, where ``mask`` is true if one is given.
+
+    ``others`` are further nodes that it takes the voxels of, each of the first one's shape.
+    """
 
     reduction: Reduction
     voxels: Node
     mask: Node | None
     parameters: tuple[Value, ...]
+    others: tuple[Node, ...] = ()
 
     @classmethod
     def of(
@@ -211,7 +215,14 @@ class FoldValue(Value):
         voxels: Node,
         mask: Node | None = None,
         parameters: tuple[Value, ...] = (),
+        others: tuple[Node, ...] = (),
     ) -> FoldValue:
+        for other in others:
+            if other.shape != voxels.shape:
+                raise ValueError(
+                    f"{reduction.name}: shapes {voxels.shape} and {other.shape} differ (z, y, x); "
+                    "crop the volumes to one shape first"
+                )
         if mask is not None and mask.shape != voxels.shape:
             raise ValueError(
                 f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape}"
@@ -222,8 +233,17 @@ class FoldValue(Value):
             voxels.token,
             mask.token if mask is not None else None,
             [v.token for v in parameters],
+            [n.token for n in others],
         )
-        return cls(reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters)
+        return cls(
+            reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters, others
+        )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Everything it takes voxels of."""
+        mask = () if self.mask is None else (self.mask,)
+        return (self.voxels, *mask, *self.others)
 
     @property
     def arguments(self) -> tuple[Value, ...]:

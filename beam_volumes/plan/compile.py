@@ -53,6 +53,7 @@ def compile_program(
             compiler.edge(f.voxels),
             compiler.edge(f.mask) if f.mask is not None else None,
             tuple(v.token for v in f.parameters),
+            tuple(compiler.edge(n) for n in f.others),
         )
         for f in folds
     ]
@@ -107,7 +108,7 @@ class _Compiler:
 
     def count(self, roots: Sequence[Node], folds: Sequence[FoldValue]) -> None:
         """Find the elementwise nodes that only one elementwise node uses: they need no array."""
-        ends = [*roots, *(f.voxels for f in folds), *(f.mask for f in folds if f.mask is not None)]
+        ends = [*roots, *(n for f in folds for n in f.nodes)]
         self.uses.update(n.token for n in ends)
         nodes = ancestors(ends, self.stored)
         for node in nodes:

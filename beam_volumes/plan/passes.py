@@ -38,9 +38,10 @@ class Cut:
     @property
     def ends(self) -> list[Node]:
         """The nodes whose voxels it is for."""
-        masks = [f.mask for f in self.folds if f.mask is not None]
-        surveyed = [n for b in self.barriers for n in b.operands]
-        return [n for n, _ in self.outputs] + [f.voxels for f in self.folds] + masks + surveyed
+        folded = [n for f in self.folds for n in f.nodes]
+        return (
+            [n for n, _ in self.outputs] + folded + [n for b in self.barriers for n in b.operands]
+        )
 
 
 class Levels:
@@ -97,8 +98,7 @@ class Levels:
                 )
                 self.barriers[item.token] = item
             elif isinstance(item, FoldValue):
-                voxels = [item.voxels] if item.mask is None else [item.voxels, item.mask]
-                used = [self._used(n, False) for n in voxels]
+                used = [self._used(n, False) for n in item.nodes]
                 self.value[item.token] = self._level_of_sweep(used, item.parameters)
                 self.folds[item.token] = item
             elif isinstance(item, BarrierValue):
@@ -164,8 +164,7 @@ def _below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
     if isinstance(item, Node):
         return [*item.inputs, *item.values]
     if isinstance(item, FoldValue):
-        masks = [] if item.mask is None else [item.mask]
-        return [*item.arguments, item.voxels, *masks]
+        return [*item.arguments, *item.nodes]
     if isinstance(item, BarrierValue):
         return [item.barrier]
     return list(item.arguments)
@@ -263,9 +262,8 @@ def _crossing(levels: Levels, targets: Sequence[tuple[Node, Sink]]) -> list[tupl
         for i in node.inputs:
             use(i, levels.node[node.token])
     for token, fold in levels.folds.items():
-        use(fold.voxels, levels.value[token])
-        if fold.mask is not None:
-            use(fold.mask, levels.value[token])
+        for i in fold.nodes:
+            use(i, levels.value[token])
     for token, barrier in levels.barriers.items():
         for i in barrier.operands:
             use(i, levels.barrier[token])

@@ -610,7 +610,8 @@ def _kernels(
         elif isinstance(node, AcrossNode):
             compiled.add((type(node.completion).__name__, (node.inputs[0].dtype.str,)))
     for fold in levels.folds.values():
-        compiled.add((type(fold.reduction).__name__, (fold.voxels.dtype.str,)))
+        dtypes = tuple(n.dtype.str for n in (fold.voxels, *fold.others))
+        compiled.add((type(fold.reduction).__name__, dtypes))
     for barrier in levels.barriers.values():
         dtypes = tuple(n.dtype.str for n in barrier.operands)
         compiled.add((type(barrier.survey).__name__, dtypes))

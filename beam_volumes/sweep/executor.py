@@ -339,17 +339,21 @@ class _Sweep:
         y, x = ((self.box.start[a], self.box.stop[a]) for a in (1, 2))
         voxels = self._block(fold.voxels, domain, y, x, NO_HALO)
         mask = self._block(fold.mask, domain, y, x, NO_HALO) if fold.mask is not None else None
+        others = [self._block(e, domain, y, x, NO_HALO) for e in fold.others]
         values = tuple(self.values[t] for t in fold.values)
         reduction = fold.reduction
 
         def strip(y0: int, y1: int) -> Any:
-            state = reduction.zero()
-            for k in range(voxels.depth):
-                where = mask.slice(k, y0, y1) if mask is not None else None
-                state = reduction.merge(
-                    state, reduction.fold(voxels.slice(k, y0, y1), where, values)
-                )
-            return state
+            def slices(block: Block) -> list[np.ndarray]:
+                return [block.slice(k, y0, y1) for k in range(block.depth)]
+
+            return reduction.fold_slices(
+                slices(voxels),
+                slices(mask) if mask is not None else None,
+                values,
+                tuple(slices(other) for other in others),
+                (domain[0], y[0] + y0, x[0]),
+            )
 
         with _Blame(self, fold.voxels.step, domain, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth

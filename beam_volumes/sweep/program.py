@@ -70,13 +70,17 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A reduction of a step (where another is true); its result is known under ``token``."""
+    """A reduction of a step (where another is true); its result is known under ``token``.
+
+    ``others`` are further steps that it takes the voxels of.
+    """
 
     token: str
     reduction: Reduction
     voxels: Edge
     mask: Edge | None = None
     values: tuple[str, ...] = ()
+    others: tuple[Edge, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +132,7 @@ class Program:
             yield f.voxels
             if f.mask is not None:
                 yield f.mask
+            yield from f.others
 
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
