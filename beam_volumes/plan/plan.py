@@ -322,10 +322,8 @@ def plan(
         cuts, stored, reasons = cut(voxels, values, barriers, intermediate, pencils)
         passes, used, smallest = _passes(cuts, stored, how, reasons)
         # Where whole planes do not fit, they are stored and read again by full rows and columns.
-        if pencils or not any(p.program.spans for p in passes):
-            break
-        planes = [p for p in passes if p.program.spans]
-        if all(p.slab_memory <= budget and not _cut_across(p, slab) for p in planes):
+        planes = [p for p in passes if p.program.spans == {1, 2}]
+        if pencils or all(p.slab_memory <= budget and not _cut_across(p, slab) for p in planes):
             break
         pencils = True
         intermediates[:] = [s for s in intermediates if s in results]
@@ -351,9 +349,7 @@ def plan(
 
 def _cut_across(p: Pass, slab: Sequence[int] | None) -> bool:
     """Whether tiles were asked for where a stage needs whole planes."""
-    if slab is None or p.program.spans != {1, 2}:
-        return False
-    return _slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
+    return slab is not None and _slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
 
 
 @dataclass(frozen=True)
