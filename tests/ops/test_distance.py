@@ -12,7 +12,6 @@ import beam_volumes as bv
 from beam_volumes.across.scans import cumsum_dtype
 from tests.across.test_distance import SAMPLINGS, expected
 
-
 #: All voxels of a mask or few of them, none, one.
 SHARES = [0, 0.3, 0.9, 0.999, 1, "one", "all but one"]
 
