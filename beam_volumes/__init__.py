@@ -53,18 +53,42 @@ from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
 
 if TYPE_CHECKING:
-    from beam_volumes.transforms import ApplyStages, Compute, ReadSlabs, Slab, WriteSlabs
+    from beam_volumes.transforms import (
+        ApplyStages,
+        Compute,
+        LabelComponents,
+        MergeEquivalences,
+        ReadSlabs,
+        RelabelSlabs,
+        Slab,
+        SlabScan,
+        WriteSlabs,
+    )
 
 #: Imported when first asked for: Apache Beam takes a second and 100 MB that in-process runs can spare.
-_TRANSFORMS = ("ApplyStages", "Compute", "ReadSlabs", "Slab", "WriteSlabs")
+_TRANSFORMS = (
+    "ApplyStages",
+    "Compute",
+    "LabelComponents",
+    "MergeEquivalences",
+    "ReadSlabs",
+    "RelabelSlabs",
+    "Slab",
+    "SlabScan",
+    "WriteSlabs",
+)
 
 __all__ = [
     "ApplyStages",
     "Compute",
+    "LabelComponents",
+    "MergeEquivalences",
     "Plan",
     "ReadSlabs",
+    "RelabelSlabs",
     "Scalar",
     "Slab",
+    "SlabScan",
     "Target",
     "Volume",
     "WriteSlabs",

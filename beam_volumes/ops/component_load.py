@@ -118,10 +118,10 @@ class ComponentLoad(Reduction):
     def _remedy(self, state: Load, most: int) -> str:
         density = state.members / np.maximum(state.area, 1)
         # Where measured and expected differ, here, they will there.
-        scale = most / max(_expected(self.grid, self.radix, density), 1e-9) * state.bytes
+        scale = most / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
         memory = f"a memory= that is larger by {format_bytes(most * state.bytes - self.room)}"
         for step in _larger(self.grid):
-            if _expected(Grid(self.grid.shape, step), self.radix, density) * scale <= self.room:
+            if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= self.room:
                 return f"use slab={step}, or {memory}"
         return f"no size of slabs would do; give {memory}"
 
@@ -136,7 +136,7 @@ def _larger(grid: Grid) -> list[Triple]:
     return sorted(steps, key=lambda s: (s[0] * s[1] * s[2], -s[0]))[1:]
 
 
-def _expected(grid: Grid, radix: Triple | None, density: np.ndarray) -> float:
+def expected_load(grid: Grid, radix: Triple | None, density: np.ndarray) -> float:
     """Components that the largest step takes in, from those per pixel of a face across each axis."""
     tree = tree_of(grid, radix)
     largest = 0.0

@@ -17,6 +17,9 @@ from beam_volumes.across.rounds import Flow, Key, Round
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
 MOST_PIECE = 4 << 20
+#: Messages of fewer bytes are not compressed: it takes longer than to carry them.
+_SMALL = 1024
+_PICKLE = b"\x80"  # what a pickle begins with, and a zstd frame does not
 #: Which message a piece is of, which of how many it is.
 _HEAD = struct.Struct("<16sII")
 
@@ -34,7 +37,9 @@ def pieces(value: Any, most: int = MOST_PIECE) -> Iterator[bytes]:
     >>> whole(some[::-1] + some)
     [[1, 2], 'abab...
     """
-    data = imagecodecs.zstd_encode(pickle.dumps(value, protocol=5), level=1)
+    data = pickle.dumps(value, protocol=5)
+    if len(data) >= _SMALL:
+        data = bytes(imagecodecs.zstd_encode(data, level=1))
     name = hashlib.blake2b(data, digest_size=16).digest()
     count = -(-len(data) // most)
     for i in range(count):
@@ -57,7 +62,8 @@ def whole(some: Iterable[bytes]) -> list[Any]:
         if len(of) != counts[name]:
             raise ValueError(f"{len(of)} pieces of a message came, of {counts[name]}")
         data = b"".join(memoryview(of[i])[_HEAD.size :] for i in range(len(of)))
-        values.append(pickle.loads(imagecodecs.zstd_decode(data)))
+        is_plain = data.startswith(_PICKLE)
+        values.append(pickle.loads(data if is_plain else imagecodecs.zstd_decode(data)))
     return values
 
 

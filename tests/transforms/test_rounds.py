@@ -20,7 +20,7 @@ from beam_volumes.transforms.rounds import RunFlow, pieces, whole
 from tests.across.driver import grid_index, summarise, window_box, windows_of
 
 
-@given(st.lists(st.binary(max_size=300), unique=True), st.integers(1, 50), st.randoms())
+@given(st.lists(st.binary(max_size=3000), unique=True), st.integers(5, 500), st.randoms())
 @settings(max_examples=50)
 def test_pieces(values, most, random):
     some = [p for value in values for p in pieces(value, most)] * 2
