@@ -130,8 +130,8 @@ def adjacency(
     extremes = np.tile([np.inf, -np.inf], (n, 1))
     cells = np.zeros((n, width), np.int64)
     bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
-    into = (keys, place, boundary is not None, value == "max", edges, base)
-    into += (faces, count, extremes, cells, bins)
+    how = (boundary is not None, value == "max", edges, base)
+    into = (keys, place, *how, faces, count, extremes, cells, bins)
     kernels.faces(labels, under, values, values_under, own, into)
     return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
 

@@ -193,18 +193,21 @@ def _halves(labels, below, own, origin, shape, intensity, nan) -> list[Regions]:
     """The same block as two."""
     axis = int(np.argmax(own))
     middle = own[axis] // 2
-    at = (slice(None),) * axis
+
+    def cut(array, a, b, axes=axis):
+        return array[(slice(None),) * axes + (slice(a, b),)]
+
     parts = []
     for a, b, stop in ((0, middle, middle + 1), (middle, own[axis], None)):
         start = tuple(o + a * (i == axis) for i, o in enumerate(origin))
         core = tuple(b - a if i == axis else n for i, n in enumerate(own))
-        values = None if intensity is None else intensity[(*at, slice(a, b))]
+        values = None if intensity is None else cut(intensity, a, b)
         under: np.ndarray | None = below
         if axis == 0:
             under = below if a == 0 else None
         elif below.size:
-            under = below[(*at[1:], slice(a, stop))]
-        parts.append(regions(labels[(*at, slice(a, stop))], start, shape, values, nan, core, under))
+            under = cut(below, a, stop, axis - 1)
+        parts.append(regions(cut(labels, a, stop), start, shape, values, nan, core, under))
     return parts
 
 

@@ -36,7 +36,19 @@ def _grown(keys):
 
 
 @kernel
+def _any_touch(row, other):
+    """Whether two rows have touching labels; without branches, since most have none."""
+    touching = 0
+    for x in range(row.size):
+        u, v = row[x], other[x]
+        touching += np.int64(u != v) & np.int64(u != 0) & np.int64(v != 0)
+    return touching > 0
+
+
+@kernel
 def _discover_row(row, other, keys, count):
+    if not _any_touch(row, other):
+        return keys, count
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     for x in range(row.size):
@@ -78,6 +90,8 @@ def discover(labels, below, core):
 @kernel
 def _add_row(row, other, p, q, axis, into):
     """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
+    if not _any_touch(row, other):
+        return
     keys, place, valued, largest, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)
