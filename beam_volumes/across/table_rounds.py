@@ -234,10 +234,11 @@ class _Cut(_Step):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         slab, _ = key
+        found: np.ndarray
         first, found = next(v for v in values if isinstance(v, tuple))
         piece = next(v for v in values if not isinstance(v, tuple))
-        edges = [0, *np.searchsorted(self.table.labels(piece), found), len(piece)]
-        for k, (a, b) in enumerate(itertools.pairwise(edges)):
+        edges = np.searchsorted(self.table.labels(piece), found).tolist()
+        for k, (a, b) in enumerate(itertools.pairwise([0, *edges, len(piece)])):
             if a < b:
                 yield "gather", (first + k, slab // self.group), (key, piece[a:b])
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from beam_volumes.across.exact import Wide, add_groups
+from beam_volumes.across.exact import Wide, add_groups, window
 from beam_volumes.kernels import regions as kernels
 
 _PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
@@ -213,19 +213,17 @@ def _halves(labels, below, own, origin, shape, intensity, nan) -> list[Regions]:
 
 def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
     """Sums of coordinates and products from the volume's origin, of those from the block's."""
-    local = Wide.integers(moments)
-    first = [local[:, 1 + i] + local[:, 0].times(origin[i]) for i in range(3)]
-    second = [
-        local[:, 4 + k] + local[:, 1 + j].times(origin[i]) + first[i].times(origin[j])
-        for k, (i, j) in enumerate(_PRODUCTS)
-    ]
-    return _stack([*first, *second])
+    local, at = Wide.integers(moments), np.array(origin)
+    first = local[:, 1:4] + local[:, :1].times(at)
+    i, j = np.transpose(_PRODUCTS)
+    second = local[:, 4:] + local[:, 1 + j].times(at[i]) + first[:, i].times(at[j])
+    return _stack(first, second)
 
 
-def _stack(columns: list[Wide]) -> Wide:
-    first = min(c.first for c in columns)
-    width = max(c.first + c.digits.shape[-1] for c in columns) - first
-    return Wide.of(np.stack([c.spread(first, width) for c in columns], axis=1), first)
+def _stack(*columns: Wide) -> Wide:
+    """Columns side by side."""
+    first, width = window(list(columns))
+    return Wide.of(np.concatenate([c.spread(first, width) for c in columns], axis=1), first)
 
 
 def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities:
@@ -243,11 +241,10 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     cells = np.zeros((n, 16), np.int64)
     wide = values.dtype.itemsize == 8
     kernels.integers(labels, values, keys, place, least, most, cells, wide)
-    parts = {name: Wide.of(cells[:, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
+    parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
-    return Intensities(
-        count.copy(), least, most, _stack([parts["sum"], parts["square"], *weighted])
-    )
+    sums = _stack(parts["sum"], parts["square"], *weighted)
+    return Intensities(count.copy(), least, most, sums)
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
