@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups
+from beam_volumes.across.tables import as_labels
 from beam_volumes.kernels import adjacency as kernels
 from beam_volumes.kernels.regions import magnitudes
 
@@ -57,23 +58,28 @@ class Adjacency:
             self.bins[rows],
         )
 
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.pairs, self.faces, self.used, self.extremes, self.sums.digits, self.bins)
+        return sum(a.nbytes for a in arrays)
+
 
 def adjacency(
     labels: np.ndarray,
-    origin: tuple[int, int, int],
     boundary: np.ndarray | None = None,
     value: str = "max",
     edges: np.ndarray | None = None,
     nan: str = "raise",
+    core: tuple[int, int, int] | None = None,
+    below: tuple[np.ndarray, np.ndarray | None] | None = None,
 ) -> Adjacency:
-    """What one block adds.
+    """What one block adds: the faces at the upper sides of its core's voxels.
 
     Parameters
     ----------
-    labels : ndarray of bool or unsigned integers (slices, rows, columns)
-        The block, with one more plane at the lower side of each axis on which ``origin`` is not 0.
-    origin : tuple of int
-        Of the block's own voxels in the volume, that plane not counted.
+    labels : ndarray of bool or integers (slices, rows, columns)
+        The block: a core, and one more plane at the upper side of each axis where a neighbour
+        follows.
     boundary : ndarray, optional
         Of the same shape, those planes too.
     value : {"max", "mean"}
@@ -82,35 +88,40 @@ def adjacency(
         Edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
     nan : {"raise", "omit"}
         Whether values that are not finite are an error, or the faces beside them have no value.
+    core : tuple of int, optional
+        The shape of the core, by default all of the block. Of 0 slices: of the single slice given
+        only faces to ``below`` count.
+    below : tuple of two ndarrays (rows, columns), optional
+        The slice of labels, and of the boundary or None, before the block, if that is a core's whose
+        upper faces were not counted yet.
     """
-    if labels.dtype.kind not in "bu":
-        raise TypeError(f"labels of {labels.dtype}: use bool or unsigned integers")
     if value not in ("max", "mean"):
         raise ValueError(f"value={value!r}: use max or mean")
-    if labels.dtype.kind == "b":
-        labels = labels.view(np.uint8)
+    if boundary is not None and boundary.shape != labels.shape:
+        raise ValueError(f"a boundary of {boundary.shape} for labels of {labels.shape}")
+    edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
+    if edges.size == 1 or (np.diff(edges) <= 0).any():
+        raise ValueError("edges of a histogram: at least two, ascending")
+    own = labels.shape if core is None else core
+    labels = as_labels(labels)
+    under = np.empty((0, 0), labels.dtype) if below is None else as_labels(below[0])
     base, width = 0, 1
-    if boundary is None:
-        boundary = np.empty((0, 0, 0), np.float32)
-    else:
-        if boundary.shape != labels.shape:
-            raise ValueError(f"a boundary of {boundary.shape} for labels of {labels.shape}")
-        if boundary.dtype.kind == "b":
-            boundary = boundary.view(np.uint8)
-        if boundary.dtype == np.float16:
-            boundary = boundary.astype(np.float32)
-        least, most, bad = magnitudes(boundary)
+    values, values_under = labels, under
+    if boundary is not None:
+        values = _numbers(boundary)
+        values_under = np.empty((0, 0), values.dtype)
+        if below is not None and below[1] is not None:
+            values_under = _numbers(below[1])
+        least, most, bad = magnitudes(values)
         if bad and nan != "omit":
             raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
+        also_least, also_most, _ = magnitudes(values_under[None])
+        least, most = min(least, also_least), max(most, also_most)
         low = math.frexp(least)[1] - 1 if most else 0
         # a mean of two cancels no lower than the last bit of the smaller, halved
         first = max(-1074, low - 54) // 32
         base, width = 32 * first, (math.frexp(most)[1] + 1 - 32 * first) // 32 + 4
-    lower = tuple(int(o > 0) for o in origin)
-    edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
-    if edges.size == 1 or (np.diff(edges) <= 0).any():
-        raise ValueError("edges of a histogram: at least two, ascending")
-    keys, n = kernels.discover(labels, lower)
+    keys, n = kernels.discover(labels, under, own)
     used = np.flatnonzero(keys[:, 0])
     order = used[np.lexsort((keys[used, 1], keys[used, 0]))]
     place = np.zeros(len(keys), np.int64)
@@ -119,22 +130,16 @@ def adjacency(
     extremes = np.tile([np.inf, -np.inf], (n, 1))
     cells = np.zeros((n, width), np.int64)
     bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
-    kernels.faces(
-        labels,
-        boundary,
-        lower,
-        keys,
-        place,
-        value == "max",
-        edges,
-        base,
-        faces,
-        count,
-        extremes,
-        cells,
-        bins,
-    )
+    how = (boundary is not None, value == "max", edges, base)
+    into = (keys, place, *how, faces, count, extremes, cells, bins)
+    kernels.faces(labels, under, values, values_under, own, into)
     return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
+
+
+def _numbers(values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind == "b":
+        return values.view(np.uint8)
+    return values.astype(np.float32) if values.dtype == np.float16 else values
 
 
 def merge(parts: Iterable[Adjacency]) -> Adjacency:

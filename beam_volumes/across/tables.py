@@ -1,8 +1,8 @@
 """Region tables: columns of exact sums per label that blocks add up, and what is computed of them.
 
 `regions` folds a block of labels into a `Regions`, sorted by label; `merge` adds any number of them,
-in any order and grouping, to the same bits; `buckets` cuts one by label range, so that a table never
-has to be in one place; `properties` computes the columns, named as scikit-image names them.
+in any order and grouping, to the same bits; `properties` computes the columns of any rows, named as
+scikit-image names them. `beam_volumes.across.table_rounds` merges the parts of many slabs.
 
 Coordinates are summed as whole voxels from the volume's origin, in wide integers: nothing overflows
 (axes below 2**29 voxels). Central moments shift those sums, exactly, to near the centroid before
@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from beam_volumes.across.exact import Wide, add_groups
+from beam_volumes.across.exact import Wide, add_groups, window
 from beam_volumes.kernels import regions as kernels
 
 _PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
@@ -114,90 +114,116 @@ class Regions:
         return total
 
 
+def as_labels(labels: np.ndarray) -> np.ndarray:
+    """A block of labels as unsigned integers, the same bits."""
+    if labels.dtype.kind not in "bui":
+        raise TypeError(f"labels of {labels.dtype}: use bool or integers")
+    if labels.dtype.kind == "i" and labels.size and (least := labels.min()) < 0:
+        raise ValueError(
+            f"a label of {least}: labels are 0 (background) or positive; bv.where(labels > 0, "
+            "labels, 0) makes those below 0 background"
+        )
+    return labels.view(np.dtype(f"u{labels.dtype.itemsize}"))
+
+
 def regions(
     labels: np.ndarray,
     origin: tuple[int, int, int],
     shape: tuple[int, int, int],
     intensity: np.ndarray | None = None,
     nan: str = "raise",
+    core: tuple[int, int, int] | None = None,
+    below: np.ndarray | None = None,
 ) -> Regions:
-    """What one block adds.
+    """What one block adds: its core's voxels, and the faces at their upper sides.
 
     Parameters
     ----------
-    labels : ndarray of bool or unsigned integers (slices, rows, columns)
-        The block, with one more plane at the lower side of each axis on which ``origin`` is not 0.
+    labels : ndarray of bool or integers (slices, rows, columns)
+        The block: a core, and one more plane at the upper side of each axis where a neighbour
+        follows.
     origin : tuple of int
-        Of the block's own voxels in the volume, that plane not counted.
+        Where it lies in the volume.
     shape : tuple of int
         Of the whole volume.
     intensity : ndarray, optional
-        Of the block's own voxels: bool, integers, float16, float32 or float64.
+        Of the core: bool, integers, float16, float32 or float64.
     nan : {"raise", "omit"}
         Whether intensities that are not finite are an error or are left out.
+    core : tuple of int, optional
+        The shape of the core, by default all of the block. Of 0 slices: of the single slice given
+        only faces to ``below`` count.
+    below : ndarray (rows, columns), optional
+        The slice of labels before the block, if that is a core's whose upper faces were not counted
+        yet.
     """
-    lower = tuple(int(o > 0) for o in origin)
-    own = tuple(n - h for n, h in zip(labels.shape, lower, strict=True))
+    own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
         raise ValueError(f"intensities of shape {intensity.shape} for labels of shape {own}")
-    if labels.dtype.kind not in "bu":
-        raise TypeError(f"labels of {labels.dtype}: use bool or unsigned integers")
     if max(shape) >= 1 << 29:
         raise ValueError(f"a volume of {shape}: an axis of a region table is below 2**29 voxels")
+    labels = as_labels(labels)
+    below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
     longest = max(own)
     if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
-        return merge(_halves(labels, lower, own, origin, shape, intensity, nan))
-    if labels.dtype.kind == "b":
-        labels = labels.view(np.uint8)
-    label, keys, place = kernels.table_of(labels)
-    upper = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
+        halves = _halves(labels, below, own, origin, shape, intensity, nan)
+        return merge(halves)
+    label, keys, place = kernels.table_of(labels, below)
+    first = tuple(o == 0 for o in origin)
+    last = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
     moments = np.zeros((len(label), 10), np.int64)
     box = np.full((len(label), 6), 1 << 40, np.int64)
     box[:, 3:] = -(1 << 40)
     faces = np.zeros((len(label), 3), np.int64)
-    kernels.geometry(labels, lower, upper, keys, place, moments, box, faces)
+    kernels.geometry(labels, below, own, first, last, keys, place, moments, box, faces)
     seen = moments[:, 0] > 0
     box[seen] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
     sums = _from_origin(moments, origin)
     inner = None
     if intensity is not None:
-        core = labels[tuple(slice(h, None) for h in lower)]
-        inner = _intensities(core, intensity, origin, keys, place, count, nan)
-    return Regions(label, count, box, faces, sums, inner)
+        core_labels = labels[tuple(slice(0, n) for n in own)]
+        inner = _intensities(core_labels, intensity, origin, keys, place, count, nan)
+    part = Regions(label, count, box, faces, sums, inner)
+    used = seen | faces.any(axis=1)
+    return part if used.all() else part[used]
 
 
-def _halves(labels, lower, own, origin, shape, intensity, nan) -> list[Regions]:
+def _halves(labels, below, own, origin, shape, intensity, nan) -> list[Regions]:
     """The same block as two."""
     axis = int(np.argmax(own))
     middle = own[axis] // 2
-    at = (slice(None),) * axis
+
+    def cut(array, a, b, axes=axis):
+        return array[(slice(None),) * axes + (slice(a, b),)]
+
     parts = []
-    for a, b in ((0, middle), (middle, own[axis])):
-        # the second half finds its lower plane in the first
-        first = a + lower[axis] - 1 if a > 0 or lower[axis] else 0
-        mine, extended = (*at, slice(a, b)), (*at, slice(first, b + lower[axis]))
+    for a, b, stop in ((0, middle, middle + 1), (middle, own[axis], None)):
         start = tuple(o + a * (i == axis) for i, o in enumerate(origin))
-        values = None if intensity is None else intensity[mine]
-        parts.append(regions(labels[extended], start, shape, values, nan))
+        core = tuple(b - a if i == axis else n for i, n in enumerate(own))
+        values = None if intensity is None else cut(intensity, a, b)
+        under: np.ndarray | None = below
+        if axis == 0:
+            under = below if a == 0 else None
+        elif below.size:
+            under = cut(below, a, stop, axis - 1)
+        parts.append(regions(cut(labels, a, stop), start, shape, values, nan, core, under))
     return parts
 
 
 def _from_origin(moments: np.ndarray, origin: tuple[int, int, int]) -> Wide:
     """Sums of coordinates and products from the volume's origin, of those from the block's."""
-    local = Wide.integers(moments)
-    first = [local[:, 1 + i] + local[:, 0].times(origin[i]) for i in range(3)]
-    second = [
-        local[:, 4 + k] + local[:, 1 + j].times(origin[i]) + first[i].times(origin[j])
-        for k, (i, j) in enumerate(_PRODUCTS)
-    ]
-    return _stack([*first, *second])
+    local, at = Wide.integers(moments), np.array(origin)
+    first = local[:, 1:4] + local[:, :1].times(at)
+    i, j = np.transpose(_PRODUCTS)
+    second = local[:, 4:] + local[:, 1 + j].times(at[i]) + first[:, i].times(at[j])
+    return _stack(first, second)
 
 
-def _stack(columns: list[Wide]) -> Wide:
-    first = min(c.first for c in columns)
-    width = max(c.first + c.digits.shape[-1] for c in columns) - first
-    return Wide.of(np.stack([c.spread(first, width) for c in columns], axis=1), first)
+def _stack(*columns: Wide) -> Wide:
+    """Columns side by side."""
+    first, width = window(list(columns))
+    return Wide.of(np.concatenate([c.spread(first, width) for c in columns], axis=1), first)
 
 
 def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities:
@@ -215,11 +241,10 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     cells = np.zeros((n, 16), np.int64)
     wide = values.dtype.itemsize == 8
     kernels.integers(labels, values, keys, place, least, most, cells, wide)
-    parts = {name: Wide.of(cells[:, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
+    parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
-    return Intensities(
-        count.copy(), least, most, _stack([parts["sum"], parts["square"], *weighted])
-    )
+    sums = _stack(parts["sum"], parts["square"], *weighted)
+    return Intensities(count.copy(), least, most, sums)
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
@@ -283,18 +308,6 @@ def merge(parts: Iterable[Regions]) -> Regions:
         add_groups([p.sums for p in parts], order, starts),
         inner,
     )
-
-
-def buckets(part: Regions, size: int) -> Iterator[tuple[int, Regions]]:
-    """The rows by label range: those in bucket ``b`` have ``b * size <= label < (b + 1) * size``.
-
-    Parts of one bucket merge by themselves, and buckets follow each other in the order of labels.
-    """
-    number = part.label // np.uint64(size)
-    starts = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
-    for a, b in zip(starts, [*starts[1:], len(number)], strict=True):
-        if a < b:
-            yield int(number[a]), part[int(a) : int(b)]
 
 
 def batches(part: Regions, most: int = 4_000_000) -> Iterator[Regions]:

@@ -1,8 +1,9 @@
 """What is added up for each label of a block of voxels; exact, so that blocks merge in any order.
 
-Blocks come with one more plane at the lower side of each axis, where the volume has one: a block
-owns its voxels and the faces at their lower sides, and of the volume's upper border its own. Runs
-of equal labels along x are looked up once.
+A block has a core, the voxels that it owns, and may have one more plane at the upper side of each
+axis. It owns the faces between its core and those planes, and the volume's borders that its core
+touches, but no face at its lower side, unless the plane there is given: that of the block below in
+the same slab, whose last faces nobody counted. Runs of equal labels along x are looked up once.
 """
 
 from __future__ import annotations
@@ -39,30 +40,37 @@ def _grown(keys):
 
 
 @kernel
-def discover(labels):
-    """A table of the labels other than 0 that occur, and their number."""
-    keys = np.zeros(1024, np.uint64)
-    count = 0
-    for z in range(labels.shape[0]):
-        for y in range(labels.shape[1]):
-            row = labels[z, y]
-            previous = np.uint64(0)
-            for x in range(row.size):
-                label = np.uint64(row[x])
-                if label != previous and label != np.uint64(0):
-                    i = _slot(keys, label)
-                    if keys[i] == np.uint64(0):
-                        keys[i] = label
-                        count += 1
-                        if 2 * count > keys.size:
-                            keys = _grown(keys)
-                previous = label
+def _discover_row(row, keys, count):
+    previous = np.uint64(0)
+    for x in range(row.size):
+        label = np.uint64(row[x])
+        if label != previous and label != np.uint64(0):
+            i = _slot(keys, label)
+            if keys[i] == np.uint64(0):
+                keys[i] = label
+                count += 1
+                if 2 * count > keys.size:
+                    keys = _grown(keys)
+        previous = label
     return keys, count
 
 
-def table_of(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+@kernel
+def discover(labels, below):
+    """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
+    keys = np.zeros(1024, np.uint64)
+    count = 0
+    for y in range(below.shape[0]):
+        keys, count = _discover_row(below[y], keys, count)
+    for z in range(labels.shape[0]):
+        for y in range(labels.shape[1]):
+            keys, count = _discover_row(labels[z, y], keys, count)
+    return keys, count
+
+
+def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The sorted labels of a block, and the table that finds the place of one among them."""
-    keys, count = discover(labels)
+    keys, count = discover(labels, below)
     used = np.flatnonzero(keys)
     order = used[np.argsort(keys[used])]
     place = np.zeros(keys.size, np.int64)
@@ -92,56 +100,64 @@ def _count_faces(other, label, i, axis, keys, place, faces):
 
 
 @kernel
-def geometry(labels, lower, upper, keys, place, moments, box, faces):
+def geometry(labels, below, core, first, last, keys, place, moments, box, faces):
     """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
 
     Parameters
     ----------
     labels : ndarray (slices, rows, columns)
         Unsigned; 0 is background.
-    lower : tuple of int
-        Per axis 1 if the first plane belongs to the neighbour, 0 if the volume ends there.
-    upper : tuple of bool
-        Per axis whether the volume ends behind the last plane.
+    below : ndarray (rows, columns)
+        The plane before the first slice, or one of no rows.
+    core : tuple of int
+        How many slices, rows and columns are owned: all, or all but one.
+    first, last : tuple of bool
+        Per axis whether the volume begins with the first plane, and ends behind the last one owned.
     keys, place
         From `table_of`.
     moments : ndarray of int64 (labels, 10)
-        Gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the first voxel that is owned.
+        Gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the block's first voxel.
     box : ndarray of int64 (labels, 6)
         Least z, y, x and largest plus one; likewise.
     faces : ndarray of int64 (labels, 3)
         Faces across z, y and x to anything else, the volume's borders included.
     """
-    hz, hy, hx = lower
+    cz, cy, cx = core
     nz, ny, nx = labels.shape
-    for ez in range(hz, nz):
-        for ey in range(hy, ny):
-            row = labels[ez, ey]
-            z, y = ez - hz, ey - hy
-            end = hx
-            i = -1
-            while end < nx:
+    for z in range(nz):
+        for y in range(ny if z < cz else cy):
+            row = labels[z, y]
+            own = z < cz and y < cy
+            end = 0
+            while end < cx:
                 start = end
                 label = row[start]
                 end += 1
-                while end < nx and row[end] == label:
+                while end < cx and row[end] == label:
                     end += 1
                 i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
                 n = end - start
+                if y > 0 and z < cz:
+                    _count_faces(labels[z, y - 1, start:end], label, i, 1, keys, place, faces)
+                if z > 0 and y < cy:
+                    _count_faces(labels[z - 1, y, start:end], label, i, 0, keys, place, faces)
+                elif y < cy and below.size:
+                    _count_faces(below[y, start:end], label, i, 0, keys, place, faces)
+                if not own:
+                    continue
                 if start > 0:
                     _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
-                if ey > 0:
-                    _count_faces(labels[ez, ey - 1, start:end], label, i, 1, keys, place, faces)
-                if ez > 0:
-                    _count_faces(labels[ez - 1, ey, start:end], label, i, 0, keys, place, faces)
                 if i < 0:
                     continue
-                faces[i, 2] += np.int64(start == 0) + np.int64(end == nx and upper[2])
-                faces[i, 1] += n * (np.int64(ey == 0) + np.int64(ey == ny - 1 and upper[1]))
-                faces[i, 0] += n * (np.int64(ez == 0) + np.int64(ez == nz - 1 and upper[0]))
-                a, b = start - hx, end - hx
-                sx = (a + b - 1) * n // 2
-                sxx = ((b - 1) * b * (2 * b - 1) - (a - 1) * a * (2 * a - 1)) // 6
+                faces[i, 2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
+                faces[i, 1] += n * (
+                    np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1])
+                )
+                faces[i, 0] += n * (
+                    np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0])
+                )
+                sx = (start + end - 1) * n // 2
+                sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
                 m = moments[i]
                 m[0] += n
                 m[1] += n * z
@@ -156,10 +172,14 @@ def geometry(labels, lower, upper, keys, place, moments, box, faces):
                 r = box[i]
                 r[0] = min(r[0], z)
                 r[1] = min(r[1], y)
-                r[2] = min(r[2], a)
+                r[2] = min(r[2], start)
                 r[3] = max(r[3], z + 1)
                 r[4] = max(r[4], y + 1)
-                r[5] = max(r[5], b)
+                r[5] = max(r[5], end)
+            if own and nx > cx:
+                label = row[cx]
+                i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
+                _count_faces(row[cx - 1 : cx], label, i, 2, keys, place, faces)
 
 
 @kernel

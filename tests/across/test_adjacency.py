@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from beam_volumes.across import adjacency as adj
-from tests.across.test_tables import assert_same_bits, blocks_of
+from tests.across.test_tables import assert_same_bits, boxes_of, windows_of
 
 EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -39,17 +39,26 @@ def cases(draw):
     if draw(st.booleans()):
         boundary = (boundary * 2).astype(np.uint8)
     cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
-    return random, labels.astype(dtype), boundary, cuts, draw(st.sampled_from(["max", "mean"]))
+    value = draw(st.sampled_from(["max", "mean"]))
+    return random, labels.astype(dtype), boundary, cuts, draw(st.integers(1, 4)), value
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(cases())
 def test_any_partition_and_order(case):
-    random, labels, boundary, cuts, value = case
-    whole = adj.adjacency(labels, (0, 0, 0), boundary, value, EDGES)
+    random, labels, boundary, cuts, depth, value = case
+    whole = adj.adjacency(labels, boundary, value, EDGES)
     parts = [
-        adj.adjacency(labels[e], tuple(s.start for s in own), boundary[e], value, EDGES)
-        for own, e in blocks_of(labels.shape, cuts)
+        adj.adjacency(
+            labels[window],
+            boundary[window],
+            value,
+            EDGES,
+            core=core,
+            below=None if below is None else (labels[below], boundary[below]),
+        )
+        for box in boxes_of(labels.shape, cuts)
+        for window, core, below in windows_of(labels.shape, box, depth)
     ]
     random.shuffle(parts)
     middle = len(parts) // 2
@@ -71,7 +80,7 @@ def test_any_partition_and_order(case):
 
 def test_without_a_boundary():
     labels = np.array([[[1, 2, 0, 3, 3, 1]]], np.uint32)
-    table = adj.columns(adj.adjacency(labels, (0, 0, 0)))
+    table = adj.columns(adj.adjacency(labels))
     assert sorted(table) == ["faces-0", "faces-1", "faces-2", "label_a", "label_b"]
     assert table["label_b"].tolist() == [2, 3] and table["faces-2"].tolist() == [1, 1]
 
@@ -80,15 +89,15 @@ def test_not_finite():
     labels = np.array([[[1, 2, 3]]], np.uint8)
     boundary = np.array([[[0.5, 1.0, np.nan]]])
     with pytest.raises(ValueError, match="1 boundary"):
-        adj.adjacency(labels, (0, 0, 0), boundary)
-    table = adj.columns(adj.adjacency(labels, (0, 0, 0), boundary, nan="omit"), boundary=True)
+        adj.adjacency(labels, boundary)
+    table = adj.columns(adj.adjacency(labels, boundary, nan="omit"), boundary=True)
     assert table["faces-2"].tolist() == [1, 1]
     assert table["boundary_mean"][0] == 1 and np.isnan(table["boundary_mean"][1])
 
 
 def test_many_pairs():
     labels = np.random.default_rng(0).integers(0, 3000, (12, 40, 50)).astype(np.uint32)
-    whole = adj.adjacency(labels, (0, 0, 0))
+    whole = adj.adjacency(labels)
     assert len(whole) > 60_000
     assert whole.faces.sum() == sum(
         np.count_nonzero((a != b) & (a > 0) & (b > 0))

@@ -1,5 +1,7 @@
 """Region tables from blocks against scikit-image's of the whole volume."""
 
+import itertools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -28,27 +30,37 @@ REFERENCE_INTENSITY = (
 )
 
 
-def blocks_of(shape, cuts):
-    """Boxes of own voxels and of own voxels with the planes below."""
+def boxes_of(shape, cuts):
+    """Slabs: where each begins and ends."""
     edges = [[0, *sorted(c), n] for c, n in zip(cuts, shape, strict=True)]
-    for z in zip(edges[0][:-1], edges[0][1:], strict=True):
-        for y in zip(edges[1][:-1], edges[1][1:], strict=True):
-            for x in zip(edges[2][:-1], edges[2][1:], strict=True):
-                box = (z, y, x)
-                own = tuple(slice(a, b) for a, b in box)
-                yield own, tuple(slice(max(0, a - 1), b) for a, b in box)
+    yield from itertools.product(*(itertools.pairwise(e) for e in edges))
 
 
-def parts_of(labels, intensity, cuts, **how):
+def windows_of(shape, box, depth):
+    """A slab's windows: their slices, the core's shape of each, and the slice below or None."""
+    (z0, z1), *yx = box
+    wide = tuple(slice(a, min(b + 1, n)) for (a, b), n in zip(yx, shape[1:], strict=True))
+    core = tuple(b - a for a, b in yx)
+    for a in range(z0, z1, depth):
+        b = min(a + depth, z1)
+        yield (slice(a, b), *wide), (b - a, *core), (a - 1, *wide) if a > z0 else None
+    if z1 < shape[0]:
+        yield (slice(z1, z1 + 1), *wide), (0, *core), (z1 - 1, *wide)
+
+
+def parts_of(labels, intensity, cuts, depth=4, **how):
     return [
         tables.regions(
-            labels[extended],
-            tuple(s.start for s in own),
+            labels[window],
+            tuple(s.start for s in window),
             labels.shape,
-            None if intensity is None else intensity[own],
+            None if intensity is None else intensity[window][tuple(slice(0, n) for n in core)],
+            core=core,
+            below=None if below is None else labels[below],
             **how,
         )
-        for own, extended in blocks_of(labels.shape, cuts)
+        for box in boxes_of(labels.shape, cuts)
+        for window, core, below in windows_of(labels.shape, box, depth)
     ]
 
 
@@ -139,18 +151,19 @@ def cases(draw):
     if draw(st.booleans()):
         labels = names[labels]
     else:
-        labels = labels.astype(draw(st.sampled_from([np.uint8, np.uint32, np.uint64])))
+        labels = labels.astype(draw(st.sampled_from([np.uint8, np.int16, np.uint32, np.int64])))
     cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
     spacing = draw(st.sampled_from([(1.0, 1.0, 1.0), (40.0, 4.0, 4.5)]))
-    return random, labels, intensity_of(random, shape, draw(st.sampled_from(DTYPES))), cuts, spacing
+    intensity = intensity_of(random, shape, draw(st.sampled_from(DTYPES)))
+    return random, labels, intensity, cuts, draw(st.integers(1, 4)), spacing
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(cases())
 def test_any_partition_and_order(case):
-    random, labels, intensity, cuts, spacing = case
-    whole = tables.merge(parts_of(labels, intensity, [(), (), ()]))
-    cut = in_some_order(parts_of(labels, intensity, cuts), random)
+    random, labels, intensity, cuts, depth, spacing = case
+    whole = tables.regions(labels, (0, 0, 0), labels.shape, intensity)
+    cut = in_some_order(parts_of(labels, intensity, cuts, depth), random)
     shape = labels.shape
     table = tables.properties(whole, shape, spacing=spacing)
     assert_same_bits(table, tables.properties(cut, shape, spacing=spacing))
@@ -203,7 +216,7 @@ def test_axes_of_blobs():
 def test_far_from_the_origin():
     """The same region at the end of axes of 350,000 voxels, and 1e12 of its blocks."""
     random = np.random.default_rng(1)
-    labels = np.pad(random.integers(0, 2, (6, 7, 8)).astype(np.uint8), ((1, 0), (1, 0), (1, 0)))
+    labels = random.integers(0, 2, (6, 7, 8)).astype(np.uint8)
     values = random.random((6, 7, 8)).astype(np.float32)
     origin, shape = (349_990, 349_980, 349_970), (350_000,) * 3
     far = tables.regions(labels, origin, shape, values)
@@ -268,24 +281,25 @@ def test_long_blocks_are_halved():
     table = tables.properties(part, labels.shape)
     assert table["num_pixels"] == [2 * 68_900] and table["intensity_sum"] == [14 * 68_900]
     assert table["surface_area_faces"] == [2 * 2 * 68_900 + 2 * 68_900 + 4]
-    below = np.pad(labels, 1)[:2, :3, :-1]
-    table = tables.properties(tables.regions(below, (1, 1, 1), (2, 3, 70_001)), (2, 3, 70_001))
+    wide = np.pad(labels, 1)
+    parts = parts_of(wide, None, [(), (2,), (69_500,)], depth=1)
+    assert len(parts) == 12
+    table = tables.properties(tables.merge(parts), wide.shape)
     assert table["surface_area_faces"] == [2 * 2 * 68_900 + 2 * 68_900 + 4]
 
 
-def test_buckets_and_batches():
+def test_labels_that_are_none():
+    for dtype in (np.float32, np.complex64):
+        with pytest.raises(TypeError, match="labels of"):
+            tables.regions(np.zeros((1, 1, 1), dtype), (0, 0, 0), (1, 1, 1))
+    with pytest.raises(ValueError, match="a label of -3"):
+        tables.regions(np.full((1, 1, 1), -3, np.int16), (0, 0, 0), (1, 1, 1))
+
+
+def test_batches():
     random = np.random.default_rng(0)
     labels = random.integers(0, 1000, (10, 20, 30)).astype(np.uint32)
-    values = random.random(labels.shape)
-    whole = tables.regions(labels, (0, 0, 0), labels.shape, values)
-    shards = {}
-    for part in parts_of(labels, values, [(3, 6), (), (11,)]):
-        for number, rows in tables.buckets(part, 64):
-            shards.setdefault(number, []).append(rows)
-    merged = [tables.merge(shards[k]) for k in sorted(shards)]
-    columns = [tables.properties(m, labels.shape) for m in merged]
-    joined = {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
-    assert_same_bits(joined, tables.properties(whole, labels.shape))
+    whole = tables.regions(labels, (0, 0, 0), labels.shape, random.random(labels.shape))
     pieces = list(tables.batches(whole, 50_000))
     assert len(pieces) > 3 and all(p.nbytes < 60_000 for p in pieces)
     assert_same_bits(

@@ -1,0 +1,342 @@
+"""Surveys of label volumes that leave tables: regions, and which of them touch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import adjacency as pairs
+from beam_volumes.across import tables
+from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.rounds import Flow
+from beam_volumes.across.table_rounds import AdjacencyTable, RegionTable, table_flow
+from beam_volumes.across.tables import Regions
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.sweep.survey import Survey, Surveyor
+
+#: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
+VOXELS_PER_REGION = 5_000
+#: What folding a window takes per region, beside the row itself.
+FOLD_BYTES = 3_000
+#: Merging holds the rows, both put together and in order.
+MERGE_COPIES = 3
+
+
+@dataclass
+class Rows:
+    """Parts of one slab as they come: merged as soon as that halves them."""
+
+    merge: Callable[[list[Any]], Any]
+    room: int
+    where: str
+    parts: list[Any] = field(default_factory=list)
+    merged_bytes: int = 0
+
+    def add(self, part: Any) -> None:
+        self.parts.append(part)
+        held = sum(p.nbytes for p in self.parts)
+        if len(self.parts) > 1 and held > 2 * self.merged_bytes:
+            self.parts = [self.merge(self.parts)]
+            held = self.merged_bytes = self.parts[0].nbytes
+        if MERGE_COPIES * held > self.room:
+            rows = sum(map(len, self.parts))
+            raise ValueError(
+                f"{self.where}: {rows:,} rows of its table take more than the {self.room / 1e6:.1f} MB "
+                "set aside for them; smaller slabs would do, or a larger memory="
+            )
+
+    def all(self) -> Any:
+        return self.merge(self.parts)
+
+
+@dataclass
+class _Windows:
+    """Where a slab's windows lie: what of each is the core's."""
+
+    core: Box
+
+    def of(self, z: tuple[int, int]) -> tuple[Triple, Triple]:
+        """The place in the volume and the core's shape of slices ``z`` of the region."""
+        start, (depth, rows, cols) = self.core.start, self.core.shape
+        return (start[0] + z[0], *start[1:]), (max(0, min(z[1], depth) - z[0]), rows, cols)
+
+
+def _last(array: np.ndarray, core: Triple) -> np.ndarray:
+    """A copy of the last of the core's slices."""
+    return array[core[0] - 1, : core[1], : core[2]].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSurvey(Survey):
+    """The region table of labels (the first input), with intensities (the second) or without.
+
+    Attributes
+    ----------
+    properties : tuple of str
+        Names for `beam_volumes.across.tables.properties`.
+    intensity : numpy.dtype or None
+        Of the second input.
+    spacing : tuple of float
+        Of a voxel along z, y, x.
+    ndim : {3, 2}
+        2 for a volume of one slice whose columns are those of an image.
+    nan : {"raise", "omit"}
+    """
+
+    properties: tuple[str, ...]
+    intensity: np.dtype | None
+    spacing: tuple[float, float, float]
+    ndim: int
+    nan: str
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        intensity: Any = None,
+        properties: Sequence[str] | None = None,
+        spacing: Sequence[float] = (1.0, 1.0, 1.0),
+        ndim: int = 3,
+        nan: str = "raise",
+        name: str = "regionprops_table",
+    ) -> RegionSurvey:
+        """Of labels and intensities of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> RegionSurvey.of("uint32", properties=["area", "intensity_mean"])
+        Traceback (most recent call last):
+        ...
+        ValueError: regionprops_table: intensity_mean needs intensity=
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        known = tables.default_properties(ndim, intensity is not None)
+        names = known if properties is None else tuple(properties)
+        for wanted in names:
+            if wanted in tables.INTENSITY and intensity is None:
+                raise ValueError(f"{name}: {wanted} needs intensity=")
+            if wanted != "label" and wanted not in known:
+                raise ValueError(
+                    f"{name}: no property {wanted!r} in {ndim}-D; there are {', '.join(known)}"
+                )
+        dtype = None if intensity is None else _numbers(intensity, "intensity", name)
+        z, y, x = map(float, spacing)
+        if not min(z, y, x) > 0:
+            raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
+        return cls(name, names, dtype, (z, y, x), ndim, nan)
+
+    def table(self, shape: Triple) -> RegionTable:
+        """The kind of table, of a volume of a shape."""
+        return RegionTable(shape, self.properties, self.spacing, self.ndim, self.intensity)
+
+    @property
+    def cost(self) -> float:
+        if self.intensity is None:
+            return 12.0
+        return 25.0 if self.intensity.kind == "f" else 15.0
+
+    @property
+    def row_bytes(self) -> int:
+        return 300 if self.intensity is None else 550
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        converted = 4 * voxels if self.intensity == np.float16 else 0
+        return converted + _regions_in(voxels) * FOLD_BYTES + shape[1] * shape[2] * 8
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        return MERGE_COPIES * _regions_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
+        return RegionSurveyor(self, grid, index, room)
+
+    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+        return table_flow(self.table(grid.shape))
+
+
+class RegionSurveyor(Surveyor):
+    """Regions of one slab."""
+
+    def __init__(self, survey: RegionSurvey, grid: Grid, index: int, room: int) -> None:
+        self.survey, self.shape = survey, grid.shape
+        self.windows = _Windows(grid.box(index))
+        self.where = f"{survey.name}: slab {index} at {self.windows.core}"
+        self.below: np.ndarray | None = None
+        self.rows = Rows(tables.merge, room, self.where)
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+        labels, *intensities = arrays
+        origin, core = self.windows.of(z)
+        values = None
+        if intensities:
+            values = intensities[0][tuple(slice(0, n) for n in core)]
+        try:
+            part = tables.regions(
+                labels, origin, self.shape, values, self.survey.nan, core, self.below
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.where}: {error}") from None
+        if core[0]:
+            self.below = _last(labels, core)
+        self.rows.add(part)
+
+    def finish(self) -> Regions:
+        return self.rows.all()
+
+
+@dataclass(frozen=True, eq=False)
+class AdjacencySurvey(Survey):
+    """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
+
+    Attributes
+    ----------
+    boundary : numpy.dtype or None
+        Of the second input.
+    value : {"max", "mean"}
+        What the value of a face is of its two voxels.
+    bins : int
+        Of the histogram of values; 0 for none.
+    range : tuple of two floats or None
+        Of the histogram.
+    nan : {"raise", "omit"}
+    """
+
+    boundary: np.dtype | None
+    value: str
+    bins: int
+    range: tuple[float, float] | None
+    nan: str
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        boundary: Any = None,
+        value: str = "max",
+        bins: int = 0,
+        range: Sequence[float] | None = None,
+        nan: str = "raise",
+        name: str = "region_adjacency",
+    ) -> AdjacencySurvey:
+        """Of labels and boundaries of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> AdjacencySurvey.of("uint32", "float32", bins=16)
+        Traceback (most recent call last):
+        ...
+        ValueError: region_adjacency: 16 bins need range=(low, high)
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        if value not in ("max", "mean"):
+            raise ValueError(f"{name}: value={value!r}; use max or mean")
+        if bins < 0:
+            raise ValueError(f"{name}: bins={bins}; a number from 0 on")
+        if bins and boundary is None:
+            raise ValueError(f"{name}: {bins} bins of what? give a boundary volume")
+        if bins and range is None:
+            raise ValueError(f"{name}: {bins} bins need range=(low, high)")
+        if range is not None:
+            low, high = map(float, range)
+            if not low < high:
+                raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
+            range = (low, high)
+        dtype = None if boundary is None else _numbers(boundary, "boundary", name)
+        return cls(name, dtype, value, bins, range, nan)
+
+    @property
+    def edges(self) -> np.ndarray | None:
+        if not self.bins or self.range is None:
+            return None
+        return np.linspace(*self.range, self.bins + 1)
+
+    def table(self, shape: Triple) -> AdjacencyTable:
+        """The kind of table, of a volume of a shape."""
+        return AdjacencyTable(self.boundary is not None, self.bins)
+
+    @property
+    def cost(self) -> float:
+        return 15.0 if self.boundary is None else 20.0
+
+    @property
+    def row_bytes(self) -> int:
+        return 100 + 8 * self.bins
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        converted = 4 * voxels if self.boundary == np.float16 else 0
+        pairs = PAIRS * _regions_in(voxels)
+        return converted + pairs * (4 * self.row_bytes + 200) + shape[1] * shape[2] * 16
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        rows = MERGE_COPIES * PAIRS * _regions_in(voxels) * self.row_bytes
+        return rows + shape[1] * shape[2] * 16
+
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], room: int
+    ) -> AdjacencySurveyor:
+        return AdjacencySurveyor(self, grid, index, room)
+
+    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+        return table_flow(self.table(grid.shape))
+
+
+#: Neighbours of a region with a larger label, for what is reserved.
+PAIRS = 8
+
+
+class AdjacencySurveyor(Surveyor):
+    """Touching pairs of one slab."""
+
+    def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, room: int) -> None:
+        self.survey = survey
+        self.windows = _Windows(grid.box(index))
+        self.where = f"{survey.name}: slab {index} at {self.windows.core}"
+        self.below: tuple[np.ndarray, np.ndarray | None] | None = None
+        self.rows = Rows(pairs.merge, room, self.where)
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+        labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)
+        _, core = self.windows.of(z)
+        how = self.survey
+        try:
+            part = pairs.adjacency(
+                labels, boundary, how.value, how.edges, how.nan, core, self.below
+            )
+        except ValueError as error:
+            raise ValueError(f"{self.where}: {error}") from None
+        if core[0]:
+            values = None if boundary is None else _last(boundary, core)
+            self.below = _last(labels, core), values
+        self.rows.add(part)
+
+    def finish(self) -> Adjacency:
+        return self.rows.all()
+
+
+def _regions_in(voxels: int) -> int:
+    return 1_000 + voxels // VOXELS_PER_REGION
+
+
+def _check_labels(dtype: Any, name: str) -> None:
+    if np.dtype(dtype).kind not in "bui":
+        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+
+
+def _check_nan(nan: str, name: str) -> None:
+    if nan not in ("raise", "omit"):
+        raise ValueError(f'{name}: nan={nan!r}; use "raise" or "omit"')
+
+
+def _numbers(dtype: Any, what: str, name: str) -> np.dtype:
+    dtype = np.dtype(dtype).newbyteorder("=")
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
+        raise TypeError(f"{name}: {what} of {dtype}; use bool, integers or floats to 64 bit")
+    return dtype

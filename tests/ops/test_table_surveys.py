@@ -1,0 +1,128 @@
+"""Tables of label volumes by surveys and rounds, as a session runs them, against the references."""
+
+import itertools
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from beam_volumes.across import rounds
+from beam_volumes.across import tables as region_tables
+from beam_volumes.across.table_rounds import joined, table_flow
+from beam_volumes.geometry import Box, Grid
+from beam_volumes.ops.table_surveys import AdjacencySurvey, RegionSurvey
+from beam_volumes.sweep.survey import region_of
+from tests.across import test_adjacency as adjacencies
+from tests.across import test_tables
+from tests.across.groups import shuffling
+
+ROOM = 1 << 30
+
+
+def surveyed(survey, arrays, slab, window, room=ROOM):
+    """The summaries of all slabs, each fed its windows in memory that is used again."""
+    shape = arrays[0].shape
+    grid = Grid(shape, tuple(map(min, slab, shape)))
+    for index in range(len(grid)):
+        region, depth = region_of(grid, index), grid.box(index).shape[0]
+        surveyor = survey.begin(grid, index, (), room)
+        edges = [*range(0, depth, window), depth]
+        if region.shape[0] > depth:
+            edges.append(depth + 1)
+        memory = [np.empty((max(window, 1), *region.shape[1:]), a.dtype) for a in arrays]
+        for a, b in itertools.pairwise(edges):
+            z, y, x = region.start
+            box = Box((z + a, y, x), (z + b, *region.stop[1:]))
+            views = []
+            for m, array in zip(memory, arrays, strict=True):
+                m[: b - a] = array[box.slices]
+                views.append(m[: b - a])
+                views[-1].flags.writeable = False
+            surveyor.feed(tuple(views), (a, b))
+        yield (index,), surveyor.finish()
+
+
+def table_by_slabs(survey, arrays, slab, window, random, **how):
+    given_ = list(surveyed(survey, arrays, slab, window))
+    flow = table_flow(survey.table(arrays[0].shape), **how)
+    shards = rounds.run(flow, given_, shuffling(random))["rows"]
+    assert sorted({key for key, _ in shards}) == [(i,) for i in range(len(shards))]
+    return joined(shards), [len(columns) for _, columns in sorted(shards, key=lambda s: s[0])]
+
+
+SLABS = st.permutations([1, 3, 5, 8]).map(lambda sizes: tuple(sizes[:3]))
+#: Tiny samples, groups and shards: all paths of the merge.
+HOW = st.fixed_dictionaries(
+    {"rows": st.integers(1, 6), "sample": st.integers(2, 9), "group": st.integers(1, 5)}
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(test_tables.cases(), SLABS, HOW)
+def test_regions(case, slab, how):
+    random, labels, intensity, _, window, spacing = case
+    dtype = None if intensity is None else intensity.dtype
+    survey = RegionSurvey.of(labels.dtype, dtype, spacing=spacing)
+    arrays = (labels,) if intensity is None else (labels, intensity)
+    got, shards = table_by_slabs(survey, arrays, slab, window, random, **how)
+    whole = region_tables.regions(labels, (0, 0, 0), labels.shape, intensity)
+    expected = region_tables.properties(whole, labels.shape, spacing=spacing)
+    test_tables.assert_same_bits(got, expected)
+    once, again = table_by_slabs(survey, arrays, labels.shape, 3, random, **how)
+    test_tables.assert_same_bits(once, expected)
+    assert shards == again
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(adjacencies.cases(), SLABS, HOW)
+def test_adjacency(case, slab, how):
+    random, labels, boundary, _, window, value = case
+    survey = AdjacencySurvey.of(labels.dtype, boundary.dtype, value, bins=4, range=(0, 1))
+    got, _ = table_by_slabs(survey, (labels, boundary), slab, window, random, **how)
+    whole = adjacencies.adj.adjacency(labels, boundary, value, survey.edges)
+    expected = adjacencies.adj.columns(whole, boundary=True)
+    test_tables.assert_same_bits(got, expected)
+
+
+def test_shards_are_even_and_in_order():
+    labels = np.random.default_rng(3).integers(0, 2**62, (12, 40, 50))
+    survey = RegionSurvey.of(labels.dtype, properties=["num_pixels"])
+    flow = table_flow(survey.table(labels.shape), rows=1000, sample=600)
+    shards = rounds.run(flow, surveyed(survey, (labels,), (5, 30, 50), 2))["rows"]
+    assert [key for key, _ in shards] == [(i,) for i in range(len(shards))]
+    sizes = [len(columns["label"]) for _, columns in shards]
+    assert 20 <= len(sizes) <= 28 and all(400 < n < 2500 for n in sizes)
+    assert np.array_equal(joined(shards)["label"], np.unique(labels[labels > 0]))
+
+
+@pytest.mark.parametrize("dtype", [None, np.float16, np.uint8])
+def test_no_labels_at_all(dtype):
+    labels = np.zeros((4, 5, 6), np.int32)
+    survey = RegionSurvey.of(labels.dtype, dtype)
+    arrays = (labels,) if dtype is None else (labels, labels.astype(dtype))
+    table, shards = table_by_slabs(survey, arrays, (2, 5, 3), 1, np.random.default_rng(0))
+    assert len(shards) == 1
+    kind = survey.table(labels.shape)
+    test_tables.assert_same_bits(table, kind.columns(kind.empty()))
+    labels[1, 2, 3] = 1
+    arrays = (labels, *arrays[1:])
+    one, _ = table_by_slabs(survey, arrays, (2, 5, 3), 1, np.random.default_rng(0))
+    assert {k: c.dtype for k, c in one.items()} == {k: c.dtype for k, c in table.items()}
+
+
+def test_refused():
+    labels = np.arange(8 * 9 * 10).reshape(8, 9, 10)
+    survey = RegionSurvey.of(labels.dtype)
+    with pytest.raises(ValueError, match=r"slab 0 at .* smaller slabs would do"):
+        list(surveyed(survey, (labels,), (8, 9, 10), 2, room=100_000))
+    with pytest.raises(ValueError, match=r"slab 1 at .* a label of -1"):
+        list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
+    with pytest.raises(TypeError, match="labels of float32"):
+        RegionSurvey.of(np.float32)
+    with pytest.raises(ValueError, match="no property 'volume'"):
+        RegionSurvey.of(np.uint8, properties=["volume"])
+    with pytest.raises(TypeError, match="boundary of complex64"):
+        AdjacencySurvey.of(np.uint8, np.complex64)
+    with pytest.raises(ValueError, match=r"smaller slabs would do"):
+        list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, room=100_000))
