@@ -166,5 +166,5 @@ def test_bad_parameters(how, said):
 
 def test_bad_axis():
     for axis, error in ((None, TypeError), (True, TypeError), (3, ValueError)):
-        with pytest.raises(error, match="ax[ei]s"):
+        with pytest.raises(error, match=r"ax[ei]s"):
             bv.cumsum(np.ones((3, 4, 5)), axis)
