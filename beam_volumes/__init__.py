@@ -4,6 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from beam_volumes.drive.compute import compute
 from beam_volumes.graph.volume import Scalar, Target, Volume, open, options
+from beam_volumes.ops.components import (
+    apply_hysteresis_threshold,
+    binary_fill_holes,
+    binary_propagation,
+    clear_border,
+    keep_largest,
+    label,
+    remove_small_holes,
+    remove_small_objects,
+)
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
@@ -59,11 +69,15 @@ __all__ = [
     "WriteSlabs",
     "__version__",
     "abs",
+    "apply_hysteresis_threshold",
     "ball",
     "binary_closing",
     "binary_dilation",
     "binary_erosion",
+    "binary_fill_holes",
     "binary_opening",
+    "binary_propagation",
+    "clear_border",
     "clip",
     "compute",
     "convolve",
@@ -78,6 +92,8 @@ __all__ = [
     "grey_erosion",
     "grey_opening",
     "histogram",
+    "keep_largest",
+    "label",
     "log",
     "map_overlap",
     "max",
@@ -90,6 +106,8 @@ __all__ = [
     "options",
     "percentile",
     "plan",
+    "remove_small_holes",
+    "remove_small_objects",
     "sobel",
     "sqrt",
     "std",
