@@ -14,6 +14,7 @@ from beam_volumes.ops.components import (
     remove_small_holes,
     remove_small_objects,
 )
+from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
@@ -84,6 +85,8 @@ __all__ = [
     "correlate",
     "cross",
     "cube",
+    "cumsum",
+    "distance_transform_edt",
     "exp",
     "gaussian_filter",
     "gaussian_gradient_magnitude",
@@ -108,6 +111,7 @@ __all__ = [
     "plan",
     "remove_small_holes",
     "remove_small_objects",
+    "signed_distance",
     "sobel",
     "sqrt",
     "std",

@@ -12,10 +12,6 @@ import beam_volumes as bv
 from beam_volumes.across.scans import cumsum_dtype
 from tests.across.test_distance import SAMPLINGS, expected
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(bv, "distance_transform_edt"), reason="plans do not know scans yet"
-)
-
 #: All voxels of a mask or few of them, none, one.
 SHARES = [0, 0.3, 0.9, 0.999, 1, "one", "all but one"]
 
@@ -68,7 +64,7 @@ def test_distance(batch, data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_up_to_a_distance(data):
     draw = data.draw
@@ -137,7 +133,7 @@ def test_lengths_with_units():
 
 def test_distances_are_as_other_volumes():
     """Cropped, filtered, compared with what they came from."""
-    mask = mask_of((12, 40, 50), 0.98, 3)
+    mask = mask_of((12, 40, 50), 0.6, 3)
     lazy = bv.distance_transform_edt(bv.gaussian_filter(mask * np.float32(1), 1) > 0.5)
     binary = ndi.gaussian_filter(mask.astype("f4"), 1) > 0.5
     reference = expected(binary, (1, 1, 1))
