@@ -237,13 +237,13 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
             if not beyond[:n].all():
                 for y in range(ny):
                     e = squared[k, y, c : c + n]
-                    _copy(plane[reach + y], e)
+                    copy(plane[reach + y], e)
                     t = 1
                     while t <= reach and t < ny:
                         near = squared.dtype.type(weight * (t * t))
-                        if not _any_above(e, near):
+                        if not any_above(e, near):
                             break
-                        _lower_by_four(
+                        lower_by_four(
                             e,
                             plane[reach + y - t],
                             plane[reach + y + t],
@@ -253,7 +253,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
                             squared.dtype.type(weight * ((t + 1) * (t + 1))),
                         )
                         t += 2
-                    if t > reach and ny > reach + 1 and _any_above(e, limit):
+                    if t > reach and ny > reach + 1 and any_above(e, limit):
                         for x in range(n):
                             beyond[x] |= e[x] > limit
             for x in range(n):
@@ -266,7 +266,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
 
 
 @kernel
-def _copy(src, out):
+def copy(src, out):
     for x in range(out.size):
         out[x] = src[x]
 
@@ -281,7 +281,7 @@ def _lower(row, other, step):
 
 
 @kernel
-def _lower_by_four(row, a, b, near, c, d, next):
+def lower_by_four(row, a, b, near, c, d, next):
     """Lower ``row`` to ``a + near``, ``b + near``, ``c + next`` and ``d + next``."""
     for x in range(row.size):
         u = a[x] if a[x] < b[x] else b[x]
@@ -294,7 +294,7 @@ def _lower_by_four(row, a, b, near, c, d, next):
 
 
 @kernel
-def _any_above(row, limit):
+def any_above(row, limit):
     found = False  # (a largest value of floats would not be vectorised)
     for x in range(row.size):
         found |= row[x] > limit
@@ -317,17 +317,17 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True
     for k in range(slices):
         for y in range(y0, y1):
             middle = row[reach : reach + nx]
-            _copy(squared[k, y], middle)
-            _copy(middle, best)
+            copy(squared[k, y], middle)
+            copy(middle, best)
             least = far
             for x in range(nx):
                 least = min(least, best[x])
             t = reach + 1 if nx > reach + 1 and least > limit else 1
             while t <= reach and t < nx:
                 near = squared.dtype.type(weight * (t * t))
-                if not _any_above(best, near):
+                if not any_above(best, near):
                     break
-                _lower_by_four(
+                lower_by_four(
                     best,
                     row[reach - t : reach - t + nx],
                     row[reach + t : reach + t + nx],
@@ -337,7 +337,7 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True
                     squared.dtype.type(weight * ((t + 1) * (t + 1))),
                 )
                 t += 2
-            if t > reach and nx > reach + 1 and _any_above(best, limit):
+            if t > reach and nx > reach + 1 and any_above(best, limit):
                 _envelope(middle, far, weight, best, sites, edges)
             o = out[k, y]
             if root:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.across import scans
+from beam_volumes.across.rounds import Flow
+from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Distance
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels import distance as kernels
@@ -35,12 +36,6 @@ class Windows:
     depth: int
     ends: tuple[int, ...]
     planes: tuple[bytes, ...]
-
-
-def _flow(grid: Grid, combine: Callable[[Any, Any], Any], backward: bool) -> Any:
-    from beam_volumes.across.scan_rounds import scan_flow
-
-    return scan_flow(grid, combine, forward=True, backward=backward)
 
 
 def _plane_bytes(shape: Triple, windows: int) -> int:
@@ -77,8 +72,8 @@ class DistanceSurvey(Survey):
     ) -> _DistanceSurveyor:
         return _DistanceSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid) -> Any:
-        return _flow(grid, scans.distance_combine, backward=True)
+    def flow(self, grid: Grid) -> Flow:
+        return scan_flow(grid, scans.distance_combine, itemsize=4, backward=True)
 
 
 class _DistanceSurveyor(Surveyor):
@@ -188,8 +183,8 @@ class CumsumSurvey(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> _CumsumSurveyor:
         return _CumsumSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid) -> Any:
-        return _flow(grid, scans.cumsum_combine, backward=False)
+    def flow(self, grid: Grid) -> Flow:
+        return scan_flow(grid, scans.cumsum_combine)
 
 
 class _CumsumSurveyor(Surveyor):

@@ -64,7 +64,7 @@ def test_distance(batch, data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_up_to_a_distance(data):
     draw = data.draw

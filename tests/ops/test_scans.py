@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import scans
+from beam_volumes.across import rounds, scans
 from beam_volumes.geometry import Box, Grid
 from beam_volumes.kernels import distance as edt
 from beam_volumes.ops import scan_stages, scan_surveys
@@ -17,7 +17,6 @@ from tests.across.test_distance import SAMPLINGS, cases, expected
 DISTANCE = (
     scan_surveys.DistanceSurvey("edt"),
     scan_surveys.DistanceAlongZ("edt", np.dtype("i4")),
-    scans.distance_combine,
 )
 
 
@@ -42,36 +41,27 @@ def block_of(array, random, halo=(0, 0, 0), cval=0):
     return block
 
 
-def across(volume, survey, completion, combine, grid, window, random):
-    """Both sweeps over all slabs; the flow is `scans.carries`, column of slabs by column."""
-    summaries = {}
+def across(volume, survey, completion, grid, window, random):
+    """Both sweeps over all slabs and the flow between them."""
+    summaries = []
     for i, box in enumerate(grid):
         surveyor = survey.begin(grid, i, (), 1 << 30)
         for z in windows_of(box, window):
             view = volume[z[0] : z[1], box.slices[1], box.slices[2]].copy()
             surveyor.feed((view,), z)
             view[...] = 0  # nothing of it may be kept
-        summaries[grid.cell(i)] = surveyor.finish()
-    nz, ny, nx = grid.counts
+        summaries.append(((i,), surveyor.finish()))
+    answers = dict(rounds.run(survey.flow(grid), summaries)["answers"])
     result = np.empty(volume.shape, completion.dtype)
-    for y in range(ny):
-        for x in range(nx):
-            own, below, above = zip(*(summaries[z, y, x] for z in range(nz)), strict=True)
-            before = scans.carries(below, combine, radix=2)
-            after = [None] * nz
-            if above[0] is not None:
-                after = scans.carries(above, combine, backward=True, radix=2)
-            for z in range(nz):
-                index = (z * ny + y) * nx + x
-                box = grid.box(index)
-                completer = completion.begin(grid, index, (own[z], before[z], after[z]))
-                for a, b in windows_of(box, window):
-                    view = volume[a:b, box.slices[1], box.slices[2]]
-                    view.flags.writeable = False
-                    out = ring_of(view.shape, completion.dtype, random)
-                    completer.run((view,), out, (a, b), int(random.integers(1, 3)))
-                    for k in range(b - a):
-                        result[(a + k, *box.slices[1:])] = out.slice(k)
+    for i, box in enumerate(grid):
+        completer = completion.begin(grid, i, answers[i,])
+        for a, b in windows_of(box, window):
+            view = volume[a:b, box.slices[1], box.slices[2]]
+            view.flags.writeable = False
+            out = ring_of(view.shape, completion.dtype, random)
+            completer.run((view,), out, (a, b), int(random.integers(1, 3)))
+            for k in range(b - a):
+                result[(a + k, *box.slices[1:])] = out.slice(k)
     return result
 
 
@@ -159,7 +149,7 @@ def test_cumsum(dtype, step):
         volume *= np.array(2**57 + 1, dtype)  # wraps around, as numpy's sums do
     to = scans.cumsum_dtype(volume.dtype)
     survey = scan_surveys.CumsumSurvey("cumsum"), scan_surveys.CumsumAlongZ("cumsum", to)
-    got = across(volume, *survey, scans.cumsum_combine, Grid(volume.shape, step), 2, random)
+    got = across(volume, *survey, Grid(volume.shape, step), 2, random)
     for axis in range(3):
         if axis:
             got = staged(scan_stages.CumsumAlong("cumsum", to, axis), volume, random)
