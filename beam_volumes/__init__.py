@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from beam_volumes.drive.compute import compute
+from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, open, options
 from beam_volumes.ops.components import (
     apply_hysteresis_threshold,
@@ -49,6 +50,7 @@ from beam_volumes.ops.reductions import (
     sum,
     threshold_otsu,
 )
+from beam_volumes.ops.tables import region_adjacency, regionprops_table
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
 
@@ -89,6 +91,8 @@ __all__ = [
     "Scalar",
     "Slab",
     "SlabScan",
+    "Table",
+    "TableTarget",
     "Target",
     "Volume",
     "WriteSlabs",
@@ -133,6 +137,8 @@ __all__ = [
     "options",
     "percentile",
     "plan",
+    "region_adjacency",
+    "regionprops_table",
     "remove_small_holes",
     "remove_small_objects",
     "signed_distance",

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.plan import Pass, Plan, plan
+from beam_volumes.plan.plan import Pass, Plan, Wanted, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import ENDED, Session, check_portable
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.tables import TableSink
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Outcome:
 
 
 def compute(
-    *targets: Target | Volume | Scalar,
+    *targets: Wanted,
     memory: int | str | None = None,
     workers: int | None = None,
     runner: Any = "FnApiRunner",
@@ -57,12 +59,12 @@ def compute(
     journal: Any = None,
     keep_journal: bool = True,
 ) -> Any:
-    """Compute volumes and numbers; write the targets.
+    """Compute volumes, tables and numbers; write the targets.
 
     Parameters
     ----------
-    *targets : Target, Volume or Scalar
-        ``volume.to(path)`` is written; volumes and scalars without a path come back in memory.
+    *targets : Target, TableTarget, Volume, Table or Scalar
+        ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in memory.
     memory : int or str, optional
         What this machine may use, e.g. ``"2GiB"``: a quarter of its RAM by default.
     workers : int, optional
@@ -88,7 +90,8 @@ def compute(
     Returns
     -------
     object or tuple
-        Per target: the written `Volume`, a numpy array, or a numpy scalar.
+        Per target: the written `Volume`, a numpy array, or a numpy scalar; of tables the path that was
+        written, or a `pyarrow.Table`.
 
     Raises
     ------
@@ -124,7 +127,7 @@ def compute(
 
 
 def run(
-    *targets: Target | Volume | Scalar,
+    *targets: Wanted,
     memory: int | str | None = None,
     workers: int | None = None,
     runner: Any = "FnApiRunner",
@@ -206,10 +209,12 @@ def _yields(p: Pass) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def _result(target: Any, result: Sink | Value | None, known: dict[str, Any]) -> Any:
+def _result(target: Any, result: Sink | TableSink | Value, known: dict[str, Any]) -> Any:
     if isinstance(target, Scalar):
         assert isinstance(result, Value)
         return evaluate(result, known)
+    if isinstance(result, TableSink):
+        return result.read() if isinstance(target, Table) else result.name
     assert isinstance(result, Sink)
     source = result.read_back()
     if isinstance(target, Target):
@@ -225,6 +230,6 @@ def _clear(session: Session) -> None:
 
 
 @computes
-def in_process(item: Volume | Scalar) -> Any:
+def in_process(item: Volume | Table | Scalar) -> Any:
     """What ``np.asarray``, ``float`` and the like do: this process, no pipeline, no journal."""
     return compute(item, runner=None, progress=False)

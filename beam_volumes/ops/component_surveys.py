@@ -113,7 +113,7 @@ class _Labeler(Surveyor):
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
-                f"{self.count} components up to slice {z[1] - 1} of the slab {self.slab} take more than "
+                f"{self.count} components in the first {z[1]} slices of the slab {self.slab} take more than "
                 f"the {format_bytes(self.room)} that the budget leaves for them: give it more memory, "
                 f"or smaller slabs, e.g. slab={smaller}"
             )

@@ -155,8 +155,12 @@ class RegionSurvey(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
         return RegionSurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+    def flow(self, grid: Grid) -> Flow:
         return table_flow(self.table(grid.shape))
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
 
 
 class RegionSurveyor(Surveyor):
@@ -284,8 +288,12 @@ class AdjacencySurvey(Survey):
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+    def flow(self, grid: Grid) -> Flow:
         return table_flow(self.table(grid.shape))
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
 
 
 #: Neighbours of a region with a larger label, for what is reserved.

@@ -22,6 +22,7 @@ from beam_volumes.graph.nodes import (
     values_below,
     without_voxels,
 )
+from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.compile import ancestors, compile_program
@@ -40,6 +41,7 @@ from beam_volumes.plan.passes import Cut, Levels, cut
 from beam_volumes.space import Space
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
+from beam_volumes.storage.tables import TableSink, make_table_sink
 from beam_volumes.sweep.program import Program
 from beam_volumes.version import __version__
 
@@ -112,6 +114,8 @@ class Plan:
         The smallest budget that would do, for as many workers and processes.
     sweeps : dict
         For each lazy scalar asked for or used by a pass: how many sweeps it takes.
+    tables : dict
+        By barrier, where its table is written.
     reasons : tuple of str
         Why passes are cut where they are and what is stored between them.
     """
@@ -125,11 +129,12 @@ class Plan:
     base: int
     smallest_memory: int
     reasons: tuple[str, ...]
-    results: tuple[Sink | Value | None, ...]
-    intermediates: tuple[Sink, ...]
+    results: tuple[Sink | TableSink | Value, ...]
+    intermediates: tuple[Any, ...]
     scratch_place: dict[str, Any] | None
     sweeps: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, tuple[TableSink, ...]] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -164,9 +169,10 @@ class Plan:
         return self.bytes_read / once if once else 1.0
 
     @property
-    def sinks(self) -> tuple[Sink, ...]:
+    def sinks(self) -> tuple[Sink | TableSink, ...]:
         """Every output of the run, intermediates included."""
-        return tuple(o.sink for p in self.passes for o in p.program.outputs)
+        volumes = tuple(o.sink for p in self.passes for o in p.program.outputs)
+        return volumes + tuple(s for sinks in self.tables.values() for s in sinks)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan's numbers as plain data."""
@@ -216,8 +222,12 @@ def _pass_dict(p: Pass) -> dict[str, Any]:
     }
 
 
+#: What can be asked for.
+Wanted = Target | TableTarget | Volume | Table | Scalar
+
+
 def plan(
-    *targets: Target | Volume | Scalar,
+    *targets: Wanted,
     memory: int | str | None = None,
     workers: int | None = None,
     processes: int = 1,
@@ -230,7 +240,7 @@ def plan(
 
     Parameters
     ----------
-    *targets : Target, Volume or Scalar
+    *targets : Target, TableTarget, Volume, Table or Scalar
         What `compute` would be given.
     memory : int or str, optional
         What one machine may use for the run, e.g. ``"2GiB"``; a quarter of its RAM by default.
@@ -269,9 +279,9 @@ def plan(
     if not targets:
         raise ValueError("nothing to plan: give at least one target, volume or scalar")
     for t in targets:
-        if not isinstance(t, Target | Volume | Scalar):
+        if not isinstance(t, Wanted):
             raise TypeError(
-                f"cannot plan a {type(t).__name__}; give volumes, scalars or volume.to(path)"
+                f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
             )
     _check_outputs(targets)
     workers = checked_count("workers", workers, max(1, machine.cores() // 4))
@@ -279,7 +289,7 @@ def plan(
     threads = checked_count("threads", threads, max(1, machine.cores() // processes))
     total = machine.default_memory() if memory is None else machine.parse_bytes(memory)
     place = scratch_place(targets)
-    intermediates: list[Sink] = []
+    intermediates: list[Any] = []
 
     def intermediate(node: Node, space: Any = None, name: str = "") -> Sink:
         space = space or Space()
@@ -300,11 +310,23 @@ def plan(
     voxels: list[tuple[Node, Sink]] = []
     values: list[Value] = []
     barriers: list[Barrier] = []
-    results: list[Sink | Value | None] = []
+    results: list[Sink | TableSink | Value] = []
+    tables: dict[str, tuple[TableSink, ...]] = {}
     for t in targets:
         if isinstance(t, Scalar):
             values.append(t.value)
             results += without_voxels([t.value])
+            continue
+        if isinstance(t, Table | TableTarget):
+            table = t if isinstance(t, Table) else t.table
+            if isinstance(t, Table):
+                where = make_table_sink(join(place, f"table-{table.barrier.token}.parquet"))
+                intermediates.append(where)
+            else:
+                where = t.sink
+            barriers.append(table.barrier)
+            tables[table.barrier.token] = (*tables.get(table.barrier.token, ()), where)
+            results.append(where)
             continue
         node = t.node if isinstance(t, Volume) else t.volume.node
         if isinstance(t, Volume):
@@ -343,7 +365,8 @@ def plan(
         tuple(intermediates),
         place if intermediates else None,
         _sweeps([*values, *used]),
-        _fingerprint(voxels, values, barriers),
+        _fingerprint(voxels, values, barriers, tables),
+        tables,
     )
 
 
@@ -441,7 +464,7 @@ def checked_count(name: str, number: int | None, default: int) -> int:
 def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
     """Where results that nobody named go: in the run folder beside the first output, or a temporary one."""
     for t in targets:
-        if isinstance(t, Target):
+        if isinstance(t, Target | TableTarget):
             return join(beside(t.sink.kvstore, ".run"), "intermediate")
     name = f"{tempfile.gettempdir()}/beam-volumes-{uuid.uuid4().hex[:12]}"
     return kvstore_spec(name)
@@ -467,16 +490,15 @@ def _check_outputs(targets: Sequence[Any]) -> None:
     seen: dict[str, str] = {}
     # What lies behind lazy scalars is read too.
     levels = Levels(
-        [
-            t.node if isinstance(t, Volume) else t.volume.node
-            for t in targets
-            if not isinstance(t, Scalar)
-        ],
+        [t.node for t in targets if isinstance(t, Volume)]
+        + [t.volume.node for t in targets if isinstance(t, Target)],
         [t.value for t in targets if isinstance(t, Scalar)],
+        [t.barrier for t in targets if isinstance(t, Table)]
+        + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
     )
     inputs = {n.source.name for n in levels.nodes.values() if isinstance(n, SourceNode)}
     for t in targets:
-        if isinstance(t, Target):
+        if isinstance(t, Target | TableTarget):
             if t.sink.name in seen:
                 raise ValueError(f"two targets write {t.sink.name}; give each a path of its own")
             if t.sink.name in inputs:
@@ -629,7 +651,10 @@ def _sweeps(values: Sequence[Value]) -> dict[str, int]:
 
 
 def _fingerprint(
-    voxels: list[tuple[Node, Sink]], values: list[Value], barriers: list[Barrier]
+    voxels: list[tuple[Node, Sink]],
+    values: list[Value],
+    barriers: list[Barrier],
+    tables: dict[str, tuple[TableSink, ...]],
 ) -> dict[str, str]:
     """What the run computes, field by field, so that a resumed run can say what differs."""
     levels = Levels([n for n, _ in voxels], values, barriers)
@@ -655,4 +680,7 @@ def _fingerprint(
         fields[f"output {k + 1}"] = f"{node.token} {sink.token()}"
     for k, value in enumerate(values):
         fields[f"scalar {k + 1}"] = value.token
+    for token, sinks in tables.items():
+        for sink in sinks:
+            fields[f"table {sink.name}"] = f"{token} {sink.token()}"
     return fields

@@ -25,14 +25,18 @@ def run_local(session: Session) -> dict[str, Any]:
             emissions = _sweeps(session, index, known, answers)
             states = session.merge(index, _states(emissions, summaries))
             known = session.finish_pass(index, states, known)
-            numbers = {}
+            numbers: dict[str, dict[str, Any]] = {}
+            shards: dict[str, int] = {}
             for token, flow in session.flows(index).items():
                 came = run(flow, summaries.pop(token, []))
                 answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
                 numbers[token] = {
                     n: v for _, part in came.get("numbers", []) for n, v in part.items()
                 }
-            known = session.finish_merge(index, numbers, known)
+                for (shard,), columns in came.get("rows", []):
+                    session.write_rows(token, shard, columns)
+                    shards[token] = max(shards.get(token, 0), shard + 1)
+            known = session.finish_merge(index, numbers, shards, known)
     finally:
         release()
     return known

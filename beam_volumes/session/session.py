@@ -249,20 +249,41 @@ class Session:
         p = self.plan.passes[pass_index]
         return {b.token: b.survey.flow(p.grid) for b in p.program.surveys}
 
+    def write_rows(self, token: str, shard: int, columns: Mapping[str, Any]) -> None:
+        """Write a shard of a barrier's table wherever it is wanted; may be repeated."""
+        for sink in self.plan.tables.get(token, ()):
+            sink.write(shard, columns)
+
     def finish_merge(
         self,
         pass_index: int,
         numbers: Mapping[str, Mapping[str, Any]],
+        shards: Mapping[str, int],
         known: dict[str, Any],
     ) -> dict[str, Any]:
-        """The numbers known after a pass and the merges of its surveys (by barrier and name)."""
+        """The numbers known after a pass and the merges of its surveys.
+
+        Parameters
+        ----------
+        pass_index : int
+        numbers : mapping
+            By barrier, then by name.
+        shards : mapping
+            By barrier, how many shards of its table were written.
+        known : dict
+        """
         p = self.plan.passes[pass_index]
+        for b in p.program.surveys:
+            for sink in self.plan.tables.get(b.token, ()):
+                if not shards.get(b.token):
+                    sink.write(0, b.survey.no_rows(p.program.shape))
+                sink.finish(max(1, shards.get(b.token, 0)))
         found = {
             number_token(b.token, name): number
             for b in p.program.surveys
             for name, number in {**b.survey.nothing(), **numbers.get(b.token, {})}.items()
         }
-        if self.journal is not None and found:
+        if self.journal is not None and p.program.surveys:
             folds = {f.token: known[f.token] for f in p.program.folds}
             self.journal.write_scalars(pass_index, folds | found)
         return known | found

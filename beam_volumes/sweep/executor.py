@@ -276,7 +276,7 @@ class _Sweep:
     def _complete(self, i: int, step: Step, z: Range) -> None:
         inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
         with _Blame(self, i, z):
-            self.completers[i].run(inputs, self._out(i, z), z, self.threads)
+            self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
     def _survey(self, domain: Range) -> None:
         """Feed the surveys what the window has finished."""
@@ -289,7 +289,10 @@ class _Sweep:
             for part in self._windows((domain[0], through), self.box.stop[0]):
                 arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
                 with _Blame(self, seen.edges[0].step, part, seen.survey.name):
-                    surveyor.feed(arrays, part)
+                    surveyor.feed(arrays, self._inside(part))
+
+    def _inside(self, z: Range) -> Range:
+        return z[0] - self.box.start[0], z[1] - self.box.start[0]
 
     def _out(self, i: int, z: Range) -> Block:
         """Where slices of a step are put."""

@@ -34,7 +34,7 @@ class Surveyor:
     """A survey of one slab under way."""
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
-        """Take slices ``z`` of the region: one array (slices, rows, columns) per input, in order.
+        """Take slices ``z``, counted from the slab's first: one array (slices, rows, columns) per input.
 
         They may be views of memory that is used again: not to be kept, nor changed.
         """
@@ -83,6 +83,10 @@ class Survey:
         """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``."""
         raise NotImplementedError
 
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        """The columns, without rows, of the table that comes out at the port ``"rows"``."""
+        raise NotImplementedError
+
     def nothing(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {}
@@ -105,7 +109,7 @@ class Completer:
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
-        """Compute slices ``z`` of the region from the same slices of the inputs, windows in order."""
+        """Compute slices ``z``, counted from the slab's first, from those of the inputs; in order."""
         raise NotImplementedError
 
 

@@ -20,10 +20,10 @@ from beam_volumes.session.session import check_portable
 from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.plan.plan import plan
+from beam_volumes.graph.table import TableTarget
+from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.remove import remove_tree
-from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.rounds import RunFlow, whole
@@ -44,8 +44,8 @@ class Compute(beam.PTransform):
 
     Parameters
     ----------
-    *targets : Target or Scalar
-        Volumes with a place, ``volume.to(path)``, and lazy scalars.
+    *targets : Target, TableTarget or Scalar
+        Volumes and tables with a place, ``volume.to(path)``, and lazy scalars.
     memory : int or str, optional
         What one worker process may use, e.g. ``"8GiB"``: by default a quarter of this machine's RAM.
     workers : int, optional
@@ -82,7 +82,7 @@ class Compute(beam.PTransform):
 
     def __init__(
         self,
-        *targets: Target | Scalar,
+        *targets: Target | TableTarget | Scalar,
         memory: int | str | None = None,
         workers: int | None = None,
         slab: Sequence[int] | None = None,
@@ -97,7 +97,7 @@ class Compute(beam.PTransform):
         for t in targets:
             if isinstance(t, Volume):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
-            if not isinstance(t, Target | Scalar):
+            if not isinstance(t, Target | TableTarget | Scalar):
                 raise TypeError(f"{t!r} is neither a lazy scalar nor a volume.to(path)")
         planned = plan(
             *targets, memory=memory, workers=workers, threads=threads, slab=slab, window=window
@@ -115,15 +115,18 @@ class Compute(beam.PTransform):
                 number = known[-1] | f"Target {k}" >> beam.Map(_number, result)
                 results[_unused(result.name, results)] = number
             else:
-                assert isinstance(result, Sink)
-                after = 1 + max(
-                    p.index for p in plan.passes if result in (o.sink for o in p.program.outputs)
-                )
+                after = 1 + max(p.index for p in plan.passes if result in _written(plan, p))
                 done = known[after] | f"Target {k}" >> beam.Map(_instead, result.name)
                 results[result.name] = done
         if plan.scratch_place is not None:
             _ = known[-1] | "Tidy" >> beam.Map(_tidy, plan.scratch_place)
         return results
+
+
+def _written(plan: Plan, p: Pass) -> list[Any]:
+    """What is complete when a pass and its merges are."""
+    sinks: list[Any] = [o.sink for o in p.program.outputs]
+    return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
 
 
 def _named(session: Session, run_id: str, resume: bool) -> Session:
@@ -203,7 +206,7 @@ class _Pass(beam.PTransform):
         if not surveyed:
             return known, {}
         answers: dict[str, beam.PCollection] = {}
-        numbers = []
+        numbers, shards = [], []
         for n, (token, flow) in enumerate(session.flows(index).items(), 1):
             # Only what has been found to fit is merged.
             came = swept[token] | f"Survey {n}" >> RunFlow(flow, ready=known)
@@ -211,8 +214,14 @@ class _Pass(beam.PTransform):
                 answers[token] = came["answers"]
             if "numbers" in came:
                 numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
+            if "rows" in came:
+                write = beam.Map(_write_rows, session, token)
+                shards.append(came["rows"] | f"Write rows {n}" >> write)
         together = tuple(numbers) | "Numbers" >> beam.Flatten(pipeline=known.pipeline)
-        finish = beam.Map(_finish_merge, session, index, numbers=AsIter(together))
+        written = tuple(shards) | "Shards" >> beam.Flatten(pipeline=known.pipeline)
+        finish = beam.Map(
+            _finish_merge, session, index, numbers=AsIter(together), shards=AsIter(written)
+        )
         return known | "Finish merge" >> finish, answers
 
     def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
@@ -335,10 +344,23 @@ def _finish(
     return session.finish_pass(index, merged, known)
 
 
+def _write_rows(rows: tuple[Any, States], session: Session, token: str) -> tuple[str, int]:
+    (shard,), columns = rows
+    session.write_rows(token, shard, columns)
+    return token, shard + 1
+
+
 def _finish_merge(
-    known: States, session: Session, index: int, numbers: Iterable[tuple[str, States]]
+    known: States,
+    session: Session,
+    index: int,
+    numbers: Iterable[tuple[str, States]],
+    shards: Iterable[tuple[str, int]],
 ) -> States:
     found: dict[str, States] = {}
     for token, some in numbers:
         found.setdefault(token, {}).update(some)
-    return session.finish_merge(index, found, known)
+    written: dict[str, int] = {}
+    for token, count in shards:
+        written[token] = max(written.get(token, 0), count)
+    return session.finish_merge(index, found, written, known)

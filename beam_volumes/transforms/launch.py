@@ -242,11 +242,19 @@ class Telling:
             for token, flow in self.session.flows(pass_index).items()
         }
 
+    def write_rows(self, token: str, shard: int, columns: Mapping[str, Any]) -> None:
+        with told():
+            self.session.write_rows(token, shard, columns)
+
     def finish_merge(
-        self, pass_index: int, numbers: Mapping[str, Mapping[str, Any]], known: dict[str, Any]
+        self,
+        pass_index: int,
+        numbers: Mapping[str, Mapping[str, Any]],
+        shards: Mapping[str, int],
+        known: dict[str, Any],
     ) -> dict[str, Any]:
         with told():
-            return self.session.finish_merge(pass_index, numbers, known)
+            return self.session.finish_merge(pass_index, numbers, shards, known)
 
 
 @dataclass(frozen=True, eq=False)
