@@ -28,7 +28,7 @@ from beam_volumes.kernels.jit import kernel
 FAR = np.int32(2**31 - 1)
 
 #: Parabolas to this many voxels away are tried one by one, else the envelope is built; even.
-REACH = 48
+REACH = 32
 
 _COLUMNS = 128  # of a slice handled together along y: a few of their rows stay in cache
 

@@ -25,7 +25,7 @@ class DistanceAlongY(Stage):
 
     @property
     def cost(self) -> float:
-        return 3.0
+        return 6.0
 
     @property
     def compiled(self) -> bool:
@@ -98,7 +98,7 @@ class BoundedDistance(Stage):
 
     @property
     def cost(self) -> float:
-        return 8.0 + 0.3 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
+        return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
 
     @property
     def compiled(self) -> bool:

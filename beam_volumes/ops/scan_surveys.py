@@ -61,11 +61,11 @@ class DistanceSurvey(Survey):
         return 0.5
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 8 * shape[1] * shape[2]
+        return 12 * shape[1] * shape[2]
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         # Two planes, and while they are put together at the end some more.
-        return 28 * shape[1] * shape[2] + 2 * _plane_bytes(shape, windows)
+        return 48 * shape[1] * shape[2] + 2 * _plane_bytes(shape, windows)
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], room: int
@@ -116,7 +116,7 @@ class DistanceAlongZ(Completion):
         return 1.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 24 * shape[1] * shape[2]
+        return 32 * shape[1] * shape[2]
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return 12 * shape[1] * shape[2] + _plane_bytes(shape, windows)
