@@ -155,7 +155,7 @@ class RegionSurvey(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
         return RegionSurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+    def flow(self, grid: Grid) -> Flow:
         return table_flow(self.table(grid.shape))
 
 
@@ -284,7 +284,7 @@ class AdjacencySurvey(Survey):
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Flow:
+    def flow(self, grid: Grid) -> Flow:
         return table_flow(self.table(grid.shape))
 
 

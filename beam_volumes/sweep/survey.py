@@ -79,7 +79,7 @@ class Survey:
         """A survey of slab ``index``; one that would keep more than ``room`` bytes raises ValueError."""
         raise NotImplementedError
 
-    def flow(self, grid: Grid, values: tuple[Any, ...]) -> Any:
+    def flow(self, grid: Grid) -> Any:
         """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``."""
         raise NotImplementedError
 

@@ -20,12 +20,12 @@ from tests.across.groups import shuffling
 ROOM = 1 << 30
 
 
-def surveyed(survey, arrays, slab, window, room=ROOM):
+def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
     """The summaries of all slabs, each fed its windows in memory that is used again."""
     shape = arrays[0].shape
     grid = Grid(shape, tuple(map(min, slab, shape)))
     for index in range(len(grid)):
-        region, depth = region_of(grid, index), grid.box(index).shape[0]
+        region, depth = region_of(grid, index, upper), grid.box(index).shape[0]
         surveyor = survey.begin(grid, index, (), room)
         edges = [*range(0, depth, window), depth]
         if region.shape[0] > depth:
