@@ -36,6 +36,7 @@ lint: venv
 
 bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/sweep.py
+	$(VENV)/bin/python benchmarks/merge.py
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install --quiet -e '.[bench]'

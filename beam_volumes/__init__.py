@@ -4,6 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 from beam_volumes.drive.compute import compute
 from beam_volumes.graph.volume import Scalar, Target, Volume, open, options
+from beam_volumes.ops.components import (
+    apply_hysteresis_threshold,
+    binary_fill_holes,
+    binary_propagation,
+    clear_border,
+    keep_largest,
+    label,
+    remove_small_holes,
+    remove_small_objects,
+)
+from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
@@ -42,34 +53,64 @@ from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
 
 if TYPE_CHECKING:
-    from beam_volumes.transforms import ApplyStages, Compute, ReadSlabs, Slab, WriteSlabs
+    from beam_volumes.transforms import (
+        ApplyStages,
+        Compute,
+        LabelComponents,
+        MergeEquivalences,
+        ReadSlabs,
+        RelabelSlabs,
+        Slab,
+        SlabScan,
+        WriteSlabs,
+    )
 
 #: Imported when first asked for: Apache Beam takes a second and 100 MB that in-process runs can spare.
-_TRANSFORMS = ("ApplyStages", "Compute", "ReadSlabs", "Slab", "WriteSlabs")
+_TRANSFORMS = (
+    "ApplyStages",
+    "Compute",
+    "LabelComponents",
+    "MergeEquivalences",
+    "ReadSlabs",
+    "RelabelSlabs",
+    "Slab",
+    "SlabScan",
+    "WriteSlabs",
+)
 
 __all__ = [
     "ApplyStages",
     "Compute",
+    "LabelComponents",
+    "MergeEquivalences",
     "Plan",
     "ReadSlabs",
+    "RelabelSlabs",
     "Scalar",
     "Slab",
+    "SlabScan",
     "Target",
     "Volume",
     "WriteSlabs",
     "__version__",
     "abs",
+    "apply_hysteresis_threshold",
     "ball",
     "binary_closing",
     "binary_dilation",
     "binary_erosion",
+    "binary_fill_holes",
     "binary_opening",
+    "binary_propagation",
+    "clear_border",
     "clip",
     "compute",
     "convolve",
     "correlate",
     "cross",
     "cube",
+    "cumsum",
+    "distance_transform_edt",
     "exp",
     "gaussian_filter",
     "gaussian_gradient_magnitude",
@@ -78,6 +119,8 @@ __all__ = [
     "grey_erosion",
     "grey_opening",
     "histogram",
+    "keep_largest",
+    "label",
     "log",
     "map_overlap",
     "max",
@@ -90,6 +133,9 @@ __all__ = [
     "options",
     "percentile",
     "plan",
+    "remove_small_holes",
+    "remove_small_objects",
+    "signed_distance",
     "sobel",
     "sqrt",
     "std",

@@ -306,6 +306,8 @@ class SlabLabeler:
         the volume), ``"touches_border"``.
     border_axes : tuple of int
         The axes whose ends count as the border of the volume.
+    border : int
+        How many voxels thick that is.
     """
 
     def __init__(
@@ -315,12 +317,14 @@ class SlabLabeler:
         labelling: Labelling,
         measures: tuple[str, ...] = (),
         border_axes: tuple[int, ...] = (0, 1, 2),
+        border: int = 1,
     ) -> None:
         self.grid = grid
         self.cell = cell
         self.core, self.region = region_of(grid, cell)
         self.measures = measures
         self.border_axes = border_axes
+        self.border = border
         self._stream = _Stream(labelling)
         self._depth = 0
         self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
@@ -390,7 +394,9 @@ class SlabLabeler:
             within = size > 0  # others lie beyond the core and stay neutral
             lower[within] += start
             upper[within] += start
-            touches = ((lower == 0) | (upper == self.grid.shape))[:, list(self.border_axes)].any(1)
+            outermost = np.array(self.grid.shape) - self.border
+            ends = (lower < self.border) | (upper > outermost)
+            touches = within & np.any(ends[:, list(self.border_axes)], axis=1)
             measured = {
                 "size": {"size": size[1:]},
                 "box": {"lower": lower[1:], "upper": upper[1:]},
@@ -429,10 +435,10 @@ class SlabLabeler:
         )
 
 
-def relabel_window(
-    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
-) -> None:
-    """Write the final ids of one window in the second sweep.
+def found_again(
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int
+) -> Components:
+    """The components of one window in the second sweep, if they are those of the first.
 
     Parameters
     ----------
@@ -440,11 +446,9 @@ def relabel_window(
     block : array
         The same window as in the first sweep, of the slab's whole region.
     ids : array (count)
-        Final id, or 0, of each of the window's components.
+        What came back for each of the window's components.
     digest : int
         Of the window, from the first sweep.
-    out : array with contiguous rows
-        The window's part of the slab's core: its first slices, rows and columns.
     """
     found = labelling.find(block)
     if len(found.first) != len(ids) or found.digest() != digest:
@@ -453,6 +457,18 @@ def relabel_window(
             f"{len(ids)}): the input has changed, or an operation before the label gives other voxels "
             "when run again; materialise it (deterministic=False)"
         )
+    return found
+
+
+def relabel_window(
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
+) -> None:
+    """Write the final ids of one window, into ``out``: its part of the slab's core or region.
+
+    Parameters as of `found_again`; ``out`` has contiguous rows and may lack the window's last slices,
+    rows and columns.
+    """
+    found = found_again(labelling, block, ids, digest)
     table = np.zeros(len(ids) + 1, out.dtype)
     table[1:] = ids
     kernels.paint(*found.runs, found.shape[1], table, out)

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -268,7 +267,7 @@ def descend(
         What the parent answered: of each component in the node's summary the final id, or any other
         value per component (a root, 0 and 1 for a mask). Empty at the top.
     of_closed : array
-        The same of each root that was closed here (`collect`).
+        The same of each root that was closed here (`collect` of ``table.roots``).
 
     Returns
     -------
@@ -342,6 +341,10 @@ class Keep:
     touches_border: bool | None = None
     marked: bool | None = None
     cutoff: tuple[int, int] | None = None
+
+    def token(self) -> str:
+        """What it keeps, as text."""
+        return repr(self)
 
     def __call__(self, roots: np.ndarray, payload: Payload) -> np.ndarray:
         kept = np.ones(len(roots), bool)
@@ -506,35 +509,12 @@ def number(slab: SlabRoots, rows: Counts, before: np.ndarray) -> dict[NodeKey, n
     return {key: ids[positions] for key, positions in slab.sources.items()}
 
 
-def flag(slab: SlabRoots) -> dict[NodeKey, np.ndarray]:
-    """Whether each root is kept, instead of `number` where a mask is wanted; uint64 0 and 1."""
-    return {key: slab.kept[p].astype(np.uint64) for key, p in slab.sources.items()}
-
-
-def collect(table: NodeTable, grid: Grid, answers: Mapping[Triple, np.ndarray]) -> np.ndarray:
-    """The answers of slabs to a node (`number`), by slab, in the order of its closed roots."""
-    out = np.empty(len(table.roots), np.uint64)
-    where = Closed(table.key, table.roots, {"position": np.arange(len(table.roots))})
+def collect(
+    roots: np.ndarray, grid: Grid, answers: Mapping[Triple, np.ndarray], dtype: Any = np.uint64
+) -> np.ndarray:
+    """The answers of slabs to a node (`number`), by slab, in the order of roots that it closed."""
+    out = np.empty(len(roots), dtype)
+    where = Closed((0, 0, 0, 0), roots, {"position": np.arange(len(roots))})
     for cell, part in by_slab(where, grid).items():
         out[part.payload["position"]] = answers[cell]
     return out
-
-
-# Transport.
-
-
-def to_pieces(value: Any, limit: int = 4 << 20) -> Iterator[tuple[int, int, bytes]]:
-    """A value as (index, count, bytes) of at most ``limit`` bytes: no element gets large."""
-    data = pickle.dumps(value, protocol=5)
-    count = max(1, -(-len(data) // limit))
-    for i in range(count):
-        yield i, count, data[i * limit : (i + 1) * limit]
-
-
-def from_pieces(pieces: Iterable[tuple[int, int, bytes]]) -> Any:
-    """The value again, from its pieces in any order."""
-    by_index = {i: (count, data) for i, count, data in pieces}
-    counts = {count for count, _ in by_index.values()}
-    if counts != {len(by_index)}:
-        raise ValueError(f"{len(by_index)} pieces of {sorted(counts)} came back")
-    return pickle.loads(b"".join(by_index[i][1] for i in range(len(by_index))))

@@ -11,9 +11,10 @@ applications", 1990); nothing but small planes travels. State is kept by xy tile
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+import imagecodecs
 import numpy as np
 
 from beam_volumes.kernels.distance import FAR
@@ -139,6 +140,34 @@ def distance_carry(carry: Distance | None, rows: int, cols: int) -> np.ndarray:
     return carry.distance.copy()
 
 
+def plane_dtype(depth: int) -> np.dtype:
+    """The narrowest dtype of distances within ``depth`` slices; its largest value stands for `FAR`."""
+    return np.dtype(np.uint8 if depth <= 255 else np.uint16 if depth <= 65_535 else np.uint32)
+
+
+def packed(distance: np.ndarray, depth: int) -> bytes:
+    """A plane of distances within ``depth`` slices, compressed.
+
+    Examples
+    --------
+    >>> plane = np.array([[0, 3, FAR]], np.int32)
+    >>> unpacked(packed(plane, 4), 4, 1, 3).tolist() == plane.tolist()
+    True
+    """
+    narrow = distance.astype(plane_dtype(depth))  # the low bits of FAR are ones
+    return bytes(imagecodecs.zstd_encode(narrow.tobytes(), level=1))
+
+
+def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
+    """What was `packed`, as int32."""
+    dtype = plane_dtype(depth)
+    narrow = np.frombuffer(imagecodecs.zstd_decode(data), dtype).reshape(rows, cols)
+    distance = narrow.astype(np.int32)
+    if dtype != np.uint32:
+        distance[narrow == np.iinfo(dtype).max] = FAR
+    return distance
+
+
 def cumsum_dtype(dtype: np.dtype) -> np.dtype:
     """Of ``cumsum``: numpy's, 64 bits wide for bool and integers; float64 for floats.
 
@@ -166,3 +195,43 @@ def cumsum_slices(voxels: np.ndarray, carry: np.ndarray | None) -> np.ndarray:
     if carry is not None:
         result[0] += carry
     return np.cumsum(result, axis=0, out=result)
+
+
+def cut_state(state: Any, tile: tuple[slice, slice]) -> Any:
+    """A tile of a state: of a plane, or of every plane that a dataclass holds; None stays None.
+
+    Examples
+    --------
+    >>> cut_state(Distance(4, np.eye(3, dtype=np.int32)), (slice(0, 1), slice(0, 2)))
+    Distance(depth=4, distance=array([[1, 0]], dtype=int32))
+    """
+    if isinstance(state, np.ndarray):
+        return state[tile]
+    if is_dataclass(state) and not isinstance(state, type):
+        return replace(state, **{name: plane[tile] for name, plane in _planes(state).items()})
+    if state is None:
+        return None
+    raise TypeError(
+        f"a state of type {type(state).__name__} cannot be cut into tiles: use a plane (numpy array of "
+        "rows and columns), a dataclass that holds planes, or smaller tiles of the volume"
+    )
+
+
+def join_states(parts: Sequence[Any], tiles: Sequence[tuple[slice, slice]]) -> Any:
+    """The state again, from its tiles in the order of ``tiles``."""
+    first = parts[0]
+    if len(parts) == 1 or first is None:
+        return first
+    if isinstance(first, np.ndarray):
+        rows, cols = (max(tile[axis].stop for tile in tiles) for axis in (0, 1))
+        whole = np.empty((rows, cols, *first.shape[2:]), first.dtype)
+        for tile, part in zip(tiles, parts, strict=True):
+            whole[tile] = part
+        return whole
+    names = _planes(first)
+    return replace(first, **{n: join_states([getattr(p, n) for p in parts], tiles) for n in names})
+
+
+def _planes(state: Any) -> dict[str, np.ndarray]:
+    values = {f.name: getattr(state, f.name) for f in fields(state)}
+    return {n: v for n, v in values.items() if isinstance(v, np.ndarray) and v.ndim >= 2}

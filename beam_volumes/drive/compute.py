@@ -201,6 +201,7 @@ def _watched(
 def _yields(p: Pass) -> str:
     """What a pass is for, in a word or two."""
     names = [f.reduction.name for f in p.program.folds]
+    names += [b.survey.name for b in p.program.surveys]
     names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in p.program.outputs]
     return ", ".join(dict.fromkeys(names))
 

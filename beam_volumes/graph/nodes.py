@@ -17,6 +17,7 @@ from beam_volumes.geometry import Box, Triple
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Stage, digest
+from beam_volumes.sweep.survey import Completion, Survey
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +125,60 @@ class CropNode(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Barrier:
+    """What has to be known of whole volumes before voxels, numbers or rows that rest on it are."""
+
+    survey: Survey
+    operands: tuple[Node, ...]
+    parameters: tuple[Value, ...]
+    token: str
+
+    @classmethod
+    def of(
+        cls, survey: Survey, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
+    ) -> Barrier:
+        for other in operands[1:]:
+            if other.shape != operands[0].shape:
+                raise ValueError(
+                    f"{survey.name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
+                    "crop the volumes to one shape first"
+                )
+        below = [n.token for n in operands], [v.token for v in parameters]
+        token = digest("barrier", survey.token(), operands[0].shape, *below)
+        return cls(survey, operands, parameters, token)
+
+    @property
+    def shape(self) -> Triple:
+        return self.operands[0].shape
+
+    @property
+    def name(self) -> str:
+        return self.survey.name
+
+
+@dataclass(frozen=True, eq=False)
+class AcrossNode(Node):
+    """Voxels that rest on a barrier: what its completion makes of operands and of each slab's answer."""
+
+    barrier: Barrier
+    completion: Completion
+    operands: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, barrier: Barrier, completion: Completion, operands: tuple[Node, ...]) -> AcrossNode:
+        token = digest("across", barrier.token, completion.token(), [n.token for n in operands])
+        return cls(barrier.shape, completion.dtype, token, barrier, completion, operands)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.operands
+
+    @property
+    def name(self) -> str:
+        return self.completion.name
+
+
+@dataclass(frozen=True, eq=False)
 class Value:
     """Something that yields one number or a small array, known only when the volume has been swept."""
 
@@ -142,12 +197,16 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class FoldValue(Value):
-    """A reduction over the voxels of a node, where ``mask`` is true if one is given."""
+    """A reduction over the voxels of a node, where ``mask`` is true if one is given.
+
+    ``others`` are further nodes that it takes the voxels of, each of the first one's shape.
+    """
 
     reduction: Reduction
     voxels: Node
     mask: Node | None
     parameters: tuple[Value, ...]
+    others: tuple[Node, ...] = ()
 
     @classmethod
     def of(
@@ -156,7 +215,14 @@ class FoldValue(Value):
         voxels: Node,
         mask: Node | None = None,
         parameters: tuple[Value, ...] = (),
+        others: tuple[Node, ...] = (),
     ) -> FoldValue:
+        for other in others:
+            if other.shape != voxels.shape:
+                raise ValueError(
+                    f"{reduction.name}: shapes {voxels.shape} and {other.shape} differ (z, y, x); "
+                    "crop the volumes to one shape first"
+                )
         if mask is not None and mask.shape != voxels.shape:
             raise ValueError(
                 f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape}"
@@ -167,8 +233,17 @@ class FoldValue(Value):
             voxels.token,
             mask.token if mask is not None else None,
             [v.token for v in parameters],
+            [n.token for n in others],
         )
-        return cls(reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters)
+        return cls(
+            reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters, others
+        )
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Everything it takes voxels of."""
+        mask = () if self.mask is None else (self.mask,)
+        return (self.voxels, *mask, *self.others)
 
     @property
     def arguments(self) -> tuple[Value, ...]:
@@ -177,6 +252,27 @@ class FoldValue(Value):
     @property
     def name(self) -> str:
         return self.reduction.name
+
+
+@dataclass(frozen=True, eq=False)
+class BarrierValue(Value):
+    """A number that is found when a barrier's summaries are merged."""
+
+    barrier: Barrier
+    number: str
+
+    @classmethod
+    def of(cls, barrier: Barrier, number: str, dtype: np.dtype) -> BarrierValue:
+        return cls(np.dtype(dtype), (), number_token(barrier.token, number), barrier, number)
+
+    @property
+    def name(self) -> str:
+        return f"{self.barrier.name} {self.number}"
+
+
+def number_token(barrier: str, number: str) -> str:
+    """Under which token a number of a barrier is known."""
+    return f"{barrier}.{number}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +335,7 @@ class ConstantValue(Value):
 
 @dataclass(frozen=True, eq=False)
 class FoundValue(Value):
-    """A fold's result, without what it was folded from."""
+    """A number that some sweep finds, without the voxels it was found in."""
 
     label: str
 
@@ -267,7 +363,7 @@ def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:
     values = list(values)
     light: dict[str, Value] = {}
     for v in values_below(values):
-        if isinstance(v, FoldValue):
+        if isinstance(v, FoldValue | BarrierValue):
             light[v.token] = FoundValue(v.dtype, v.shape, v.token, v.name)
         elif isinstance(v, FormulaValue):
             light[v.token] = replace(v, operands=tuple(light[o.token] for o in v.operands))

@@ -12,6 +12,8 @@ import numpy as np
 from beam_volumes.geometry import Box
 from beam_volumes.graph import elementwise
 from beam_volumes.graph.nodes import (
+    AcrossNode,
+    BarrierValue,
     ConstantValue,
     CropNode,
     Formula,
@@ -169,6 +171,16 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def origin(self) -> tuple[float, ...]:
         return tuple(self.space.origin[i] for i in self.space.visible)
+
+    @property
+    def num_labels(self) -> Scalar:
+        """The lazy number of labels of what `beam_volumes.label` gave."""
+        if (
+            not isinstance(self.node, AcrossNode)
+            or "count" not in self.node.barrier.survey.nothing()
+        ):
+            raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
+        return Scalar(BarrierValue.of(self.node.barrier, "count", np.dtype(np.int64)))
 
     @property
     def chunks(self) -> tuple[int, ...] | None:

@@ -132,6 +132,35 @@ def backward(distance, carry, y0, y1):
 
 
 @kernel
+def ends(mask, below, above):
+    """Where the nearest background voxels are, seen from both ends of some slices.
+
+    Parameters
+    ----------
+    mask : ndarray (slices, rows, columns)
+        Not 0 is foreground.
+    below : ndarray of int32 (rows, columns)
+        Slices from the slice just before to the last background voxel of the column, or `FAR`;
+        replaced by those from the last slice, as `forward` does.
+    above : ndarray of int32 (rows, columns)
+        Gets the slices from the first slice to the first background voxel, or `FAR`.
+    """
+    far = np.int32(2147483647)
+    one = np.int32(1)
+    for y in range(mask.shape[1]):
+        last, first = below[y], above[y]
+        for x in range(first.size):
+            first[x] = far
+        for k in range(mask.shape[0]):
+            voxels, at = mask[k, y], np.int32(k)
+            for x in range(voxels.size):
+                b, a = last[x], first[x]
+                step = np.int32(b + one) if b != far else far
+                last[x] = step if voxels[x] else np.int32(0)
+                first[x] = a if voxels[x] or a < at else at
+
+
+@kernel
 def _envelope(f, far, weight, out, sites, edges):
     """The minimum over ``p`` of ``f[p] + weight * (x - p)**2`` for every ``x``.
 
@@ -208,13 +237,13 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
             if not beyond[:n].all():
                 for y in range(ny):
                     e = squared[k, y, c : c + n]
-                    _copy(plane[reach + y], e)
+                    copy(plane[reach + y], e)
                     t = 1
                     while t <= reach and t < ny:
                         near = squared.dtype.type(weight * (t * t))
-                        if not _any_above(e, near):
+                        if not any_above(e, near):
                             break
-                        _lower_by_four(
+                        lower_by_four(
                             e,
                             plane[reach + y - t],
                             plane[reach + y + t],
@@ -224,7 +253,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
                             squared.dtype.type(weight * ((t + 1) * (t + 1))),
                         )
                         t += 2
-                    if t > reach and ny > reach + 1 and _any_above(e, limit):
+                    if t > reach and ny > reach + 1 and any_above(e, limit):
                         for x in range(n):
                             beyond[x] |= e[x] > limit
             for x in range(n):
@@ -237,7 +266,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
 
 
 @kernel
-def _copy(src, out):
+def copy(src, out):
     for x in range(out.size):
         out[x] = src[x]
 
@@ -252,7 +281,7 @@ def _lower(row, other, step):
 
 
 @kernel
-def _lower_by_four(row, a, b, near, c, d, next):
+def lower_by_four(row, a, b, near, c, d, next):
     """Lower ``row`` to ``a + near``, ``b + near``, ``c + next`` and ``d + next``."""
     for x in range(row.size):
         u = a[x] if a[x] < b[x] else b[x]
@@ -265,7 +294,7 @@ def _lower_by_four(row, a, b, near, c, d, next):
 
 
 @kernel
-def _any_above(row, limit):
+def any_above(row, limit):
     found = False  # (a largest value of floats would not be vectorised)
     for x in range(row.size):
         found |= row[x] > limit
@@ -288,17 +317,17 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True
     for k in range(slices):
         for y in range(y0, y1):
             middle = row[reach : reach + nx]
-            _copy(squared[k, y], middle)
-            _copy(middle, best)
+            copy(squared[k, y], middle)
+            copy(middle, best)
             least = far
             for x in range(nx):
                 least = min(least, best[x])
             t = reach + 1 if nx > reach + 1 and least > limit else 1
             while t <= reach and t < nx:
                 near = squared.dtype.type(weight * (t * t))
-                if not _any_above(best, near):
+                if not any_above(best, near):
                     break
-                _lower_by_four(
+                lower_by_four(
                     best,
                     row[reach - t : reach - t + nx],
                     row[reach + t : reach + t + nx],
@@ -308,7 +337,7 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True
                     squared.dtype.type(weight * ((t + 1) * (t + 1))),
                 )
                 t += 2
-            if t > reach and nx > reach + 1 and _any_above(best, limit):
+            if t > reach and nx > reach + 1 and any_above(best, limit):
                 _envelope(middle, far, weight, best, sites, edges)
             o = out[k, y]
             if root:
@@ -373,19 +402,35 @@ def bounded(
     sampling: tuple[float, float, float],
     max_distance: float,
     core: tuple[slice, slice, slice],
-    dtype: type[np.floating] = np.float32,
+    root: bool = True,
 ) -> np.ndarray:
     """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 
-    Only the halo that the volume has is there: beyond the volume there is no background. Parabolas
-    farther than ``max_distance`` are never tried, so the bits do not depend on the block.
+    As float32; without ``root`` the squares, as float64. Of the halo only what the volume has is
+    there, or it is foreground: beyond the volume there is no background. Parabolas farther than
+    ``max_distance`` are never tried, so the bits do not depend on the block.
     """
     reach = max(bounded_reach(max_distance, sampling))
     how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
-    distance = np.empty(mask.shape, np.int32)
-    forward(mask, np.full(mask.shape[1:], FAR, np.int32), distance, 0, mask.shape[1])
-    backward(distance, np.full(mask.shape[1:], FAR, np.int32), 0, mask.shape[1])
-    distance[distance > reach] = FAR
-    result = np.empty(mask.shape, dtype)
-    within_planes(distance, how, result, reach=reach + reach % 2, envelope=False)
-    return np.minimum(result[core], result.dtype.type(max_distance))
+    of = how.dtype.type
+    far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
+    if mask.dtype == bool:
+        mask = mask.view(np.uint8)
+    _, ny, nx = mask.shape
+    near = np.empty(mask.shape, np.int32)
+    forward(mask, np.full((ny, nx), FAR, np.int32), near, 0, ny)
+    backward(near, np.full((ny, nx), FAR, np.int32), 0, ny)
+    near = near[core[0]]
+    near[near > reach] = FAR
+    rows = range(ny)[core[1]]
+    even = reach + reach % 2
+    squared = np.empty((1, ny, nx), how.dtype)
+    line = np.empty((1, len(rows), nx), np.float32 if root else np.float64)
+    result = np.empty((len(near), len(rows), len(range(nx)[core[2]])), line.dtype)
+    most = line.dtype.type(max_distance if root else max_distance**2)
+    for k in range(len(near)):
+        along_y(near[k : k + 1], squared, 0, nx, even, far, wz, wy, False)
+        whole = squared[:, rows.start : rows.stop]
+        along_x(whole, line, 0, len(rows), even, far, wx, how.scale, root, False)
+        np.minimum(line[0, :, core[2]], most, out=result[k])
+    return result

@@ -7,7 +7,6 @@ Rounding happens once, in ``finish``.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from beam_volumes.kernels import accumulate
 from beam_volumes.kernels.histogram import bin_counts, digit_bits, radix_counts, value_counts
 from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops.rounding import root, rounded
 from beam_volumes.sweep.reduction import Reduction
 
 
@@ -176,6 +176,10 @@ class _Moments(Fold):
         """The number 1 in the units of the sum."""
         return 1 << accumulate.unit(self.source)
 
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        """The exact result as a fraction (not reduced), before a root is taken of it."""
+        raise NotImplementedError
+
 
 def _mean_dtype(source: np.dtype) -> np.dtype:
     return source if source.kind == "f" else np.dtype(np.float64)
@@ -195,10 +199,13 @@ class Sum(_Moments):
         dtype = {"u": np.dtype(np.uint64), "f": source}.get(source.kind, np.dtype(np.int64))
         return cls(name, dtype, (), source, nan)
 
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        return state[1], self.one
+
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
-        _, total, _ = state
+        total, one = self.ratio(state)
         if self.dtype.kind == "f":
-            return rounded(Fraction(total, self.one), self.dtype)
+            return rounded(Fraction(total, one), self.dtype)
         if not np.iinfo(self.dtype).min <= total <= np.iinfo(self.dtype).max:
             raise OverflowError(
                 f"{self.name}: the exact sum {total} does not fit {self.dtype}; "
@@ -216,10 +223,13 @@ class Mean(_Moments):
         source = cls.check(name, source, nan)
         return cls(name, _mean_dtype(source), (), source, nan)
 
-    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
         count, total, _ = state
-        self.some(count)
-        return rounded(Fraction(total, count * self.one), self.dtype)
+        return total, count * self.one
+
+    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+        self.some(state[0])
+        return rounded(Fraction(*self.ratio(state)), self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,12 +251,17 @@ class Var(_Moments):
     def cost(self) -> float:
         return 5.0
 
-    def variance(self, state: tuple[int, int, int]) -> Fraction:
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
         count, total, square = state
+        below = count * max(0, count - self.ddof)
+        return count * square - total * total, below * self.one**2
+
+    def variance(self, state: tuple[int, int, int]) -> Fraction:
+        count = state[0]
         self.some(count)
         if count <= self.ddof:
             raise ValueError(f"{self.name} with ddof={self.ddof} of only {count} voxels")
-        return Fraction(count * square - total * total, count * (count - self.ddof) * self.one**2)
+        return Fraction(*self.ratio(state))
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
         return rounded(self.variance(state), self.dtype)
@@ -262,7 +277,7 @@ class Std(Var):
         return cls(name, _mean_dtype(source), (), source, nan, ddof)
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
-        return rounded(_root(self.variance(state)), self.dtype)
+        return rounded(root(self.variance(state)), self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,37 +502,3 @@ class RadixCounts(Fold):
         else:
             search = formulas.next_search(values[0], state)
         return formulas.percentile_of_search(search, self.q, self.source) if self.last else search
-
-
-def rounded(x: Fraction, dtype: np.dtype) -> np.generic:
-    """``x`` as a float of ``dtype``: the nearest, half to even, infinite beyond the largest."""
-    info = np.finfo(dtype)
-    if x == 0:
-        return np.dtype(dtype).type(0)
-    exponent = abs(x.numerator).bit_length() - x.denominator.bit_length()
-    if abs(x) < _power(exponent):
-        exponent -= 1
-    shift = max(exponent, int(info.minexp)) - int(info.nmant)
-    mantissa = round(x / _power(shift))
-    if abs(mantissa) * _power(shift) > Fraction(float(info.max)):
-        return np.dtype(dtype).type(math.inf if x > 0 else -math.inf)
-    value = math.ldexp(abs(mantissa), shift)
-    return np.dtype(dtype).type(value if x > 0 else -value)
-
-
-def _power(exponent: int) -> Fraction:
-    return Fraction(2**exponent) if exponent >= 0 else Fraction(1, 2**-exponent)
-
-
-def _root(x: Fraction) -> Fraction:
-    """A number that rounds to every float dtype as the square root of ``x`` does.
-
-    It has more bits than any float, and where it is not exact its last bit is set, which keeps it
-    away from every float and every middle between two.
-    """
-    half = max(0, 70 - (x.numerator.bit_length() - x.denominator.bit_length()) // 2)
-    scaled, left = divmod(x.numerator << 2 * half, x.denominator)
-    root = math.isqrt(scaled)
-    if left or root * root != scaled:
-        root |= 1
-    return Fraction(root, 1 << half)

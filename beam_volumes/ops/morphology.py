@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -233,16 +234,7 @@ def _binary(
     shifts = par.origins(origin, element.shape, chosen, name)
     if dilation:
         element, shifts = mirrored(element, shifts)
-    mode = ("constant",) * 3
-    stage = stages.BinaryFootprint(
-        name,
-        np.dtype(bool),
-        triple([b for b, _ in par.halo_of(element.shape, shifts)]),
-        triple(element.shape),
-        Padding(mode, float(border_value)),  # type: ignore[arg-type]
-        taps_of(element, name),
-        dilation,
-    )
+    stage = _stage(name, element, shifts, float(border_value), dilation)
     result = volume if volume.dtype == bool else volume != 0
     for _ in range(int(iterations)):
         changed = stage_of(result, stage)
@@ -252,6 +244,41 @@ def _binary(
             )
         result = changed
     return result
+
+
+def _stage(
+    name: str, element: np.ndarray, shifts: Sequence[int], border: float, dilation: bool
+) -> stages.Neighbourhood:
+    taps = taps_of(element, name)
+    before = triple([b for b, _ in par.halo_of(element.shape, shifts)])
+    edges = Padding(("constant",) * 3, border)  # type: ignore[arg-type]
+    common = (name, np.dtype(bool), before, triple(element.shape), edges)
+    round_ = _as_ball(element)
+    if round_ is None:
+        return stages.BinaryFootprint(*common, taps, dilation)
+    return stages.BinaryBall(*common, *round_, dilation)
+
+
+def _as_ball(element: np.ndarray) -> tuple[np.ndarray, int] | None:
+    """An element as squared lengths per axis and the largest that belongs to it, if it is a ball.
+
+    Lengths are counted in voxels, or in fractions of the radii for an ellipsoid.
+    """
+    radii = [n // 2 for n in element.shape]
+    if any(n % 2 == 0 for n in element.shape) or max(radii) >= 255:
+        return None
+    whole = math.lcm(*(r for r in radii if r))
+    for weights in ([1, 1, 1], [(whole // r) ** 2 if r else 1 for r in radii]):
+        reach = np.arange(max(radii) + 2, dtype=np.int64)
+        steps = np.array(weights)[:, None] * reach**2
+        z, y, x = (steps[a][np.abs(np.arange(-r, r + 1))] for a, r in enumerate(radii))
+        squared = z[:, None, None] + y[:, None] + x
+        limit = int(squared[element].max())
+        ends = max(int(steps[a, r]) for a, r in enumerate(radii))
+        if ends <= limit < 1 << 15 and np.array_equal(element, squared <= limit):
+            dtype = np.uint8 if limit < 1 << 7 else np.uint16
+            return np.minimum(steps, limit + 1).astype(dtype), limit
+    return None
 
 
 def mirrored(element: np.ndarray, shifts: Sequence[int]) -> tuple[np.ndarray, list[int]]:

@@ -82,23 +82,65 @@ def lengths(
 
 def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     """A length with a unit, in voxels along an axis."""
-    match = re.fullmatch(r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)\s*", text)
+    number, unit, power = _measure(text, name)
+    if power != 1:
+        raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
+    return float(number * Fraction(_METRES[unit]) / _voxel(volume, axis, text, name))
+
+
+def in_unit(volume: Volume, text: str, name: str) -> float:
+    """A length with a unit, in that of the volume."""
+    number, unit, power = _measure(text, name)
+    if power != 1:
+        raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
+    _voxel(volume, volume.space.visible[0], text, name)  # there is a unit
+    return float(number * Fraction(_METRES[unit]) / Fraction(_METRES[str(volume.unit)]))
+
+
+def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
+    """A number of voxels from one, or from a volume with a unit such as ``"0.001 um^3"``.
+
+    Of a volume with two axes it is an area: ``"2 um^2"``.
+    """
+    if not isinstance(value, str):
+        return value
+    number, unit, power = _measure(value, name)
+    axes = volume.space.visible
+    if power != len(axes):
+        raise ValueError(
+            f"{name}={value!r}: the volume has {len(axes)} axes; write a number of voxels, or e.g. "
+            f"'0.001 um^{len(axes)}'"
+        )
+    extent = number * Fraction(_METRES[unit]) ** power
+    for axis in axes:
+        extent /= _voxel(volume, axis, value, name)
+    return float(extent)
+
+
+def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
+    """Number, unit and power of a text such as ``"15 nm"`` or ``"2 um^3"``."""
+    match = re.fullmatch(
+        r"\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d]+)(?:\^([23]))?\s*", text
+    )
     try:
         unit = unit_name(match[2]) if match else None
     except ValueError:
         unit = None
-    if match is None or unit is None:
+    if match is None or unit is None or unit not in _METRES:
         raise ValueError(
             f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'"
         )
+    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
+    return Fraction(match[1]), unit, int(match[3] or 1)
+
+
+def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
+    """The extent of a voxel in metres."""
     if volume.space.voxel_size is None or volume.unit not in _METRES:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
         )
-    # Decimal numbers, so that 15 nm of 10 nm are 1.5 voxels to the bit.
-    length = Fraction(match[1]) * Fraction(_METRES[unit])
-    voxel = Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(_METRES[volume.unit])
-    return float(length / voxel)
+    return Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(_METRES[volume.unit])
 
 
 def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:

@@ -15,10 +15,18 @@ import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Triple
 from beam_volumes.graph.elementwise import Elementwise, Fused
-from beam_volumes.graph.nodes import CropNode, FoldValue, Node, SourceNode, StageNode
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    CropNode,
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+)
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
-from beam_volumes.sweep.program import Edge, Fold, Output, Program, Step
+from beam_volumes.sweep.program import Edge, Fold, Output, Program, Step, Surveyed
 from beam_volumes.sweep.stage import Padding, Stage
 
 
@@ -26,14 +34,17 @@ def compile_program(
     shape: Triple,
     outputs: Sequence[tuple[Node, Sink]],
     folds: Sequence[FoldValue],
+    barriers: Sequence[Barrier],
     stored: dict[str, Source],
 ) -> Program:
-    """The program that writes ``outputs`` and computes ``folds``, all over a domain of ``shape``.
+    """The program that writes ``outputs``, computes ``folds`` and surveys for ``barriers``.
+
+    All are over a domain of ``shape``.
 
     ``stored`` maps tokens of nodes that an earlier sweep has written to where they can be read.
     """
     compiler = _Compiler(stored)
-    compiler.count([n for n, _ in outputs], folds)
+    compiler.count([*(n for n, _ in outputs), *(n for b in barriers for n in b.operands)], folds)
     program_outputs = [Output(compiler.for_sink(node), sink) for node, sink in outputs]
     program_folds = [
         Fold(
@@ -42,10 +53,26 @@ def compile_program(
             compiler.edge(f.voxels),
             compiler.edge(f.mask) if f.mask is not None else None,
             tuple(v.token for v in f.parameters),
+            tuple(compiler.edge(n) for n in f.others),
         )
         for f in folds
     ]
-    return Program(shape, tuple(compiler.steps), tuple(program_outputs), tuple(program_folds))
+    surveys = [
+        Surveyed(
+            b.token,
+            b.survey,
+            tuple(compiler.edge(n) for n in b.operands),
+            tuple(v.token for v in b.parameters),
+        )
+        for b in barriers
+    ]
+    return Program(
+        shape,
+        tuple(compiler.steps),
+        tuple(program_outputs),
+        tuple(program_folds),
+        tuple(surveys),
+    )
 
 
 def ancestors(roots: Iterable[Node], stored: Iterable[str] = ()) -> list[Node]:
@@ -81,7 +108,7 @@ class _Compiler:
 
     def count(self, roots: Sequence[Node], folds: Sequence[FoldValue]) -> None:
         """Find the elementwise nodes that only one elementwise node uses: they need no array."""
-        ends = [*roots, *(f.voxels for f in folds), *(f.mask for f in folds if f.mask is not None)]
+        ends = [*roots, *(n for f in folds for n in f.nodes)]
         self.uses.update(n.token for n in ends)
         nodes = ancestors(ends, self.stored)
         for node in nodes:
@@ -118,6 +145,12 @@ class _Compiler:
                 )
         elif isinstance(node, SourceNode):
             at = self._add(Step(node.name, node.shape, node.dtype, source=node.source))
+        elif isinstance(node, AcrossNode):
+            edges = tuple(map(self.edge, node.operands))
+            how, barrier = node.completion, node.barrier.token
+            at = self._add(
+                Step(node.name, node.shape, node.dtype, None, None, edges, (), how, barrier)
+            )
         else:
             assert isinstance(node, StageNode)
             at = self._make_stage(node)

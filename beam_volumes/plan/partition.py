@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from beam_volumes.geometry import Grid, Triple, cells_touched
 from beam_volumes.storage.sink import write_overhead_bytes
 from beam_volumes.storage.source import read_overhead_bytes
-from beam_volumes.sweep.program import Program, Range
+from beam_volumes.sweep.program import Output, Program, Range
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import layer_of, schedule
 
@@ -27,6 +28,7 @@ class Part:
 
     name: str
     bytes: int
+    reserved: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,77 +57,97 @@ class Partition:
         return sum(p.bytes for p in self.parts)
 
     @property
+    def reserved(self) -> int:
+        """Bytes set aside for what grows with what is found."""
+        return sum(p.bytes for p in self.parts if p.reserved)
+
+    @property
     def largest(self) -> Part:
         return max(self.parts, key=lambda p: p.bytes, default=Part("nothing", 0))
 
 
 class TooLarge(Exception):
-    """No partition of a program fits; carries the smallest one."""
+    """No partition of some programs fits; carries the smallest ones."""
 
-    def __init__(self, smallest: Partition):
+    def __init__(self, smallest: list[Partition]):
         self.smallest = smallest
 
 
-def write_grid(program: Program) -> Triple:
+def write_grid(programs: Sequence[Program]) -> Triple:
     """The least common multiple of the outputs' write units."""
     unit = [1, 1, 1]
-    for output in program.outputs:
+    for output in _outputs(programs):
         unit = [math.lcm(a, b) for a, b in zip(unit, output.sink.unit, strict=True)]
     return (unit[0], unit[1], unit[2])
 
 
-def choose(program: Program, budget: int, workers: int, threads: int) -> Partition:
-    """The partition whose slabs' peak stays under ``budget`` with the fewest chunks read twice.
+def choose(programs: Sequence[Program], budget: int, workers: int, threads: int) -> list[Partition]:
+    """Partitions of programs over one domain, all with the same slabs and windows.
 
-    Of equals the one with larger tiles, then larger windows; reading ahead is given up last.
+    That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one
+    with larger tiles, then larger windows; reading ahead is given up last.
 
     Raises
     ------
     TooLarge
         Even the smallest tiles and windows need more.
     """
-    if 0 in program.shape:
-        return least(program, threads)
-    best: Partition | None = None
+    if 0 in programs[0].shape:
+        return least(programs, threads)
+    best: list[Partition] | None = None
     least_read = math.inf
-    tiles = _tiles(program)
-    for tile in tiles:
-        part = _fitting(program, tile, budget, workers, threads)
-        if part is None:
+    for tile in _tiles(programs):
+        parts = _fitting(programs, tile, budget, workers, threads)
+        if parts is None:
             continue
-        read = _amplification_inside(program, part.grid)
+        read = max(
+            _amplification_inside(p, part.grid) for p, part in zip(programs, parts, strict=True)
+        )
         if read < 0.97 * least_read:
-            best, least_read = part, read
+            best, least_read = parts, read
         if least_read <= 1 + _AMPLIFICATION or read > 1.5 * least_read:
             break
     if best is not None:
         return best
-    smallest = least(program, threads)
-    if smallest.memory > budget:
+    smallest = least(programs, threads)
+    if peak(smallest) > budget:
         raise TooLarge(smallest)
-    tile = (smallest.grid.step[1], smallest.grid.step[2])
-    slab = (_depth(program, tile, workers), *tile)
-    part = measure(program, slab, 1, False, threads)
-    return part if part.memory <= budget else smallest
+    tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
+    slab = (_depth(programs, tile, workers), *tile)
+    parts = [measure(p, slab, 1, False, threads) for p in programs]
+    return parts if peak(parts) <= budget else smallest
+
+
+def peak(parts: Sequence[Partition]) -> int:
+    """What the most demanding of several needs."""
+    return max(p.memory for p in parts)
+
+
+def _outputs(programs: Sequence[Program]) -> list[Output]:
+    return [o for p in programs for o in p.outputs]
 
 
 def _fitting(
-    program: Program, tile: tuple[int, int], budget: int, workers: int, threads: int
-) -> Partition | None:
+    programs: Sequence[Program], tile: tuple[int, int], budget: int, workers: int, threads: int
+) -> list[Partition] | None:
     """The largest window with which slabs of a tile fit the budget."""
-    slab = (_depth(program, tile, workers), *tile)
-    if _rings_at_least(program, slab) > budget:
+    slab = (_depth(programs, tile, workers), *tile)
+    if any(_rings_at_least(p, slab) > budget for p in programs):
         return None
-    narrow = measure(program, slab, 1, True, threads)
-    if narrow.memory > budget:
+
+    def measured(window: int) -> list[Partition]:
+        return [measure(p, slab, window, True, threads) for p in programs]
+
+    narrow = measured(1)
+    window = preferred_window(programs, tile)
+    if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
         return None
-    window = preferred_window(program, tile)
     while window > 1:
-        part = measure(program, slab, window, True, threads)
-        if part.memory <= budget:
-            return part
+        parts = measured(window)
+        if peak(parts) <= budget:
+            return parts
         window //= 2
-    return narrow
+    return narrow if peak(narrow) <= budget else None
 
 
 def _amplification_inside(program: Program, grid: Grid) -> float:
@@ -153,19 +175,21 @@ def _amplification_inside(program: Program, grid: Grid) -> float:
     return read / needed if needed else 1.0
 
 
-def least(program: Program, threads: int) -> Partition:
-    """The partition with the smallest peak."""
-    unit = write_grid(program)
-    return measure(program, (unit[0], *_tiles(program)[-1]), 1, False, threads)
+def least(programs: Sequence[Program], threads: int) -> list[Partition]:
+    """The partitions with the smallest peak."""
+    slab = (write_grid(programs)[0], *_tiles(programs)[-1])
+    return [measure(p, slab, 1, False, threads) for p in programs]
 
 
-def _tiles(program: Program) -> list[tuple[int, int]]:
+def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:
     """Tiles from the whole plane down to one unit, rows halved before columns."""
-    unit = write_grid(program)
-    whole = [max(1, n) for n in program.shape]
+    unit = write_grid(programs)
+    whole = [max(1, n) for n in programs[0].shape]
+    spans = {a for p in programs for a in p.spans}
     # Without an output nothing forces tiles, but tiny ones would only re-read halos.
     unit_y, unit_x = (
-        u if program.outputs else min(n, 64) for u, n in zip(unit[1:], whole[1:], strict=True)
+        n if axis in spans else u if _outputs(programs) else min(n, 64)
+        for axis, u, n in zip((1, 2), unit[1:], whole[1:], strict=True)
     )
     y, x = whole[1], whole[2]
     tiles = [(y, x)]
@@ -184,24 +208,26 @@ def _half(n: int, unit: int) -> int:
     return max(unit, (n + 2 * unit - 1) // (2 * unit) * unit)
 
 
-def preferred_window(program: Program, tile: tuple[int, int]) -> int:
-    depth = max((o.sink.unit[0] for o in program.outputs), default=64)
-    return max(
-        1, min(32, depth, max(1, program.shape[0]), round(_WINDOW_VOXELS / (tile[0] * tile[1])))
-    )
+def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
+    depth = max((o.sink.unit[0] for o in _outputs(programs)), default=64)
+    nz = max(1, programs[0].shape[0])
+    return max(1, min(32, depth, nz, round(_WINDOW_VOXELS / (tile[0] * tile[1]))))
 
 
-def _depth(program: Program, tile: tuple[int, int], workers: int) -> int:
+def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> int:
     """Slab depth: few voxels read twice, but slabs enough for the workers and for a retry to be cheap."""
-    nz = max(1, program.shape[0])
-    unit = write_grid(program)[0]
-    layers = [s.source.chunk[0] for s in program.steps if s.source is not None]
+    shape = programs[0].shape
+    nz = max(1, shape[0])
+    unit = write_grid(programs)[0]
+    steps = [s for p in programs for s in p.steps]
+    layers = [s.source.chunk[0] for s in steps if s.source is not None]
     step = math.lcm(unit, *(d for d in layers if d < nz))
     if step > nz // max(1, workers):
         step = unit
     plane = tile[0] * tile[1]
-    tiles = math.prod(-(-n // t) for n, t in zip(program.shape[1:], tile, strict=True)) or 1
-    wanted = max(_read_twice(program) / _AMPLIFICATION, _LEAST_VOXELS / plane)
+    tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True)) or 1
+    twice = max(map(_read_twice, programs))
+    wanted = max(twice / _AMPLIFICATION, _LEAST_VOXELS / plane)
     parallel = nz * tiles / (4 * workers)
     depth = min(max(wanted, parallel), _MOST_VOXELS / plane, nz)
     if nz * tiles < workers * depth:
@@ -248,6 +274,19 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
             strips = max(1, min(threads, rows[i]))
             one = step.stage.scratch(-(-rows[i] // strips), cols[i], longest[i])
             scratch = max(scratch, strips * one)
+        if step.completion is not None:
+            voxels, windows = (longest[i], rows[i], cols[i]), -(-slab[0] // window) + 1
+            inputs = tuple(program.steps[e.step].dtype for e in step.edges)
+            scratch = max(scratch, step.completion.working_bytes(voxels, inputs))
+            kept = step.completion.state_bytes((slab[0], rows[i], cols[i]), windows)
+            parts.append(Part(f"{step.name} (answer)", kept))
+    for seen in program.surveys:
+        wide = [min(n, s + seen.survey.upper) for n, s in zip(program.shape, slab, strict=True)]
+        inputs = tuple(program.steps[e.step].dtype for e in seen.edges)
+        voxels = (min(window, wide[0]), wide[1], wide[2])
+        scratch = max(scratch, seen.survey.working_bytes(voxels, inputs))
+        kept = seen.survey.state_bytes((wide[0], wide[1], wide[2]), -(-slab[0] // window) + 1)
+        parts.append(Part(f"{seen.survey.name} (what is found)", kept, True))
     for fold in program.folds:
         parts.append(
             Part(f"{fold.reduction.name} (state)", (threads + 2) * 2 * fold.reduction.state_bytes)

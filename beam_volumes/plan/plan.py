@@ -11,6 +11,9 @@ from typing import Any
 
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    BarrierValue,
     FoldValue,
     Node,
     SourceNode,
@@ -53,6 +56,8 @@ class Pass:
         Slab grid, window, and the peak memory of one slab.
     values : tuple of Value
         Lazy scalars the stages need, known when the pass starts.
+    room : int
+        Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
     """
 
     index: int
@@ -64,6 +69,7 @@ class Pass:
     chunks_read: int
     bytes_written: int
     units_written: int
+    room: int = 0
 
     @property
     def grid(self) -> Grid:
@@ -195,9 +201,10 @@ def _pass_dict(p: Pass) -> dict[str, Any]:
         "slab": list(p.grid.step),
         "window": p.partition.window,
         "overlap": p.partition.overlap,
-        "stages": [s.name for s in p.program.steps if s.stage is not None],
+        "stages": [s.name for s in p.program.steps if s.source is None],
         "sources": [s.name for s in p.program.steps if s.source is not None],
         "folds": [f.reduction.name for f in p.program.folds],
+        "surveys": [b.survey.name for b in p.program.surveys],
         "outputs": [o.sink.name for o in p.program.outputs],
         "slab_memory": p.slab_memory,
         "parts": {part.name: part.bytes for part in p.partition.parts},
@@ -292,6 +299,7 @@ def plan(
 
     voxels: list[tuple[Node, Sink]] = []
     values: list[Value] = []
+    barriers: list[Barrier] = []
     results: list[Sink | Value | None] = []
     for t in targets:
         if isinstance(t, Scalar):
@@ -306,29 +314,20 @@ def plan(
             sink = t.sink
         voxels.append((node, sink))
         results.append(sink)
-    cuts, stored, reasons = cut(voxels, values, intermediate)
-
-    base += machine.BASE_KERNEL * _kernels(voxels, values)
-    slab_budget = (total - processes * base) // workers
-    passes: list[Pass] = []
-    used = list(values)
-    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
-    fits = True
-    for c in _separate(cuts, stored, slab_budget, workers, threads, slab, reasons):
-        before = _before(c, cuts, stored)
-        program = compile_program(c.shape, c.outputs, c.folds, before)
-        try:
-            part = _partition(program, slab_budget, workers, threads, slab, window, targets)
-        except TooLarge as error:
-            part = error.smallest
-        # All passes are looked at before the budget is refused: it must do for each.
-        fits = fits and part.memory <= slab_budget
-        low = least(program, threads) if slab is None and window is None else part
-        smallest = max(smallest, low, key=lambda p: p.memory)
-        needed = _needed_values(c, before)
-        used += needed
-        passes.append(_costed(len(passes), program, part, without_voxels(needed)))
-    if not fits:
+    base += machine.BASE_KERNEL * _kernels(voxels, values, barriers)
+    budget = (total - processes * base) // workers
+    how = _How(budget, workers, threads, slab, window)
+    pencils = False
+    while True:
+        cuts, stored, reasons = cut(voxels, values, barriers, intermediate, pencils)
+        passes, used, smallest = _passes(cuts, stored, how, reasons)
+        # Where whole planes do not fit, they are stored and read again by full rows and columns.
+        planes = [p for p in passes if p.program.spans == {1, 2}]
+        if pencils or all(p.slab_memory <= budget and not _cut_across(p, slab) for p in planes):
+            break
+        pencils = True
+        intermediates[:] = [s for s in intermediates if s in results]
+    if any(p.slab_memory > budget for p in passes):
         _refuse(smallest, total, base, workers, processes)
     return Plan(
         tuple(passes),
@@ -343,9 +342,66 @@ def plan(
         tuple(results),
         tuple(intermediates),
         place if intermediates else None,
-        _sweeps(used),
-        _fingerprint(voxels, values),
+        _sweeps([*values, *used]),
+        _fingerprint(voxels, values, barriers),
     )
+
+
+def _cut_across(p: Pass, slab: Sequence[int] | None) -> bool:
+    """Whether tiles were asked for where a stage needs whole planes."""
+    return slab is not None and _slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
+
+
+@dataclass(frozen=True)
+class _How:
+    """What a partition has to go by: bytes for a slab, and what the user has said."""
+
+    budget: int
+    workers: int
+    threads: int
+    slab: Sequence[int] | None
+    window: int | None
+
+
+def _passes(
+    cuts: list[Cut], stored: dict[str, Any], how: _How, reasons: list[str]
+) -> tuple[list[Pass], list[Value], Partition]:
+    """The passes of cuts, the values they take, and the largest of their smallest partitions."""
+    separate = _separate(cuts, stored, how, reasons)
+    programs, values = [], []
+    for c in separate:
+        before = _before(c, cuts, stored)
+        programs.append(compile_program(c.shape, c.outputs, c.folds, c.barriers, before))
+        values.append(_needed_values(c, before))
+    passes: list[Pass | None] = [None] * len(programs)
+    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
+    for together in _same_slabs(programs):
+        members = [programs[k] for k in together]
+        try:
+            parts = _partitions(members, how)
+        except TooLarge as error:
+            parts = error.smallest
+        # All passes are looked at before the budget is refused: it must do for each.
+        chosen = how.slab is not None or how.window is not None
+        for low in parts if chosen else least(members, how.threads):
+            smallest = max(smallest, low, key=lambda p: p.memory)
+        for k, part in zip(together, parts, strict=True):
+            passes[k] = _costed(k, programs[k], part, without_voxels(values[k]), how.budget)
+    return [p for p in passes if p is not None], [v for vs in values for v in vs], smallest
+
+
+def _same_slabs(programs: Sequence[Program]) -> list[list[int]]:
+    """Passes in groups that have one grid of slabs: where answers go, and where they come from."""
+    groups: list[set[int]] = []
+    for k, program in enumerate(programs):
+        linked = {k, *(j for j, p in enumerate(programs) if _surveyed(p) & set(program.barriers))}
+        touched = [g for g in groups if g & linked]
+        groups = [g for g in groups if not g & linked] + [linked.union(*touched)]
+    return sorted(sorted(g) for g in groups)
+
+
+def _surveyed(program: Program) -> set[str]:
+    return {b.token for b in program.surveys}
 
 
 def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[int]) -> Plan:
@@ -370,7 +426,7 @@ def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[
             part = measure(p.program, (z, y, x), window, False, plan.threads)
         if part.memory > budget:
             _refuse(part, plan.memory, plan.base, plan.workers, plan.processes)
-        passes.append(_costed(p.index, p.program, part, p.values))
+        passes.append(_costed(p.index, p.program, part, p.values, budget))
     return replace(plan, passes=tuple(passes))
 
 
@@ -436,63 +492,55 @@ def _before(c: Cut, cuts: Sequence[Cut], stored: dict[str, Any]) -> dict[str, An
     return {token: source for token, source in stored.items() if token not in later}
 
 
-def _separate(
-    cuts: list[Cut],
-    stored: dict[str, Any],
-    budget: int,
-    workers: int,
-    threads: int,
-    slab: Sequence[int] | None,
-    reasons: list[str],
-) -> list[Cut]:
+def _separate(cuts: list[Cut], stored: dict[str, Any], how: _How, reasons: list[str]) -> list[Cut]:
     """Give outputs of one pass sweeps of their own where their write units do not fit together."""
     separate: list[Cut] = []
     for c in cuts:
         units = {s.unit for _, s in c.outputs}
-        if len(units) > 1 and slab is None:
+        if len(units) > 1 and how.slab is None:
+            before = _before(c, cuts, stored)
+            program = compile_program(c.shape, c.outputs, c.folds, c.barriers, before)
             try:
-                before = _before(c, cuts, stored)
-                choose(
-                    compile_program(c.shape, c.outputs, c.folds, before), budget, workers, threads
-                )
+                choose([program], how.budget, how.workers, how.threads)
             except TooLarge:
                 reasons.append(
                     "outputs of one pass have sweeps of their own: the least common multiple of their "
                     f"write units {sorted(units)} is beyond the budget"
                 )
                 for k, output in enumerate(c.outputs):
-                    separate.append(Cut(c.level, c.shape, [output], c.folds if k == 0 else []))
+                    first = k == 0
+                    folds, barriers = (c.folds, c.barriers) if first else ([], [])
+                    separate.append(Cut(c.level, c.shape, [output], folds, barriers))
                 continue
         separate.append(c)
     return separate
 
 
-def _partition(
-    program: Program,
-    budget: int,
-    workers: int,
-    threads: int,
-    slab: Sequence[int] | None,
-    window: int | None,
-    targets: Sequence[Any],
-) -> Partition:
-    if slab is None and window is None:
-        return choose(program, budget, workers, threads)
-    if slab is None:
-        found = choose(program, budget, workers, threads)
-        return measure(
-            program, found.grid.step, checked_count("window", window, 1), found.overlap, threads
-        )
-    shape = _slab_shape(slab, program.shape)
-    unit = write_grid(program)
-    for axis, n, s, u in zip("zyx", program.shape, shape, unit, strict=True):
+def _partitions(programs: Sequence[Program], how: _How) -> list[Partition]:
+    """Partitions of passes that have the same slabs and windows."""
+    if how.slab is None and how.window is None:
+        return choose(programs, how.budget, how.workers, how.threads)
+    if how.slab is None:
+        found = choose(programs, how.budget, how.workers, how.threads)
+        width = checked_count("window", how.window, 1)
+        step, overlap = found[0].grid.step, found[0].overlap
+        return [measure(p, step, width, overlap, how.threads) for p in programs]
+    asked = _slab_shape(how.slab, programs[0].shape)
+    spans = {a for p in programs for a in p.spans}
+    shape: Triple = tuple(  # type: ignore[assignment]
+        max(1, n) if a in spans else s
+        for a, s, n in zip(range(3), asked, programs[0].shape, strict=True)
+    )
+    unit = write_grid(programs)
+    for axis, n, s, u in zip("zyx", programs[0].shape, shape, unit, strict=True):
         if s % u and s < n:
             raise ValueError(
-                f"slab {tuple(slab)}: {s} along {axis} is not a multiple of the output's write unit {u}; "
-                f"use a multiple of {u}, or chunks={s} along {axis}"
+                f"slab {tuple(how.slab)}: {s} along {axis} is not a multiple of the output's write unit "
+                f"{u}; use a multiple of {u}, or chunks={s} along {axis}"
             )
-    width = checked_count("window", window, preferred_window(program, (shape[1], shape[2])))
-    return measure(program, shape, width, True, threads)
+    preferred = preferred_window(programs, (shape[1], shape[2]))
+    width = checked_count("window", how.window, preferred)
+    return [measure(p, shape, width, True, how.threads) for p in programs]
 
 
 def _slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
@@ -518,19 +566,17 @@ def _refuse(part: Partition, total: int, base: int, workers: int, processes: int
 
 def _needed_values(c: Cut, stored: dict[str, Any]) -> tuple[Value, ...]:
     """The lazy scalars that a pass's stages and folds take."""
-    roots = (
-        [n for n, _ in c.outputs]
-        + [f.voxels for f in c.folds]
-        + [f.mask for f in c.folds if f.mask]
-    )
     values = {v.token: v for f in c.folds for v in f.parameters}
-    for node in ancestors(roots, stored):
+    values |= {v.token: v for b in c.barriers for v in b.parameters}
+    for node in ancestors(c.ends, stored):
         if isinstance(node, StageNode) and node.token not in stored:
             values.update((v.token, v) for v in node.parameters)
     return tuple(values.values())
 
 
-def _costed(index: int, program: Program, part: Partition, values: tuple[Value, ...]) -> Pass:
+def _costed(
+    index: int, program: Program, part: Partition, values: tuple[Value, ...], budget: int
+) -> Pass:
     reads = chunks_read(program, part.grid)
     units = units_written(program)
     return Pass(
@@ -543,19 +589,28 @@ def _costed(index: int, program: Program, part: Partition, values: tuple[Value, 
         chunks_read=sum(n for n, _, _ in reads),
         bytes_written=sum(size for _, size in units),
         units_written=sum(n for n, _ in units),
+        room=max(part.reserved, budget - part.memory + part.reserved),
     )
 
 
-def _kernels(voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value]) -> int:
+def _kernels(
+    voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
+) -> int:
     """How many kernels will be compiled: one for each operation and combination of dtypes."""
-    levels = Levels([n for n, _ in voxels], values)
+    levels = Levels([n for n, _ in voxels], values, barriers)
     compiled = set()
     for node in levels.nodes.values():
         if isinstance(node, StageNode) and node.stage.compiled:
             dtypes = tuple(i.dtype.str for i in (*node.inputs, node))
             compiled.add((type(node.stage).__name__, dtypes))
+        elif isinstance(node, AcrossNode):
+            compiled.add((type(node.completion).__name__, (node.inputs[0].dtype.str,)))
     for fold in levels.folds.values():
-        compiled.add((type(fold.reduction).__name__, (fold.voxels.dtype.str,)))
+        dtypes = tuple(n.dtype.str for n in (fold.voxels, *fold.others))
+        compiled.add((type(fold.reduction).__name__, dtypes))
+    for barrier in levels.barriers.values():
+        dtypes = tuple(n.dtype.str for n in barrier.operands)
+        compiled.add((type(barrier.survey).__name__, dtypes))
     return len(compiled)
 
 
@@ -564,23 +619,32 @@ def _sweeps(values: Sequence[Value]) -> dict[str, int]:
     levels = Levels([], values)
     found = {}
     for value in values:
-        below = {levels.value[v.token] for v in values_below([value]) if isinstance(v, FoldValue)}
+        found_by_sweeps = [
+            v for v in values_below([value]) if isinstance(v, FoldValue | BarrierValue)
+        ]
+        below = {levels.value[v.token] for v in found_by_sweeps}
         if below:
             found[value.name] = len(below)
     return found
 
 
-def _fingerprint(voxels: list[tuple[Node, Sink]], values: list[Value]) -> dict[str, str]:
+def _fingerprint(
+    voxels: list[tuple[Node, Sink]], values: list[Value], barriers: list[Barrier]
+) -> dict[str, str]:
     """What the run computes, field by field, so that a resumed run can say what differs."""
-    levels = Levels([n for n, _ in voxels], values)
+    levels = Levels([n for n, _ in voxels], values, barriers)
     fields = {"package": __version__}
     for n in levels.nodes.values():
         if isinstance(n, SourceNode):
             fields[f"input {n.name}"] = n.token
     counts: dict[str, int] = {}
-    for item in (*levels.nodes.values(), *levels.folds.values()):
+    for item in (*levels.nodes.values(), *levels.folds.values(), *levels.barriers.values()):
         if isinstance(item, StageNode):
             what, token = item.name, item.stage.token()
+        elif isinstance(item, AcrossNode):
+            what, token = item.name, item.completion.token()
+        elif isinstance(item, Barrier):
+            what, token = f"survey {item.name}", item.survey.token()
         elif isinstance(item, FoldValue):
             what, token = item.name, item.reduction.token()
         else:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from beam_volumes.session.session import Session
+from beam_volumes.across.rounds import Key, run
+from beam_volumes.session.session import Emission, Session
 from beam_volumes.sweep.resources import release
 
 
@@ -17,29 +18,61 @@ def run_local(session: Session) -> dict[str, Any]:
     """
     session.prepare()
     known: dict[str, Any] = {}
+    answers: Answers = {}
     try:
         for index in range(len(session.plan.passes)):
-            states = session.merge(index, _sweeps(session, index, known))
+            summaries: dict[str, list[tuple[Key, Any]]] = {}
+            emissions = _sweeps(session, index, known, answers)
+            states = session.merge(index, _states(emissions, summaries))
             known = session.finish_pass(index, states, known)
+            numbers = {}
+            for token, flow in session.flows(index).items():
+                came = run(flow, summaries.pop(token, []))
+                answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
+                numbers[token] = {
+                    n: v for _, part in came.get("numbers", []) for n, v in part.items()
+                }
+            known = session.finish_merge(index, numbers, known)
     finally:
         release()
     return known
 
 
-def _sweeps(session: Session, index: int, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    slabs = iter(range(len(session.plan.passes[index].grid)))
+#: By barrier and slab, what came back.
+Answers = dict[str, dict[int, Any]]
+
+
+def _states(
+    emissions: Iterator[tuple[int, Emission]], summaries: dict[str, list[tuple[Key, Any]]]
+) -> Iterator[dict[str, Any]]:
+    """The states of emissions; their summaries are put aside."""
+    for slab, emission in emissions:
+        for token, summary in emission.summaries.items():
+            summaries.setdefault(token, []).append(((slab,), summary))
+        yield emission.states
+
+
+def _sweeps(
+    session: Session, index: int, known: dict[str, Any], answers: Answers
+) -> Iterator[tuple[int, Emission]]:
+    p = session.plan.passes[index]
+    slabs = iter(range(len(p.grid)))
     workers = session.plan.workers
+
+    def one(slab: int) -> tuple[int, Emission]:
+        own = {token: answers[token][slab] for token in p.program.barriers}
+        return slab, session.slab(index, slab, known, own)
+
     if workers == 1:
-        for i in slabs:
-            yield session.slab(index, i, known)
+        yield from map(one, slabs)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="slab") as pool:
-        flying: set[Future[dict[str, Any]]] = set()
+        flying: set[Future[tuple[int, Emission]]] = set()
         try:
             while True:
                 # Slabs are drawn as workers come free: there may be millions.
                 while len(flying) < workers and (slab := next(slabs, None)) is not None:
-                    flying.add(pool.submit(session.slab, index, slab, known))
+                    flying.add(pool.submit(one, slab))
                 if not flying:
                     return
                 done, flying = wait(flying, return_when=FIRST_COMPLETED)

@@ -7,11 +7,12 @@ import resource
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from beam_volumes.graph.nodes import evaluate
+from beam_volumes.across.rounds import Flow
+from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import Journal, run_folder
@@ -21,11 +22,29 @@ from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.storage.sink import OutputExistsError
 from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.program import Surveyed
+from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
 from beam_volumes.version import __version__
 
 #: The journal's mark of a run that has ended well.
 ENDED = "ended"
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """What a slab sends on.
+
+    Attributes
+    ----------
+    states : dict
+        Of reductions, by token; small.
+    summaries : dict
+        Of surveys, by barrier.
+    """
+
+    states: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +139,20 @@ class Session:
         pass_index: int,
         index: int,
         known: dict[str, Any],
+        answers: Mapping[str, Any] | None = None,
         count: Callable[[SlabResult], None] | None = None,
-    ) -> dict[str, Any]:
-        """Sweep a slab and record it, or read what its record says; returns the folds' states.
+    ) -> Emission:
+        """Sweep a slab and record it, or read what its record says.
 
-        ``count`` is told of every slab that was swept.
+        Parameters
+        ----------
+        pass_index, index : int
+        known : dict
+            Numbers by token.
+        answers : mapping, optional
+            By barrier, what came back to the slab.
+        count : callable, optional
+            Told of every slab that was swept.
         """
         if self.journal is not None:
             record = self.journal.read_record(pass_index, index)
@@ -140,13 +168,20 @@ class Session:
         with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
             result = sweep(
                 p.program,
-                box,
+                p.grid,
+                index,
                 values,
                 arena,
                 window=p.partition.window,
                 threads=self.plan.threads,
                 overlap=p.partition.overlap,
+                answers=answers,
+                room=p.room,
             )
+        states = dict(result.states)
+        for b, _ in self._loads(pass_index):
+            states[load_token(b)] = b.survey.load_of(p.grid, index, result.summaries[b.token])
+        emission = Emission(states, result.summaries)
         if count is not None:
             count(result)
         if self.journal is not None:
@@ -161,18 +196,26 @@ class Session:
                 peak_memory(),
                 {name: ranges(units) for name, units in result.written.items()},
                 {name: ranges(units) for name, units in result.empty.items()},
-                pickle.dumps(result.states, protocol=4),
+                pickle.dumps(emission, protocol=5),
             )
             self.journal.write_record(pass_index, index, record)
-        return result.states
+        return emission
 
     def finish_pass(
         self, pass_index: int, states: dict[str, Any], known: dict[str, Any]
     ) -> dict[str, Any]:
-        """The numbers known after a pass, from those before it and its folds' merged states."""
+        """The numbers known after a pass, from those before it and its folds' merged states.
+
+        Raises
+        ------
+        ValueError
+            Merging what surveys found would take more memory than there is.
+        """
         p = self.plan.passes[pass_index]
         known = dict(known)
         values = {v.token: evaluate(v, known) for v in p.values}
+        for b, load in self._loads(pass_index):
+            load.finish(states[load_token(b)], ())
         found = {
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
@@ -184,12 +227,50 @@ class Session:
 
     def merge(self, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         """The states of many slabs as one."""
-        reductions = {f.token: f.reduction for f in self.plan.passes[pass_index].program.folds}
+        reductions = self.reductions(pass_index)
         merged = {token: reduction.zero() for token, reduction in reductions.items()}
         for part in parts:
             for token, state in part.items():
                 merged[token] = reductions[token].merge(merged[token], state)
         return merged
+
+    def reductions(self, pass_index: int) -> dict[str, Reduction]:
+        """All that a pass reduces, by token."""
+        folds = {f.token: f.reduction for f in self.plan.passes[pass_index].program.folds}
+        return folds | {load_token(b): load for b, load in self._loads(pass_index)}
+
+    def _loads(self, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
+        p = self.plan.passes[pass_index]
+        loads = ((b, b.survey.load(p.grid, p.room)) for b in p.program.surveys)
+        return [(b, load) for b, load in loads if load is not None]
+
+    def flows(self, pass_index: int) -> dict[str, Flow]:
+        """By barrier, how what was found in a pass is merged."""
+        p = self.plan.passes[pass_index]
+        return {b.token: b.survey.flow(p.grid) for b in p.program.surveys}
+
+    def finish_merge(
+        self,
+        pass_index: int,
+        numbers: Mapping[str, Mapping[str, Any]],
+        known: dict[str, Any],
+    ) -> dict[str, Any]:
+        """The numbers known after a pass and the merges of its surveys (by barrier and name)."""
+        p = self.plan.passes[pass_index]
+        found = {
+            number_token(b.token, name): number
+            for b in p.program.surveys
+            for name, number in {**b.survey.nothing(), **numbers.get(b.token, {})}.items()
+        }
+        if self.journal is not None and found:
+            folds = {f.token: known[f.token] for f in p.program.folds}
+            self.journal.write_scalars(pass_index, folds | found)
+        return known | found
+
+
+def load_token(seen: Surveyed) -> str:
+    """Under which token the load of a survey's merge is reduced."""
+    return f"{seen.token} load"
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:

@@ -11,19 +11,21 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Halo, cells_touched, pad_index
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, cells_touched, pad_index
 from beam_volumes.kernels.rims import fill_rims
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
-from beam_volumes.sweep.program import Edge, Fold, Output, Program, Range
+from beam_volumes.sweep.program import Edge, Fold, Output, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.schedule import Schedule, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.survey import Completer, Surveyor
 
 
 @dataclass
@@ -34,6 +36,8 @@ class SlabResult:
     ----------
     states : dict
         States of the folds by token.
+    summaries : dict
+        What surveys found, by barrier.
     bytes_read, bytes_written : int
         Of whole chunks, and of voxels, before compression.
     written, empty : dict
@@ -42,6 +46,7 @@ class SlabResult:
     """
 
     states: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -63,21 +68,26 @@ def ring_shapes(
 
 def sweep(
     program: Program,
-    box: Box,
+    grid: Grid,
+    index: int,
     values: dict[str, Any],
     arena: Arena,
     *,
     window: int,
     threads: int = 1,
     overlap: bool = True,
+    answers: Mapping[str, Any] | None = None,
+    room: int = 1 << 30,
 ) -> SlabResult:
-    """Run a program over one box of its domain.
+    """Run a program over one slab of its domain.
 
     Parameters
     ----------
     program : Program
-    box : Box
-        Aligned to the write units of the outputs.
+    grid : Grid
+        The slabs, aligned to the write units of the outputs.
+    index : int
+        Which of them.
     values : dict
         Evaluated lazy scalars by token.
     arena : Arena
@@ -88,6 +98,10 @@ def sweep(
         Strips of rows computed at a time.
     overlap : bool
         Read ahead and write behind.
+    answers : mapping, optional
+        By barrier, what its completions take for this slab.
+    room : int
+        Bytes that surveys may keep of the slab.
 
     Returns
     -------
@@ -98,9 +112,16 @@ def sweep(
     ValueError, TypeError, OSError, RuntimeError
         What a stage, a read or a write raised, with the stage and the box in its message.
     """
-    if box.size == 0:
-        return SlabResult({f.token: f.reduction.zero() for f in program.folds})
-    return _Sweep(program, box, values, arena, window, threads, overlap).run()
+    run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap)
+    for seen in program.surveys:
+        own = tuple(values[t] for t in seen.values)
+        share = room // len(program.surveys)
+        run.surveyors.append(seen.survey.begin(grid, index, own, share))
+    for i, step in enumerate(program.steps):
+        if step.completion is not None:
+            answer = (answers or {})[step.barrier]
+            run.completers[i] = step.completion.begin(grid, index, answer)
+    return run.run()
 
 
 class _Ring:
@@ -134,6 +155,8 @@ class _Sweep:
     ):
         self.program, self.box, self.threads, self.overlap = program, box, threads, overlap
         self.values = values
+        self.surveyors: list[Surveyor] = []
+        self.completers: dict[int, Completer] = {}
         self.plan = schedule(program, (box.start[0], box.stop[0]), window, overlap)
         self.y, self.x = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
         self.ey, self.ex = program.extents(1, self.y), program.extents(2, self.x)
@@ -173,7 +196,10 @@ class _Sweep:
                     self._advance(i, window)
                 for f in self.program.folds:
                     self._fold(f, window.domain)
+                self._survey(window.domain)
                 self._write(window.domain[1])
+            for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
+                self.result.summaries[seen.token] = surveyor.finish()
             while self.writes:
                 self._finish_write()
         finally:
@@ -222,21 +248,54 @@ class _Sweep:
 
     def _compute(self, i: int, new: Range) -> None:
         step = self.program.steps[i]
+        if step.completion is not None:
+            for part in self._windows(new, self.box.stop[0]):
+                self._complete(i, step, part)
+            return
         assert step.stage is not None
         stage = step.stage
         y, x = self.y[i], self.x[i]
         inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
-        ring = self.rings[i]
-        slots = ring.slots(np.arange(*new, dtype=np.int64))
-        out = Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, y[1] - y[0], x[1] - x[0])
+        out = self._out(i, new)
         values = tuple(self.values[t] for t in step.values)
         with _Blame(self, i, new):
             in_strips(
-                out.rows,
+                out.cols if 1 in stage.spans else out.rows,
                 out.rows * out.cols * out.depth,
                 self.threads,
                 lambda y0, y1: stage.run(inputs, out, y0, y1, values),
             )
+
+    @staticmethod
+    def _windows(new: Range, end: int) -> list[Range]:
+        """Surveys and completions have the plane beyond the slab's end by itself."""
+        return [
+            (a, b) for a, b in ((new[0], min(new[1], end)), (max(new[0], end), new[1])) if a < b
+        ]
+
+    def _complete(self, i: int, step: Step, z: Range) -> None:
+        inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
+        with _Blame(self, i, z):
+            self.completers[i].run(inputs, self._out(i, z), z, self.threads)
+
+    def _survey(self, domain: Range) -> None:
+        """Feed the surveys what the window has finished."""
+        for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
+            z, y, x = (
+                self.program.reach(seen.survey.upper, a, (self.box.start[a], self.box.stop[a]))
+                for a in range(3)
+            )
+            through = domain[1] if domain[1] < self.box.stop[0] else z[1]
+            for part in self._windows((domain[0], through), self.box.stop[0]):
+                arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
+                with _Blame(self, seen.edges[0].step, part, seen.survey.name):
+                    surveyor.feed(arrays, part)
+
+    def _out(self, i: int, z: Range) -> Block:
+        """Where slices of a step are put."""
+        ring, y, x = self.rings[i], self.y[i], self.x[i]
+        slots = ring.slots(np.arange(*z, dtype=np.int64))
+        return Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, y[1] - y[0], x[1] - x[0])
 
     def _block(self, edge: Edge, z: Range, y: Range, x: Range, halo: Halo) -> Block:
         """What a user of slices ``z``, rows ``y`` and columns ``x`` sees through an edge."""
@@ -280,17 +339,21 @@ class _Sweep:
         y, x = ((self.box.start[a], self.box.stop[a]) for a in (1, 2))
         voxels = self._block(fold.voxels, domain, y, x, NO_HALO)
         mask = self._block(fold.mask, domain, y, x, NO_HALO) if fold.mask is not None else None
+        others = [self._block(e, domain, y, x, NO_HALO) for e in fold.others]
         values = tuple(self.values[t] for t in fold.values)
         reduction = fold.reduction
 
         def strip(y0: int, y1: int) -> Any:
-            state = reduction.zero()
-            for k in range(voxels.depth):
-                where = mask.slice(k, y0, y1) if mask is not None else None
-                state = reduction.merge(
-                    state, reduction.fold(voxels.slice(k, y0, y1), where, values)
-                )
-            return state
+            def slices(block: Block) -> list[np.ndarray]:
+                return [block.slice(k, y0, y1) for k in range(block.depth)]
+
+            return reduction.fold_slices(
+                slices(voxels),
+                slices(mask) if mask is not None else None,
+                values,
+                tuple(slices(other) for other in others),
+                (domain[0], y[0] + y0, x[0]),
+            )
 
         with _Blame(self, fold.voxels.step, domain, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth

@@ -19,6 +19,7 @@ from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Padding, Stage
+from beam_volumes.sweep.survey import Completion, Survey
 
 Range = tuple[int, int]
 
@@ -45,7 +46,8 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One array of a sweep: read from ``source``, or computed by ``stage`` from other steps."""
+    """One array of a sweep: read from ``source``, or computed from other steps by ``stage``, or by
+    ``completion`` with the slab's answer from ``barrier``."""
 
     name: str
     shape: Triple
@@ -54,6 +56,8 @@ class Step:
     stage: Stage | None = None
     edges: tuple[Edge, ...] = ()
     values: tuple[str, ...] = ()
+    completion: Completion | None = None
+    barrier: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,23 +70,38 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """A reduction of a step (where another is true); its result is known under ``token``."""
+    """A reduction of a step (where another is true); its result is known under ``token``.
+
+    ``others`` are further steps that it takes the voxels of.
+    """
 
     token: str
     reduction: Reduction
     voxels: Edge
     mask: Edge | None = None
     values: tuple[str, ...] = ()
+    others: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Surveyed:
+    """A survey that is fed steps; its summary is that of the barrier ``token``."""
+
+    token: str
+    survey: Survey
+    edges: tuple[Edge, ...]
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The steps of one sweep over a domain of ``shape``, its outputs and its folds."""
+    """The steps of one sweep over a domain of ``shape``, and what it yields."""
 
     shape: Triple
     steps: tuple[Step, ...]
     outputs: tuple[Output, ...]
     folds: tuple[Fold, ...]
+    surveys: tuple[Surveyed, ...] = ()
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -92,13 +111,28 @@ class Program:
                 users[e.step].append((i, e))
         object.__setattr__(self, "users", tuple(map(tuple, users)))
 
+    @property
+    def barriers(self) -> tuple[str, ...]:
+        """The barriers whose answers its slabs take."""
+        return tuple(dict.fromkeys(s.barrier for s in self.steps if s.completion is not None))
+
+    @property
+    def spans(self) -> frozenset[int]:
+        """The axes along which a slab has to be as wide as the volume."""
+        return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)
+
+    def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
+        """What a survey or a completion has to do with of a slab's range along an axis."""
+        return wanted[0], min(wanted[1] + upper, self.shape[axis])
+
     def ends(self) -> Iterator[Edge]:
-        """The edges by which results leave the sweep."""
+        """The edges by which results leave the sweep, those to surveys apart."""
         yield from (o.edge for o in self.outputs)
         for f in self.folds:
             yield f.voxels
             if f.mask is not None:
                 yield f.mask
+            yield from f.others
 
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
@@ -114,9 +148,18 @@ class Program:
 
         for edge in self.ends():
             widen(edge, wanted)
-        for step, region in zip(reversed(self.steps), reversed_view(regions), strict=True):
-            for edge in step.edges:
-                widen(edge, region)
+        for seen in self.surveys:
+            for edge in seen.edges:
+                widen(edge, self.reach(seen.survey.upper, axis, wanted))
+        for i in range(len(self.steps) - 1, -1, -1):
+            step = self.steps[i]
+            if step.completion is not None:
+                # Whatever is used of it, it has to see what its survey saw.
+                regions[i] = self.reach(step.completion.upper, axis, wanted)
+            region = regions[i]
+            if region is not None:
+                for edge in step.edges:
+                    widen(edge, region)
         return [r for r in regions if r is not None]
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:

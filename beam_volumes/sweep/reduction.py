@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from beam_volumes.geometry import Triple
 from beam_volumes.sweep.stage import digest
 
 
@@ -51,6 +53,41 @@ class Reduction:
         ``values`` are the evaluated lazy scalars the reduction was built with.
         """
         raise NotImplementedError
+
+    def fold_at(
+        self,
+        voxels: np.ndarray,
+        mask: np.ndarray | None,
+        values: tuple[Any, ...],
+        others: tuple[np.ndarray, ...],
+        start: Triple,
+    ) -> Any:
+        """`fold` for a reduction of several volumes, or one that depends on where voxels lie.
+
+        ``others`` are the same view of the further volumes, and ``start`` is the z, y, x of the
+        view's first voxel in the volume that is reduced (of a crop: in the crop).
+        """
+        return self.fold(voxels, mask, values)
+
+    def fold_slices(
+        self,
+        voxels: Sequence[np.ndarray],
+        mask: Sequence[np.ndarray] | None,
+        values: tuple[Any, ...],
+        others: tuple[Sequence[np.ndarray], ...],
+        start: Triple,
+    ) -> Any:
+        """The state of consecutive slices, the first at ``start``: `fold_at` of each, merged.
+
+        What the sweep calls. A reduction with a large state does better to fill one for them all.
+        """
+        z, y, x = start
+        state = self.zero()
+        for k, view in enumerate(voxels):
+            where = None if mask is None else mask[k]
+            there = tuple(other[k] for other in others)
+            state = self.merge(state, self.fold_at(view, where, values, there, (z + k, y, x)))
+        return state
 
     def merge(self, a: Any, b: Any) -> Any:
         raise NotImplementedError

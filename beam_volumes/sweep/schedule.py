@@ -95,11 +95,20 @@ def _tops(
     def raise_(edge_step: int, top: int) -> None:
         tops[edge_step] = max(tops[edge_step], top)
 
+    def through(upper: bool) -> int:
+        """Up to where surveys and completions are: the plane beyond the slab is with its last window."""
+        return upto if upto < z[1] else program.reach(upper, 0, z)[1]
+
     for edge in program.ends():
         raise_(edge.step, edge.needs(0, (z[0], upto), program.steps[edge.step].shape[0])[1])
+    for seen in program.surveys:
+        for edge in seen.edges:
+            raise_(edge.step, through(seen.survey.upper) + edge.offset[0])
     last = len(program.steps) - 1
     for k, step in enumerate(reversed_view(list(program.steps))):
         i = last - k
+        if step.completion is not None:
+            tops[i] = through(step.completion.upper)
         if step.source is not None:
             depth, origin = layers[i]
             whole = origin + -(-(tops[i] - origin) // depth) * depth
@@ -126,6 +135,9 @@ def _keeps(
 
     for edge in program.ends():
         lower(edge.step, edge.needs(0, (done, z[1]), program.steps[edge.step].shape[0])[0])
+    for seen in program.surveys:
+        for edge in seen.edges:
+            lower(edge.step, done + edge.offset[0])
     for output in program.outputs:
         depth, origin = layers[output.edge.step]
         begun = origin + done // depth * depth

@@ -97,6 +97,14 @@ class Stage:
         """Whether a second run gives the same bits (else its result is materialised, never redone)."""
         return True
 
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """Axes (1: y, 2: x) of which it needs the whole extent at once.
+
+        With y among them `run` is given columns instead of rows: ``y0:y1`` are those to compute.
+        """
+        return ()
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         """Bytes one call allocates for itself, for an output of this many slices, rows and columns."""
         return 0

@@ -25,8 +25,25 @@ def _unsaid(text):
 with _unsaid("apitools not found"):
     import apache_beam  # noqa: F401
 
+from beam_volumes.transforms.components import (  # noqa: E402
+    LabelComponents,
+    MergeEquivalences,
+    RelabelSlabs,
+    SlabScan,
+)
 from beam_volumes.transforms.compute import Compute  # noqa: E402
 from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
 
-__all__ = ["ApplyStages", "Compute", "ReadSlabs", "Slab", "SlabKey", "WriteSlabs"]
+__all__ = [
+    "ApplyStages",
+    "Compute",
+    "LabelComponents",
+    "MergeEquivalences",
+    "ReadSlabs",
+    "RelabelSlabs",
+    "Slab",
+    "SlabKey",
+    "SlabScan",
+    "WriteSlabs",
+]

@@ -7,13 +7,14 @@ one before by taking the numbers known so far as a side input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics import Metrics
-from apache_beam.pvalue import AsIter, AsSingleton
+from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
+from apache_beam.typehints import Tuple
 
 from beam_volumes.session.session import check_portable
 from beam_volumes.session.session import Session
@@ -25,6 +26,7 @@ from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.transforms.rounds import RunFlow, whole
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
@@ -163,8 +165,11 @@ def build(pipeline: beam.Pipeline, session: Session) -> list[beam.PCollection]:
     """
     begun = pipeline | "Begin" >> beam.Create([None])
     known = [begun | "Prepare" >> beam.Map(_prepare, session)]
+    answers: dict[str, beam.PCollection] = {}
     for k in range(len(session.plan.passes)):
-        known.append(known[-1] | f"Pass {k + 1}" >> _Pass(session, k))
+        then, more = known[-1] | f"Pass {k + 1}" >> _Pass(session, k, answers)
+        known.append(then)
+        answers |= more
     return known
 
 
@@ -174,25 +179,57 @@ def _prepare(_: Any, session: Session) -> States:
 
 
 class _Pass(beam.PTransform):
-    """One pass: from the numbers known before it to those known after it."""
+    """One pass: from the numbers known before it to those known after it.
 
-    def __init__(self, session: Session, index: int):
+    ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece).
+    """
+
+    def __init__(self, session: Session, index: int, answers: dict[str, beam.PCollection]):
         super().__init__()
-        self.session, self.index = session, index
+        self.session, self.index, self.answers = session, index, answers
 
-    def expand(self, known: beam.PCollection) -> beam.PCollection:
+    def expand(
+        self, known: beam.PCollection
+    ) -> tuple[beam.PCollection, dict[str, beam.PCollection]]:
+        session, index = self.session, self.index
+        p = session.plan.passes[index]
+        surveyed = [b.token for b in p.program.surveys]
+        swept = self._slabs(known.pipeline) | "Sweep" >> beam.ParDo(
+            _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
+        ).with_outputs(*surveyed, main="states")
+        merge = beam.CombinePerKey(MergeStates(session.reductions(index)))
+        states = swept["states"] | "Merge" >> merge
+        known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
+        if not surveyed:
+            return known, {}
+        answers: dict[str, beam.PCollection] = {}
+        numbers = []
+        for n, (token, flow) in enumerate(session.flows(index).items(), 1):
+            # Only what has been found to fit is merged.
+            came = swept[token] | f"Survey {n}" >> RunFlow(flow, ready=known)
+            if "answers" in came:
+                answers[token] = came["answers"]
+            if "numbers" in came:
+                numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
+        together = tuple(numbers) | "Numbers" >> beam.Flatten(pipeline=known.pipeline)
+        finish = beam.Map(_finish_merge, session, index, numbers=AsIter(together))
+        return known | "Finish merge" >> finish, answers
+
+    def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        reductions = {f.token: f.reduction for f in p.program.folds}
-        states = (
-            known.pipeline
+        slabs = (
+            pipeline
             | "Ranges" >> beam.Create(slab_ranges(len(p.grid)))
-            | "Slabs" >> beam.FlatMap(_slabs).with_output_types(int)
-            | "Spread" >> beam.Reshuffle()
-            | "Sweep" >> beam.ParDo(_Sweep(self.session, self.index), known=AsSingleton(known))
-            | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
+            | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Answered)
         )
-        finish = beam.Map(_finish, self.session, self.index, states=AsIter(states))
-        return known | "Finish" >> finish
+        if not p.program.barriers:
+            return slabs | "Spread" >> beam.Reshuffle() | "Alone" >> beam.Map(_alone)
+        pieces = [
+            self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
+            for n, token in enumerate(p.program.barriers)
+        ]
+        return (slabs, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -207,20 +244,50 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
 
 
-def _slabs(span: tuple[int, int]) -> range:
-    return range(*span)
+#: A slab, and a piece of its answer from one of the pass's barriers; -1 is the slab itself.
+_Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 
 
-@beam.typehints.with_output_types(tuple[str, Any])
+def _slabs(span: tuple[int, int]) -> Iterable[Any]:
+    return (((slab,), (-1, b"")) for slab in range(*span))
+
+
+def _alone(slab: Any) -> Any:
+    return slab[0], []
+
+
+def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:
+    return answer[0], (n, answer[1])
+
+
+def _of(numbers: tuple[Any, States], token: str) -> tuple[str, States]:
+    return token, numbers[1]
+
+
 class _Sweep(beam.DoFn):
-    """Sweeps a slab; emits the state of each fold under its token."""
+    """Sweeps a slab; emits the state of each reduction under its token, and what surveys found."""
 
-    def __init__(self, session: Session, index: int):
-        self.session, self.index = session, index
+    def __init__(self, session: Session, index: int, barriers: tuple[str, ...]):
+        self.session, self.index, self.barriers = session, index, barriers
 
-    def process(self, slab: int, known: States) -> Iterable[tuple[str, States]]:
-        states = self.session.slab(self.index, slab, known, _count)
-        return [(token, {token: state}) for token, state in states.items()]
+    def process(
+        self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
+    ) -> Iterator[Any]:
+        (number,), came = slab
+        pieces: list[list[bytes]] = [[] for _ in self.barriers]
+        for n, piece in came:
+            if n >= 0:
+                pieces[n].append(piece)
+        answers = {
+            token: answer
+            for token, own in zip(self.barriers, pieces, strict=True)
+            for answer in whole(own)
+        }
+        emission = self.session.slab(self.index, number, known, answers, _count)
+        for token, state in emission.states.items():
+            yield token, {token: state}
+        for token, summary in emission.summaries.items():
+            yield TaggedOutput(token, ((number,), summary))
 
 
 _SWEPT = Metrics.counter("beam_volumes", "slabs")
@@ -266,3 +333,12 @@ def _finish(
     # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
     merged = session.merge(index, (part for _, part in states))
     return session.finish_pass(index, merged, known)
+
+
+def _finish_merge(
+    known: States, session: Session, index: int, numbers: Iterable[tuple[str, States]]
+) -> States:
+    found: dict[str, States] = {}
+    for token, some in numbers:
+        found.setdefault(token, {}).update(some)
+    return session.finish_merge(index, found, known)

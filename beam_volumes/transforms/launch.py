@@ -15,7 +15,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -30,7 +30,8 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.session.session import Session
+from beam_volumes.across.rounds import Flow, Key, Message, Round
+from beam_volumes.session.session import Emission, Session
 from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised
@@ -39,6 +40,7 @@ from beam_volumes.runs.progress import Work
 from beam_volumes.runs.supervise import RemoteTraceback
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.sweep.executor import SlabResult
+from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.compute import build
 
 _LOG = logging.getLogger(__name__)
@@ -215,10 +217,11 @@ class Telling:
         pass_index: int,
         index: int,
         known: dict[str, Any],
+        answers: Mapping[str, Any] | None = None,
         count: Callable[[SlabResult], None] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Emission:
         with told():
-            return self.session.slab(pass_index, index, known, count)
+            return self.session.slab(pass_index, index, known, answers, count)
 
     def merge(self, pass_index: int, parts: Any) -> dict[str, Any]:
         with told():
@@ -229,6 +232,32 @@ class Telling:
     ) -> dict[str, Any]:
         with told():
             return self.session.finish_pass(pass_index, states, known)
+
+    def reductions(self, pass_index: int) -> dict[str, Reduction]:
+        return self.session.reductions(pass_index)
+
+    def flows(self, pass_index: int) -> dict[str, Flow]:
+        return {
+            token: replace(flow, rounds=tuple(Told(r.name, r.to, r) for r in flow.rounds))
+            for token, flow in self.session.flows(pass_index).items()
+        }
+
+    def finish_merge(
+        self, pass_index: int, numbers: Mapping[str, Mapping[str, Any]], known: dict[str, Any]
+    ) -> dict[str, Any]:
+        with told():
+            return self.session.finish_merge(pass_index, numbers, known)
+
+
+@dataclass(frozen=True, eq=False)
+class Told(Round):
+    """A round of a merge, likewise."""
+
+    round: Round
+
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        with told():
+            yield from self.round.step(key, values)
 
 
 @contextlib.contextmanager
@@ -307,7 +336,7 @@ def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
     """What every pass has found."""
     known: dict[str, Any] = {}
     for p in plan.passes:
-        if p.program.folds:
+        if p.program.folds or p.program.surveys:
             found = journal.read_scalars(p.index)
             if found is None:
                 raise OSError(

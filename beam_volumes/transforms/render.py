@@ -34,10 +34,10 @@ def render(node: Node, box: Box) -> np.ndarray:
         box.shape, node.dtype, digest("crop", node.token, box.start, box.stop), node, box.start
     )
     sink: Any = ArraySink("a slab", out)  # all of a `Sink` that a sweep uses
-    program = compile_program(box.shape, [(crop, sink)], [], {})
-    width = preferred_window(program, box.shape[1:])
+    program = compile_program(box.shape, [(crop, sink)], [], [], {})
+    width = preferred_window([program], box.shape[1:])
     with gate(cores()).admitted() as arena:
-        sweep(program, Box.of_shape(box.shape), {}, arena, window=width, overlap=True)
+        sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width, overlap=True)
     return out
 
 

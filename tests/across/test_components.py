@@ -11,6 +11,7 @@ from skimage import measure
 
 from beam_volumes.across import components as cc
 from beam_volumes.across import merge as mg
+from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Box, Grid
 from tests.across.driver import label_by_slabs, solve, summarise
 
@@ -33,6 +34,9 @@ def partitions(draw, most=13):
     """A shape, a slab shape, a window, a radix and a seed."""
     shape = [draw(st.integers(1, most)) for _ in range(3)]
     slab = [draw(st.one_of(st.integers(1, n), st.just(n))) for n in shape]
+    if draw(st.booleans()):
+        tiles = draw(st.sampled_from([(2, 2), (3, 2)]))
+        slab[1:] = (-(-n // k) for n, k in zip(shape[1:], tiles, strict=True))
     window = draw(st.integers(1, shape[0] + 1))
     radix = tuple(draw(st.integers(2, 4)) for _ in range(3))
     return tuple(shape), tuple(slab), window, radix, draw(st.integers(0, 2**32 - 1))
@@ -43,6 +47,12 @@ def random_mask(shape, rng):
     return [mask, ndi.binary_dilation(mask), ndi.binary_opening(mask)][
         rng.choice(3, p=[0.6, 0.2, 0.2])
     ]
+
+
+def at_border(shape):
+    """The voxels at the volume's faces."""
+    inner = np.pad(np.zeros([max(0, n - 2) for n in shape], bool), 1, constant_values=True)
+    return inner[tuple(slice(0, n) for n in shape)]
 
 
 @settings(max_examples=300)
@@ -66,8 +76,19 @@ def test_tiles(connectivity, tiles, depth, window):
     mask = ndi.gaussian_filter(rng.random(shape), 1) > rng.choice([0.48, 0.5, 0.54])
     structure = cc.connectivity_structure(connectivity)
     slab = (depth, -(-33 // tiles[0]), -(-34 // tiles[1]))
+    want, _ = ndi.label(mask, structure)
     got, _, _ = label_by_slabs(mask, slab, window, cc.Labelling(structure), radix=(4, 4, 4))
-    np.testing.assert_array_equal(got, ndi.label(mask, structure)[0])
+    np.testing.assert_array_equal(got, want)
+    sizes = np.bincount(want.ravel())[1:]
+    kept = np.isin(np.arange(len(sizes)), np.lexsort((np.arange(len(sizes)), -sizes))[:20])
+    for as_mask in (False, True):
+        got, m, _ = label_by_slabs(
+            mask, slab, window, cc.Labelling(structure), measures=("size",), radix=(2, 2, 2),
+            dtype=bool if as_mask else "u1", k_largest=20, as_mask=as_mask,
+        )  # fmt: skip
+        ids = np.concatenate([[0], np.cumsum(kept) * kept])[want]
+        assert m == kept.sum()
+        np.testing.assert_array_equal(got, ids > 0 if as_mask else ids)
 
 
 def in_raster_order(labels):
@@ -79,7 +100,7 @@ def in_raster_order(labels):
     return rank[labels]
 
 
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(partitions(), structures, st.sampled_from(["u1", "i4", "f2", "f8"]), st.booleans())
 def test_by_value(partition, structure, dtype, has_background):
     shape, slab, window, radix, seed = partition
@@ -203,53 +224,65 @@ def test_payload(partition, connectivity):
     structure = cc.connectivity_structure(connectivity)
     labelling = cc.Labelling(structure)
     _, n, slabs = label_by_slabs(
-        mask, slab, window, labelling, seed, radix, measures=BOX, seeds=seeds
+        mask, slab, window, labelling, seed, radix, measures=BOX, seeds=seeds, columns=True
     )
-    roots = np.concatenate([np.empty(0, np.uint64), *(s.roots for s in slabs)])
-    order = np.argsort(roots)
-    want, _ = ndi.label(mask, structure)
-    first = np.unique(want.ravel(), return_index=True)[1][0 if mask.all() else 1 :]
-    np.testing.assert_array_equal(roots[order], first)
+    ids = np.concatenate([np.empty(0, np.uint64), *(ids for ids, _ in slabs)])
+    np.testing.assert_array_equal(np.sort(ids), np.arange(1, n + 1))
+    want, m = ndi.label(mask, structure)
+    assert n == m
     if not n:
         return
-    got = {k: np.concatenate([s.payload[k] for s in slabs])[order] for k in slabs[0].payload}
+    order = np.argsort(ids)
+    got = {k: np.concatenate([p[k] for _, p in slabs])[order] for k in slabs[0][1]}
     boxes = ndi.find_objects(want)
     np.testing.assert_array_equal(got["size"], np.bincount(want.ravel())[1:])
     np.testing.assert_array_equal(got["lower"], [[s.start for s in b] for b in boxes])
     np.testing.assert_array_equal(got["upper"], [[s.stop for s in b] for b in boxes])
-    inner = np.pad(np.zeros([max(0, n - 2) for n in shape], bool), 1, constant_values=True)
-    inner = inner[tuple(slice(0, n) for n in shape)]
-    border = np.isin(np.arange(1, n + 1), want[inner])
+    border = np.isin(np.arange(1, n + 1), want[at_border(shape)])
     np.testing.assert_array_equal(got["touches_border"], border)
     np.testing.assert_array_equal(got["marked"], np.isin(np.arange(1, n + 1), want[seeds]))
 
 
-@settings(max_examples=60)
-@given(partitions(), st.sampled_from([1, 2, 3]), st.integers(1, 4), st.booleans())
-def test_filters(partition, connectivity, k, as_mask):
-    """Only components that are kept have an id; ids are 1..n over them, or 1."""
+KINDS = ["size", "k largest", "k largest of some", "touches border", "marked"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=200)
+@given(partitions(), structures, st.integers(1, 4), st.booleans())
+def test_filters(kind, partition, structure, k, as_mask):
+    """Only components that are kept have an id; ids are 1..n over them, or True."""
     shape, slab, window, radix, seed = partition
     rng = np.random.default_rng(seed)
     mask = random_mask(shape, rng)
-    structure = cc.connectivity_structure(connectivity)
+    seeds = rng.random(shape) < 0.1 if kind == "marked" else None
     whole, n = ndi.label(mask, structure)
     sizes = np.bincount(whole.ravel(), minlength=n + 1)[1:]
-    cases = [
-        ({"keep": mg.Keep(min_size=k)}, sizes >= k),
-        ({"keep": mg.Keep(max_size=k)}, sizes <= k),
-        (
-            {"k_largest": k},
-            np.isin(np.arange(n), np.lexsort((np.arange(n), -sizes))[:k]),
+    border = np.isin(np.arange(1, n + 1), whole[at_border(shape)])
+    by_size = np.lexsort((np.arange(n), -sizes))
+    cases = {
+        "size": (
+            {"keep": mg.Keep(min_size=k, max_size=4 * k)},
+            (sizes >= k) & (sizes <= 4 * k),
         ),
-    ]
-    for options, kept in cases:
-        want = np.concatenate([[0], np.cumsum(kept) * kept])[whole]
-        got, m, _ = label_by_slabs(
-            mask, slab, window, cc.Labelling(structure), seed, radix, ("size",),
-            as_mask=as_mask, **options,
-        )  # fmt: skip
-        assert m == kept.sum()
-        np.testing.assert_array_equal(got, want > 0 if as_mask else want)
+        "k largest": ({"k_largest": k}, np.isin(np.arange(n), by_size[:k])),
+        "k largest of some": (
+            {"k_largest": k, "keep": mg.Keep(touches_border=False)},
+            np.isin(np.arange(n), [c for c in by_size if not border[c]][:k]),
+        ),
+        "touches border": ({"keep": mg.Keep(touches_border=k % 2 == 0)}, border == (k % 2 == 0)),
+        "marked": (
+            {"keep": mg.Keep(marked=True)},
+            np.isin(np.arange(1, n + 1), whole[seeds]),
+        ),
+    }
+    options, kept = cases[kind]
+    want = np.concatenate([[0], np.cumsum(kept) * kept])[whole]
+    got, m, _ = label_by_slabs(
+        mask, slab, window, cc.Labelling(structure), seed, radix, BOX, seeds,
+        dtype=bool if as_mask else np.uint32, as_mask=as_mask, **options,
+    )  # fmt: skip
+    assert m == kept.sum()
+    np.testing.assert_array_equal(got, want > 0 if as_mask else want)
 
 
 def test_extra_columns():
@@ -276,9 +309,9 @@ def test_extra_columns():
 
             labeler.feed(block, extra=counted)
         summaries.append(labeler.finish(rules))
-    _, _, slabs = solve(summaries, grid, (2, 2, 2), rng, rules=rules)
-    roots = np.concatenate([s.roots for s in slabs])
-    got = np.concatenate([s.payload["rows"] for s in slabs])[np.argsort(roots)]
+    _, _, slabs = solve(summaries, grid, rng, radix=(2, 2, 2), rules=rules, columns=True)
+    ids = np.concatenate([ids for ids, _ in slabs])
+    got = np.concatenate([payload["rows"] for _, payload in slabs])[np.argsort(ids)]
     want = ndi.label(mask)[0]
     np.testing.assert_array_equal(
         got, np.bincount(want[:, :, 0].ravel(), minlength=want.max() + 1)[1:]
@@ -337,11 +370,25 @@ class TestHuge:
             summaries.append(
                 cc.SlabSummary(cell, own.astype(np.uint64), {}, interfaces, windows, (0,))
             )
-        got, n, _ = solve(summaries, grid, (2, 2, 2), rng)
+        got, n, _ = solve(summaries, grid, rng)
         assert n == len(ids)
         for summary in summaries:
             want = np.searchsorted(ids, summary.ids) + 1
-            np.testing.assert_array_equal(got[summary.cell][0], want)
+            np.testing.assert_array_equal(got[summary.cell][0][0], want)
+
+
+def test_rounds():
+    """As few as the grid needs: each costs a runner something."""
+    names = lambda counts, **how: [  # noqa: E731
+        r.name for r in component_flow(Grid(counts, (1, 1, 1)), **how).rounds
+    ]
+    assert names((1, 1, 1)) == ["slabs"]
+    assert names((9, 1, 1)) == ["slabs", "merge-1", "roots", "layers", "ranks", "down-1", "down-0"]
+    assert names((9, 1, 1), as_mask=True, k_largest=3) == ["slabs", "merge-1", "down-0"]
+    assert names((1, 2, 3)) == [
+        "slabs", "merge-1", "roots", "tiles", "bands", "ranks", "down-1", "down-0"
+    ]  # fmt: skip
+    assert len(names((100_000, 1, 1))) == 1 + 5 + 3 + 6
 
 
 class TestRefusals:
@@ -371,6 +418,15 @@ class TestRefusals:
         with pytest.raises(ValueError, match="differs from the first sweep"):
             cc.relabel_window(self.labelling(), other, np.array([7]), found.digest(), out)
 
+    @pytest.mark.parametrize("depth", [2, 8])
+    def test_dtype(self, depth):
+        mask = np.zeros((8, 16, 16), bool)
+        mask[::2, ::2, ::2] = True
+        with pytest.raises(ValueError, match=r"256 components, and uint8 .* dtype='uint16'"):
+            label_by_slabs(mask, (depth, 16, 16), 2, self.labelling(), dtype="u1")
+        with pytest.raises(TypeError, match="integer dtype"):
+            component_flow(Grid((1, 1, 1), (1, 1, 1)), dtype=float)
+
     def test_neighbours_differ(self):
         grid, tree = Grid((4, 4, 4), (2, 4, 4)), mg.Tree((2, 1, 1))
         masks = [np.ones((4, 4, 4)), np.ones((4, 4, 4))]
@@ -383,15 +439,6 @@ class TestRefusals:
             mg.merge(tree, (1, 0, 0, 0), ups)
         with pytest.raises(ValueError, match="missing"):
             mg.merge(tree, (1, 0, 0, 0), ups[:1])
-
-
-@given(st.binary(max_size=300), st.integers(1, 50), st.randoms())
-@settings(max_examples=50)
-def test_pieces(data, limit, random):
-    pieces = list(mg.to_pieces(data, limit)) * 2
-    random.shuffle(pieces)
-    assert all(len(p[2]) <= limit for p in pieces)
-    assert mg.from_pieces(pieces) == data
 
 
 def test_label_in_memory():

@@ -5,6 +5,7 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.geometry import pad_index
+from beam_volumes.kernels.ball import binary_ball
 from beam_volumes.kernels.morphology import binary_footprint, grey_footprint
 from beam_volumes.kernels.rims import fill_rims
 from tests.kernels.rings import apply, ball, centre, random_volume, with_nans
@@ -38,6 +39,27 @@ def test_binary(dtype, border):
         )  # fmt: skip
         assert np.array_equal(dilated, ndi.binary_dilation(volume, structure, border_value=border))
         assert set(np.unique(dilated.view(np.uint8))) <= {0, 1}
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1"])
+@pytest.mark.parametrize("radii", [(1, 1, 1), (3, 3, 3), (0, 12, 12), (1, 4, 2)])
+def test_ball(dtype, radii):
+    """Any cut gives the same bits, rows taller than a tile among them."""
+    whole = np.lcm.reduce([r for r in radii if r])
+    weights = [(whole // r) ** 2 if r else 1 for r in radii]
+    limit = int(whole**2)
+    steps = np.minimum(np.multiply.outer(weights, np.arange(14) ** 2), limit + 1)
+    steps = steps.astype(np.uint8 if limit < 128 else np.uint16)
+    grid = np.ogrid[tuple(slice(-r, r + 1) for r in radii)]
+    structure = sum(w * g**2 for w, g in zip(weights, grid, strict=True)) <= limit
+    volume = (RNG.random((7, 80, 40)) < 0.97).astype(dtype)
+    for is_dilation in (False, True):
+        ours = apply(
+            binary_ball, volume, radii, structure.shape,
+            np.array(radii), steps, limit, is_dilation, mode="constant", dtype=bool,
+        )  # fmt: skip
+        twin = ndi.binary_dilation if is_dilation else ndi.binary_erosion
+        assert np.array_equal(ours, twin(volume, structure))
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])

@@ -14,6 +14,8 @@ from skimage.filters import threshold_otsu
 
 from beam_volumes.ops import folds
 from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops.rounding import quotients, rounded
+from beam_volumes.ops.rounding import root as root_of
 
 INTEGERS = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]
 FLOATS = ["f2", "f4", "f8"]
@@ -94,17 +96,17 @@ def test_simple_reductions(dtype):
         assert reduce(folds.Count.of(dtype), x, m) == chosen.size
         mean = reduce(folds.Mean.of(dtype), x, m)
         exact, variance = exact_mean_std(chosen, 1)
-        same(mean, folds.rounded(exact, mean.dtype))
+        same(mean, rounded(exact, mean.dtype))
         assert mean.dtype == chosen.mean().dtype
         std = reduce(folds.Std.of(dtype, ddof=1), x, m)
         assert std.dtype == (chosen.astype(int) if dtype == "?" else chosen).std().dtype
         assert float(std) == pytest.approx(math.sqrt(variance), rel=float(np.finfo(std.dtype).eps))
-        same(reduce(folds.Var.of(dtype, ddof=1), x, m), folds.rounded(variance, std.dtype))
+        same(reduce(folds.Var.of(dtype, ddof=1), x, m), rounded(variance, std.dtype))
         total = sum(Fraction(v) for v in chosen.ravel().tolist())
         add = folds.Sum.of(dtype)
         assert add.dtype == chosen.sum().dtype
         if add.dtype.kind == "f":
-            same(reduce(add, x, m), folds.rounded(total, add.dtype))
+            same(reduce(add, x, m), rounded(total, add.dtype))
         elif np.iinfo(add.dtype).min <= total <= np.iinfo(add.dtype).max:
             same(reduce(add, x, m), chosen.sum())
         else:
@@ -140,37 +142,56 @@ def test_any_partition_gives_the_same_bits(seed, dtype):
 def test_adversarial_floats(values, seed):
     x = np.array([values])
     mean, variance = exact_mean_std(x)
-    same(reduce(folds.Mean.of("f8"), x, seed=seed), folds.rounded(mean, np.float64))
-    same(reduce(folds.Var.of("f8"), x, seed=seed), folds.rounded(variance, np.float64))
+    same(reduce(folds.Mean.of("f8"), x, seed=seed), rounded(mean, np.float64))
+    same(reduce(folds.Var.of("f8"), x, seed=seed), rounded(variance, np.float64))
     same(reduce(folds.Std.of("f8"), x, seed=seed), reduce(folds.Std.of("f8"), x[:, ::-1]))
     ours = reduce(folds.Sum.of("f8"), x, seed=seed)
     try:
         assert ours == math.fsum(values)
     except OverflowError:  # fsum gives up where a partial sum overflows
-        same(ours, folds.rounded(mean * len(values), np.float64))
+        same(ours, rounded(mean * len(values), np.float64))
 
 
 def test_rounded():
     for x in [0.1, -1e308, 5e-324, 2.0**-1060, 1 / 3, -2.5e-310, 65504.0, 1e-45, 3e-8]:
         for dtype in (np.float16, np.float32, np.float64):
             with np.errstate(all="ignore"):
-                same(folds.rounded(Fraction(x), np.dtype(dtype)), np.float64(x).astype(dtype))
-    assert folds.rounded(Fraction(10) ** 400, np.float64) == np.inf
-    assert folds.rounded(-(Fraction(10) ** 40), np.float32) == -np.inf
+                same(rounded(Fraction(x), np.dtype(dtype)), np.float64(x).astype(dtype))
+    assert rounded(Fraction(10) ** 400, np.float64) == np.inf
+    assert rounded(-(Fraction(10) ** 40), np.float32) == -np.inf
     # just above the middle between two float32: by way of float64 this would round down
     middle = Fraction(1) + Fraction(1, 2**24)
-    assert folds.rounded(middle, np.float32) == 1
-    assert folds.rounded(middle + Fraction(1, 2**80), np.float32) == np.nextafter(np.float32(1), 2)
+    assert rounded(middle, np.float32) == 1
+    assert rounded(middle + Fraction(1, 2**80), np.float32) == np.nextafter(np.float32(1), 2)
 
 
 @given(st.fractions(min_value=0))
 @settings(deadline=None)
 def test_root(x):
-    root = folds._root(x)
-    nearest = folds.rounded(root, np.float64)
+    root = root_of(x)
+    nearest = rounded(root, np.float64)
     below, above = (Fraction(float(np.nextafter(nearest, to))) for to in (0, np.inf))
     here = Fraction(float(nearest))
     assert ((here + below) / 2) ** 2 <= x <= ((here + above) / 2) ** 2
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("roots", [False, True])
+def test_many_quotients_are_rounded_as_one(dtype, roots):
+    rng = np.random.default_rng(1)
+    tiny, nmant = (int(k) for k in (np.finfo(dtype).minexp, np.finfo(dtype).nmant))
+    fractions = [Fraction(0), Fraction(10) ** 400, Fraction(1, 10**400)]
+    for _ in range(300):
+        # next to floats, to middles between two, and to the smallest
+        middle = Fraction(int(rng.integers(1, 2 ** (nmant + 2))), 2**nmant)
+        middle *= Fraction(2) ** int(rng.choice([0, 3, tiny, tiny - 3]))
+        nudge = Fraction(int(rng.integers(-1, 2)), 2**4000)
+        fractions.append(middle**2 + nudge if roots else middle + nudge)
+    pairs = [(f.numerator * 6, f.denominator * 6) for f in fractions]
+    many = quotients(*zip(*pairs, strict=True), np.dtype(dtype), roots)
+    for f, one in zip(fractions, many, strict=True):
+        same(one, rounded(root_of(f) if roots else f, np.dtype(dtype)))
+    assert np.isnan(quotients([0, 3], [0, 0], np.dtype(dtype), roots)).all()
 
 
 def test_non_finite_is_refused_or_left_out():

@@ -36,6 +36,29 @@ def test_binary(dtype, data):
     assert_same(np.asarray(op.ours(bv.open(x))), op.twin(x))
 
 
+@pytest.mark.parametrize(
+    "structure",
+    [
+        *(bv.ball(r) for r in (1, 2, 3, 4.5, 12)),
+        *(bv.ball(r) for r in ((1, 4, 4), (3, 2, 0), (0, 12, 12), (2, 3.5, 3))),
+        *(ndi.generate_binary_structure(3, c) for c in (0, 1, 2, 3)),
+        np.pad(bv.ball(2), 1),
+        bv.ball(3) ^ bv.ball((3, 0, 0)),
+        np.ones((3, 5, 3), bool),
+    ],
+    ids=lambda s: f"{s.shape}-{s.sum()}",
+)
+@pytest.mark.parametrize("share", [0.01, 0.98])
+def test_balls(structure, share):
+    """By squared distances where the structure is one, whatever lies outside and how it is shifted."""
+    x = np.random.default_rng(int(share * 1000)).random((11, 30, 37)) < share
+    shift = 1 if min(structure.shape) > 2 else 0
+    for how in ({}, {"border_value": 1, "origin": shift}):
+        for name in ("binary_erosion", "binary_dilation"):
+            theirs = getattr(ndi, name)(x, structure, **how)
+            assert_same(np.asarray(getattr(bv, name)(bv.open(x), structure, **how)), theirs)
+
+
 TWINS = {
     "binary_erosion": binary_erosion,
     "binary_dilation": binary_dilation,

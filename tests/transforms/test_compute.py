@@ -28,7 +28,7 @@ def shuffled_run(session, rng):
         rng.shuffle(slabs)
         for i in rng.sample(slabs, len(slabs) // 2):
             session.slab(k, i, known)  # an attempt whose bundle failed later
-        emitted = [session.slab(k, i, known) for i in slabs]
+        emitted = [session.slab(k, i, known).states for i in slabs]
         merge = MergeStates({f.token: f.reduction for f in p.program.folds})
         groups = [merge.create_accumulator() for _ in range(3)]
         for states in emitted:

@@ -1,0 +1,86 @@
+"""What the merge of components will hold, told before it starts."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from beam_volumes.across import components as cc
+from beam_volumes.across.component_rounds import component_flow, tree_of
+from beam_volumes.across.rounds import group_by_key, run
+from beam_volumes.geometry import Grid
+from beam_volumes.ops.component_load import ComponentLoad
+from tests.across.driver import grid_index, summarise
+
+labelling = cc.Labelling(cc.connectivity_structure(1))
+
+
+def summaries(mask, grid):
+    cells = itertools.product(*map(range, grid.counts))
+    return [summarise(lambda b: mask[b.slices], grid, c, 99, labelling, ("size",)) for c in cells]
+
+
+def total(load, parts):
+    state = load.zero()
+    for part in parts:
+        state = load.merge(load.of_slab(part), state)
+    return state
+
+
+@settings(max_examples=40)
+@given(
+    st.tuples(*[st.integers(1, 12)] * 3),
+    st.tuples(*[st.integers(1, 12)] * 3),
+    st.sampled_from([None, (2, 2, 2), (3, 2, 4)]),
+    st.integers(0, 99),
+)
+def test_no_step_takes_in_more(shape, step, radix, seed):
+    mask = np.random.default_rng(seed).random(shape) < 0.3
+    grid = Grid(shape, step)
+    parts = summaries(mask, grid)
+    state = total(ComponentLoad.of(grid, 1, radix), parts)
+    tree = tree_of(grid, radix)
+    taken = {}
+
+    def watch(pairs):
+        groups = group_by_key(pairs)
+        for _, values in groups:
+            if hasattr(values[0], "summary"):
+                node = tree.parent(values[0].summary.key)
+                taken[node] = sum(len(v.summary.ids) for v in values)
+        return groups
+
+    run(
+        component_flow(grid, radix=radix),
+        [((grid_index(grid, p.cell),), p) for p in parts],
+        watch,
+    )
+    assert set(taken) == set(state.nodes)
+    assert all(taken[node] <= state.nodes[node] for node in taken)
+
+
+@pytest.mark.parametrize("shape, step", [((8, 64, 64), (2, 8, 8)), ((48, 30, 30), (1, 30, 30))])
+def test_the_remedy_would_do(shape, step):
+    mask = np.random.default_rng(0).random(shape) < 0.2
+    grid = Grid(shape, step)
+    needed = ComponentLoad.of(grid, 2**40).finish(
+        total(ComponentLoad.of(grid, 1), summaries(mask, grid))
+    )
+    for share in (0.9, 0.5):
+        load = ComponentLoad.of(grid, int(needed * share))
+        with pytest.raises(ValueError, match="components at once") as refused:
+            load.finish(total(load, summaries(mask, grid)))
+        offer = re.search(r"use slab=\((\d+), (\d+), (\d+)\)", str(refused.value))
+        other = Grid(shape, tuple(map(int, offer.groups())))
+        load = ComponentLoad.of(other, int(needed * share * 1.1))  # an estimate
+        assert load.finish(total(load, summaries(mask, other))) <= load.room
+
+
+def test_none_would_do():
+    """A merge that needs no room at all is none; a volume of one slab has none."""
+    grid = Grid((4, 9, 9), (4, 9, 9))
+    parts = summaries(np.ones((4, 9, 9)), grid)
+    assert ComponentLoad.of(grid, 0).finish(total(ComponentLoad.of(grid, 0), parts)) == 0

@@ -1,0 +1,166 @@
+"""The distance transform and running sums through plans, in random partitions, against scipy."""
+
+import tempfile
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.across.scans import cumsum_dtype
+from tests.across.test_distance import SAMPLINGS, expected
+
+#: All voxels of a mask or few of them, none, one.
+SHARES = [0, 0.3, 0.9, 0.999, 1, "one", "all but one"]
+
+
+def mask_of(shape, share, seed):
+    random = np.random.default_rng(seed)
+    if isinstance(share, str):
+        mask = np.full(shape, share == "all but one")
+        mask[tuple(random.integers(0, n) for n in shape)] ^= True
+        return mask
+    return random.random(shape) < share
+
+
+def in_parts(volume, slab=None, window=None, chunks=None, threads=1):
+    with tempfile.TemporaryDirectory() as folder:
+        out = volume.to(f"{folder}/out.zarr", chunks=chunks)
+        how = {"slab": slab, "window": window, "threads": threads}
+        return np.asarray(bv.compute(out, runner=None, progress=False, **how))
+
+
+@st.composite
+def slabs(draw, shape, wide=True):
+    """Slabs of whole planes, or any."""
+    slab = [draw(st.integers(1, n)) for n in shape]
+    if wide and len(shape) == 3:
+        slab[1:] = shape[1:]
+    elif wide:
+        slab = list(shape)
+    how = {"slab": tuple(slab), "chunks": tuple(slab)}
+    return how | {
+        "window": draw(st.sampled_from([None, 1, 2, 5])),
+        "threads": draw(st.sampled_from([1, 2])),
+    }
+
+
+@pytest.mark.parametrize("batch", range(4))
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_distance(batch, data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (14, 130, 70))
+    if draw(st.integers(0, 4)) == 0:
+        shape = shape[1:]
+    mask = mask_of(shape, draw(st.sampled_from(SHARES)), 100 * batch + draw(st.integers(0, 99)))
+    sampling = draw(st.sampled_from(SAMPLINGS))[-len(shape) :]
+    volume = bv.open(mask if draw(st.booleans()) else mask * np.float32(0.5))
+    got = in_parts(bv.distance_transform_edt(volume, sampling), **draw(slabs(shape)))
+    assert got.dtype == np.float32
+    exact = len(set(sampling)) == 1 and sampling[0] == 1
+    np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_up_to_a_distance(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (14, 40, 50))[draw(st.integers(0, 1)) :]
+    mask = mask_of(shape, draw(st.sampled_from(SHARES)), draw(st.integers(0, 99)))
+    sampling = draw(st.sampled_from(SAMPLINGS))[-len(shape) :]
+    most = draw(st.sampled_from([0.5, 1, 2.5, 9.7]))
+    squared = draw(st.booleans())
+    lazy = bv.distance_transform_edt(mask, sampling, squared=squared, max_distance=most)
+    got = in_parts(lazy, **draw(slabs(shape, wide=False)))
+    assert got.tobytes() == np.asarray(lazy).tobytes()
+    with np.errstate(invalid="ignore"):
+        reference = ndi.distance_transform_edt(mask, sampling) if not mask.all() else np.inf
+    reference = np.minimum(np.broadcast_to(reference, shape), most).astype(np.float32)
+    if squared:
+        got = np.sqrt(got).astype(np.float32)
+    np.testing.assert_array_max_ulp(got, reference, 2)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_cumsum(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (14, 9, 11))[draw(st.integers(0, 1)) :]
+    dtype = np.dtype(draw(st.sampled_from(["?", "i1", "u2", "i8", "u8", "f2", "f4"])))
+    array = (np.random.default_rng(draw(st.integers(0, 99))).random(shape) * 100).astype(dtype)
+    axis = draw(st.integers(-len(shape), len(shape) - 1))
+    wide = axis % len(shape) > len(shape) - 3  # only sums along z have slabs narrower than planes
+    got = in_parts(bv.cumsum(bv.open(array), axis), **draw(slabs(shape, wide)))
+    assert got.dtype == cumsum_dtype(dtype)
+    np.testing.assert_allclose(
+        got, np.cumsum(array, axis, got.dtype), rtol=1e-12 if dtype.kind == "f" else 0
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_coordinates_whose_squares_overflow_int32(axis):
+    shape = [2, 1, 1] if axis == 2 else [1, 1, 2]
+    shape[axis] = 50_000
+    mask = np.ones(shape, bool)
+    mask[0, 0, 0] = False
+    slab = tuple(np.minimum(shape, (20_000, 10**6, 10**6)).tolist())
+    got = in_parts(bv.distance_transform_edt(mask), slab=slab, chunks=slab)
+    assert np.array_equal(got, expected(mask, (1, 1, 1))) and got.max() > 49_998
+
+
+def test_squared_and_signed():
+    mask = mask_of((9, 20, 30), 0.9, 1)
+    squared = bv.distance_transform_edt(mask, squared=True)
+    assert squared.dtype == np.float64
+    exact = np.rint(ndi.distance_transform_edt(mask) ** 2)
+    assert np.array_equal(in_parts(squared, (4, 20, 30), 3, (4, 20, 30)), exact)
+    signed = in_parts(bv.signed_distance(mask, 2), (4, 20, 30), 3, (4, 20, 30))
+    inside, outside = (ndi.distance_transform_edt(m, 2).astype("f4") for m in (mask, ~mask))
+    np.testing.assert_array_max_ulp(signed, inside - outside, 1)
+    assert np.isneginf(np.asarray(bv.signed_distance(np.zeros((3, 4, 5))))).all()
+
+
+def test_lengths_with_units():
+    mask = mask_of((6, 20, 30), 0.99, 2)
+    volume = bv.open(mask, voxel_size=(40, 4, 4), unit="nm")
+    got = bv.distance_transform_edt(volume, "voxel_size", max_distance="0.05 um")
+    reference = np.minimum(expected(mask, (40, 4, 4)), 50)
+    np.testing.assert_array_max_ulp(np.asarray(got), reference.astype("f4"), 1)
+
+
+def test_distances_are_as_other_volumes():
+    """Cropped, filtered, compared with what they came from."""
+    mask = mask_of((12, 40, 50), 0.6, 3)
+    lazy = bv.distance_transform_edt(bv.gaussian_filter(mask * np.float32(1), 1) > 0.5)
+    binary = ndi.gaussian_filter(mask.astype("f4"), 1) > 0.5
+    reference = expected(binary, (1, 1, 1))
+    assert np.array_equal(np.asarray(lazy[3:9, 5:, 7]), reference[3:9, 5:, 7])
+    deep = np.asarray(bv.maximum_filter(lazy, 3) == lazy)
+    assert np.array_equal(deep, ndi.maximum_filter(reference, 3) == reference)
+    assert bv.compute(bv.max(lazy), runner=None) == reference.max()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"return_indices": True}, "return_indices"),
+        ({"sampling": "nm"}, "voxel_size"),
+        ({"sampling": "voxel_size"}, "voxel_size="),
+        ({"sampling": (1, 2)}, "2 entries for 3 axes"),
+        ({"sampling": 0}, "above 0"),
+        ({"max_distance": -1}, "above 0"),
+        ({"max_distance": "5 nm"}, 'sampling="voxel_size"'),
+    ],
+)
+def test_bad_parameters(how, said):
+    with pytest.raises(ValueError, match=said):
+        bv.distance_transform_edt(np.ones((3, 4, 5), bool), **how)
+
+
+def test_bad_axis():
+    for axis, error in ((None, TypeError), (True, TypeError), (3, ValueError)):
+        with pytest.raises(error, match=r"ax[ei]s"):
+            bv.cumsum(np.ones((3, 4, 5)), axis)

@@ -1,0 +1,143 @@
+"""Labels and scans by the single steps of a pipeline of one's own."""
+
+from dataclasses import replace
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.across import scans
+from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
+from beam_volumes.geometry import Box, Grid
+from beam_volumes.transforms import Slab
+from beam_volumes.transforms.components import SummaryCoder, _relabel, _summarise
+from beam_volumes.transforms.rounds import pieces
+from beam_volumes.transforms.slabs import read_slab
+from tests.transforms.trees import membranes, stored
+
+UPPER = ((0, 1), (0, 1), (0, 1))
+
+
+@pytest.mark.parametrize(
+    "tile, how, filters",
+    [
+        ((12, 14), {}, {}),
+        ((8, 14), {"connectivity": 3}, {"k_largest": 4}),
+        (None, {"by_value": True, "background": None}, {"memory": "1 MB"}),
+        ((8, 14), {"connectivity": 2}, {"min_size": 10, "as_mask": True}),
+    ],
+)
+def test_labels(tmp_path, tile, how, filters):
+    array = (membranes((20, 24, 28)) > 140).astype("u1")
+    mask = stored(tmp_path, array)
+    read = bv.ReadSlabs(mask, depth=8, tile=tile, halo=UPPER)
+    label = bv.LabelComponents(read, measures=("size",), **how)
+    dtype = bool if "as_mask" in filters else np.uint32
+    like, chunks = mask.astype(dtype), (4, 4, 14)
+    with beam.Pipeline("FnApiRunner") as p:
+        # Summaries may go through a shuffle.
+        summaries = p | read | label | beam.Reshuffle()
+        merged = summaries | bv.MergeEquivalences(label, **filters)
+        labels = merged["answers"] | bv.RelabelSlabs(mask, label, dtype=dtype)
+        _ = labels | bv.WriteSlabs(tmp_path / "out.zarr", like=like, chunks=chunks)
+    got = np.asarray(bv.open(str(tmp_path / "out.zarr")))
+    if "by_value" in how:
+        np.testing.assert_array_equal(got, np.asarray(bv.label(mask, **how)))
+        return
+    want, n = ndi.label(array, connectivity_structure(how.get("connectivity", 1)))
+    sizes = np.bincount(want.ravel())[1:]
+    kept = sizes >= filters.get("min_size", 0)
+    if "k_largest" in filters:
+        kept = np.isin(np.arange(n), np.lexsort((np.arange(n), -sizes))[: filters["k_largest"]])
+    ids = np.concatenate([[0], np.cumsum(kept) * kept])[want]
+    np.testing.assert_array_equal(got, ids > 0 if "as_mask" in filters else ids)
+
+
+def test_numbers_and_what_is_too_much(tmp_path):
+    mask = stored(tmp_path, membranes((20, 24, 28)) > 140)
+    label = bv.LabelComponents(bv.ReadSlabs(mask, depth=4, halo=UPPER))
+    with beam.Pipeline("FnApiRunner") as p:
+        merged = p | bv.ReadSlabs(mask, depth=4, halo=UPPER) | label | bv.MergeEquivalences(label)
+        count = ndi.label(np.asarray(mask))[1]
+        assert_that(merged["numbers"], equal_to([((), {"count": count})]))
+    with pytest.raises(Exception, match="merging the slabs takes in"), beam.Pipeline("FnApiRunner") as p:
+        read = bv.ReadSlabs(mask, depth=4, halo=UPPER)
+        _ = p | read | label | bv.MergeEquivalences(label, memory="1 KB")
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_running_sums(backward):
+    array = membranes((20, 9, 10)).astype("i4")
+    grid = Grid(array.shape, (3, 5, 10))
+    slabs = [((i,), scans.cumsum_summary(array[b.slices])) for i, b in enumerate(grid)]
+    want = np.cumsum(array[::-1], 0)[::-1] if backward else np.cumsum(array, 0)
+
+    def check(carries):
+        assert sorted(key for key, _ in carries) == [(i,) for i in range(len(grid))]
+        for (i,), carry in carries:
+            box = grid.box(i)
+            z = box.stop[0] if backward else box.start[0] - 1
+            if not 0 <= z < 20:
+                assert carry is None
+            else:
+                np.testing.assert_array_equal(carry, want[(z, *box.slices[1:])])
+
+    with beam.Pipeline("FnApiRunner") as p:
+        scan = bv.SlabScan(grid, scans.cumsum_combine, backward=backward, radix=3)
+        assert_that(p | beam.Create(slabs) | scan, check)
+
+
+def test_summaries_are_always_the_same_bytes():
+    coder = beam.coders.registry.get_coder(SlabSummary)
+    assert isinstance(coder, SummaryCoder) and coder.is_deterministic()
+    mask = bv.open(membranes((6, 7, 8)) > 128)
+    grid, labelling = Grid((6, 7, 8), (3, 4, 8)), Labelling(connectivity_structure(1))
+    _, summary = _summarise(read_slab(1, mask, grid, UPPER), grid, labelling, ("size",))
+    data = coder.encode(summary)
+    back = coder.decode(data)
+    assert coder.encode(back) == data and back.cell == (0, 1, 0)
+
+
+def test_refusals():
+    mask = bv.open(membranes((6, 7, 8)) > 128)
+    grid, labelling = Grid((6, 7, 8), (3, 7, 8)), Labelling(connectivity_structure(1))
+    bare, other = (read_slab(0, mask, grid, h) for h in (((0, 0),) * 3, UPPER))
+    with pytest.raises(ValueError, match=r"slab \(0, 0, 0\).*\[0:4, 0:7, 0:8\].*halo="):
+        _summarise(bare, grid, labelling, ())
+    with pytest.raises(ValueError, match="on the same grid"):
+        _summarise(other, Grid((6, 7, 8), (2, 7, 8)), labelling, ())
+    _, summary = _summarise(other, grid, labelling, ())
+    ids = np.arange(len(summary.windows[0]), dtype="u4")
+    answer = list(pieces(((ids,), (summary.digests[0] + 1,))))
+    with pytest.raises(ValueError, match=r"slab \(0, 0, 0\): what is labelled differs"):
+        _relabel(((0,), answer), mask, labelling, grid, np.dtype("u4"))
+    with pytest.raises(ValueError, match="the same dtype="):
+        _relabel(((0,), answer), mask, labelling, grid, np.dtype("u8"))
+    label = bv.LabelComponents(grid)
+    with pytest.raises(ValueError, match=r"measures=\('size',\)"):
+        bv.MergeEquivalences(label, k_largest=3)
+    with pytest.raises(TypeError, match="has no grid"):
+        bv.LabelComponents(mask)
+    with pytest.raises(ValueError, match="is none of"):
+        bv.LabelComponents(grid, measures=("volume",))
+    with pytest.raises(ValueError, match="what was labelled"):
+        bv.RelabelSlabs(mask[:5], label)
+
+
+def test_a_summary_that_is_too_large():
+    """Random voxels at a low density: 1.5 million components of which little can be compressed."""
+    rng = np.random.default_rng(0)
+    voxels = rng.random((8, 2048, 2048)) < 0.06
+    slab = Slab(Box((0, 0, 0), (8, 2048, 2048)), ((0, 0),) * 3, voxels, (8, 2048, 2048))
+    grid = Grid(slab.shape, slab.shape)
+    labelling = Labelling(connectivity_structure(1))
+    with pytest.raises(ValueError, match=r"components takes .*use ReadSlabs\(..., depth=\d+\)") as e:
+        _summarise(slab, grid, labelling, ("size", "box"))
+    depth = int(str(e.value).split("depth=")[1][:-1])
+    core = Box((0, 0, 0), (depth, 2048, 2048))
+    less = replace(slab, core=core, data=voxels[:depth], shape=core.stop)
+    _, summary = _summarise(less, Grid(core.stop, core.stop), labelling, ("size", "box"))
+    assert len(SummaryCoder().encode(summary)) < 8 << 20
