@@ -73,7 +73,7 @@ class _Labels(Surveyor):
     def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, room: int) -> None:
         self.start = grid.box(index).start
         self.where = f"{survey.name}: slab {index} at {grid.box(index)}"
-        self.rows = Rows(add, room, self.where)
+        self.rows = Rows(add, _TALLY_BYTES, room, self.where)
         within = [(survey.border, n - survey.border) for n in grid.shape]
         everything = (-1, 1 << 62)
         self.within = [within[a] if a in survey.border_axes else everything for a in range(3)]

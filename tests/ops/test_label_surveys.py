@@ -11,6 +11,8 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.geometry import Grid
 from beam_volumes.ops.label_mappings import ArrayMapping, ParquetMapping
 from beam_volumes.ops.label_surveys import FilterSurvey, Lookup, LookupCompletion, LookupSurvey
+from beam_volumes.storage.kvstore import kvstore_spec
+from beam_volumes.storage.place import write_key
 from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
@@ -143,6 +145,11 @@ def test_a_mapping_in_parquet(tmp_path):
     got, _ = by_slabs(survey, flow, labels, (5, 10, 6), 2, random, np.int32)
     assert np.array_equal(got, labels // 10)
     assert survey.token() == LookupSurvey.of(labels.dtype, mapping).token()
+    with open(tmp_path / "map.parquet" / "part-00003.parquet", "rb") as part:
+        write_key(kvstore_spec("memory://maps/"), "m.parquet", part.read())
+    elsewhere = ParquetMapping.of("memory://maps/m.parquet", ("neuron", "label"))
+    again = [a.tolist() for a in elsewhere.read((0, 0))]
+    assert again == [a.tolist() for a in mapping.read((3, 0))[::-1]]
     with pytest.raises(ValueError, match="columns label, neuron; give the two"):
         ParquetMapping.of(tmp_path / "map.parquet", ("label", "cell"))
 

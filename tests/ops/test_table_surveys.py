@@ -46,7 +46,9 @@ def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
 def table_by_slabs(survey, arrays, slab, window, random, **how):
     given_ = list(surveyed(survey, arrays, slab, window))
     flow = table_flow(survey.table(arrays[0].shape), **how)
-    shards = rounds.run(flow, given_, shuffling(random))["rows"]
+    out = rounds.run(flow, given_, shuffling(random))
+    shards = out["rows"]
+    assert out["numbers"] == [((), {"shards": len(shards)})]
     assert sorted({key for key, _ in shards}) == [(i,) for i in range(len(shards))]
     return joined(shards), [len(columns) for _, columns in sorted(shards, key=lambda s: s[0])]
 
