@@ -215,6 +215,7 @@ class _Split(_Step):
             yield "spread", group, found
         for shard in range(len(found) + 1):
             yield "shard", (shard,), ((), self.table.empty())
+        yield "numbers", (), {"shards": len(found) + 1}
 
 
 class _Spread(_Step):
@@ -263,10 +264,10 @@ def table_flow(table: Table, rows: int = ROWS, sample: int = SAMPLE, group: int 
     """The merge of slabs' parts to a table in shards.
 
     Given under ``(slab,)`` the slab's part, it sends to the port ``"rows"`` under ``(shard,)`` the
-    columns of a shard. Shards are numbered from 0 in the order of their labels, each has about
-    ``rows`` rows, and a table without rows has one. (Given no slab at all, nothing comes out:
-    ``table.columns(table.empty())`` are the columns then.) Where shards begin depends on the
-    rows alone, not on the slabs.
+    columns of a shard, and to ``"numbers"`` how many ``"shards"`` there are. Shards are numbered from 0
+    in the order of their labels, each has about ``rows`` rows, and a table without rows has one. (Given
+    no slab at all, nothing comes out: ``table.columns(table.empty())`` are the columns then.) Where
+    shards begin depends on the rows alone, not on the slabs.
 
     Parameters
     ----------
@@ -292,13 +293,13 @@ def table_flow(table: Table, rows: int = ROWS, sample: int = SAMPLE, group: int 
         (
             _Slab("slabs", ("sample", "cut"), *how),
             _Sample("sample", ("split", "spread"), *how),
-            _Split("split", ("spread", "shard"), *how),
+            _Split("split", ("spread", "shard", "numbers"), *how),
             _Spread("spread", ("cut",), *how),
             _Cut("cut", ("gather",), *how),
             _Gather("gather", ("shard",), *how),
             _Shard("shard", ("rows",), *how),
         ),
-        ("rows",),
+        ("rows", "numbers"),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.volume import _computed
-from beam_volumes.storage.tables import TableSink, make_table_sink
+from beam_volumes.storage.tables import TableSink
 
 if TYPE_CHECKING:
     import pandas
@@ -52,7 +52,7 @@ class Table:
         format : {"parquet", "csv", "jsonl"}, optional
             Instead of by the ending.
         """
-        return TableTarget(self, make_table_sink(path, format=format))
+        return TableTarget(self, TableSink.of(path, format))
 
     def to_pyarrow(self) -> pyarrow.Table:
         """Compute it, in this process."""

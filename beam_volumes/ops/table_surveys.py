@@ -21,8 +21,8 @@ from beam_volumes.sweep.survey import Survey, Surveyor
 VOXELS_PER_REGION = 5_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
-#: Merging holds the rows, both put together and in order.
-MERGE_COPIES = 3
+#: Merging holds the rows in parts, put together, in order and summed.
+MERGE_COPIES = 5
 
 
 @dataclass
@@ -30,6 +30,7 @@ class Rows:
     """Parts of one slab as they come: merged as soon as that halves them."""
 
     merge: Callable[[list[Any]], Any]
+    row_bytes: int
     room: int
     where: str
     parts: list[Any] = field(default_factory=list)
@@ -41,8 +42,8 @@ class Rows:
         if len(self.parts) > 1 and held > 2 * self.merged_bytes:
             self.parts = [self.merge(self.parts)]
             held = self.merged_bytes = self.parts[0].nbytes
-        if MERGE_COPIES * held > self.room:
-            rows = sum(map(len, self.parts))
+        rows = sum(map(len, self.parts))
+        if MERGE_COPIES * max(held, rows * self.row_bytes) > self.room:
             raise ValueError(
                 f"{self.where}: {rows:,} rows of its table take more than the {self.room / 1e6:.1f} MB "
                 "set aside for them; smaller slabs would do, or a larger memory="
@@ -162,6 +163,9 @@ class RegionSurvey(Survey):
         table = self.table(shape)
         return table.columns(table.empty())
 
+    def nothing(self) -> dict[str, Any]:
+        return {"shards": 1}
+
 
 class RegionSurveyor(Surveyor):
     """Regions of one slab."""
@@ -171,7 +175,7 @@ class RegionSurveyor(Surveyor):
         self.windows = _Windows(grid.box(index))
         self.where = f"{survey.name}: slab {index} at {self.windows.core}"
         self.below: np.ndarray | None = None
-        self.rows = Rows(tables.merge, room, self.where)
+        self.rows = Rows(tables.merge, survey.row_bytes, room, self.where)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
         labels, *intensities = arrays
@@ -295,6 +299,9 @@ class AdjacencySurvey(Survey):
         table = self.table(shape)
         return table.columns(table.empty())
 
+    def nothing(self) -> dict[str, Any]:
+        return {"shards": 1}
+
 
 #: Neighbours of a region with a larger label, for what is reserved.
 PAIRS = 8
@@ -308,7 +315,7 @@ class AdjacencySurveyor(Surveyor):
         self.windows = _Windows(grid.box(index))
         self.where = f"{survey.name}: slab {index} at {self.windows.core}"
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
-        self.rows = Rows(pairs.merge, room, self.where)
+        self.rows = Rows(pairs.merge, survey.row_bytes, room, self.where)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
         labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)

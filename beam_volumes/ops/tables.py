@@ -120,9 +120,7 @@ def region_adjacency(
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
 
 
-def _with(
-    labels: Any, other: Any, name: str, what: str
-) -> tuple[Volume, tuple[Volume, ...]]:
+def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[Volume, ...]]:
     labels = as_volume(labels)
     if other is None:
         return labels, (labels,)

@@ -41,7 +41,7 @@ from beam_volumes.plan.passes import Cut, Levels, cut
 from beam_volumes.space import Space
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
-from beam_volumes.storage.tables import TableSink, make_table_sink
+from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.program import Program
 from beam_volumes.version import __version__
 
@@ -320,7 +320,7 @@ def plan(
         if isinstance(t, Table | TableTarget):
             table = t if isinstance(t, Table) else t.table
             if isinstance(t, Table):
-                where = make_table_sink(join(place, f"table-{table.barrier.token}.parquet"))
+                where = TableSink.of(join(place, f"table-{table.barrier.token}.parquet"))
                 intermediates.append(where)
             else:
                 where = t.sink

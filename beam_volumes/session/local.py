@@ -26,7 +26,6 @@ def run_local(session: Session) -> dict[str, Any]:
             states = session.merge(index, _states(emissions, summaries))
             known = session.finish_pass(index, states, known)
             numbers: dict[str, dict[str, Any]] = {}
-            shards: dict[str, int] = {}
             for token, flow in session.flows(index).items():
                 came = run(flow, summaries.pop(token, []))
                 answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
@@ -35,8 +34,7 @@ def run_local(session: Session) -> dict[str, Any]:
                 }
                 for (shard,), columns in came.get("rows", []):
                     session.write_rows(token, shard, columns)
-                    shards[token] = max(shards.get(token, 0), shard + 1)
-            known = session.finish_merge(index, numbers, shards, known)
+            known = session.finish_merge(index, numbers, known)
     finally:
         release()
     return known

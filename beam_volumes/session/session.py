@@ -258,26 +258,18 @@ class Session:
         self,
         pass_index: int,
         numbers: Mapping[str, Mapping[str, Any]],
-        shards: Mapping[str, int],
         known: dict[str, Any],
     ) -> dict[str, Any]:
-        """The numbers known after a pass and the merges of its surveys.
+        """The numbers known after a pass and the merges of its surveys (by barrier and name).
 
-        Parameters
-        ----------
-        pass_index : int
-        numbers : mapping
-            By barrier, then by name.
-        shards : mapping
-            By barrier, how many shards of its table were written.
-        known : dict
+        Once all rows of its tables are written, so that those are complete.
         """
         p = self.plan.passes[pass_index]
         for b in p.program.surveys:
             for sink in self.plan.tables.get(b.token, ()):
-                if not shards.get(b.token):
+                if not len(p.grid):
                     sink.write(0, b.survey.no_rows(p.program.shape))
-                sink.finish(max(1, shards.get(b.token, 0)))
+                sink.finish({**b.survey.nothing(), **numbers.get(b.token, {})}["shards"])
         found = {
             number_token(b.token, name): number
             for b in p.program.surveys

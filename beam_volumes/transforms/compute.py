@@ -206,7 +206,7 @@ class _Pass(beam.PTransform):
         if not surveyed:
             return known, {}
         answers: dict[str, beam.PCollection] = {}
-        numbers, shards = [], []
+        numbers, written = [], []
         for n, (token, flow) in enumerate(session.flows(index).items(), 1):
             # Only what has been found to fit is merged.
             came = swept[token] | f"Survey {n}" >> RunFlow(flow, ready=known)
@@ -216,11 +216,11 @@ class _Pass(beam.PTransform):
                 numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
             if "rows" in came:
                 write = beam.Map(_write_rows, session, token)
-                shards.append(came["rows"] | f"Write rows {n}" >> write)
+                written.append(came["rows"] | f"Write rows {n}" >> write)
         together = tuple(numbers) | "Numbers" >> beam.Flatten(pipeline=known.pipeline)
-        written = tuple(shards) | "Shards" >> beam.Flatten(pipeline=known.pipeline)
+        rows = tuple(written) | "Rows" >> beam.Flatten(pipeline=known.pipeline)
         finish = beam.Map(
-            _finish_merge, session, index, numbers=AsIter(together), shards=AsIter(written)
+            _finish_merge, session, index, numbers=AsIter(together), written=AsIter(rows)
         )
         return known | "Finish merge" >> finish, answers
 
@@ -344,10 +344,10 @@ def _finish(
     return session.finish_pass(index, merged, known)
 
 
-def _write_rows(rows: tuple[Any, States], session: Session, token: str) -> tuple[str, int]:
+def _write_rows(rows: tuple[Any, States], session: Session, token: str) -> int:
     (shard,), columns = rows
     session.write_rows(token, shard, columns)
-    return token, shard + 1
+    return shard
 
 
 def _finish_merge(
@@ -355,12 +355,10 @@ def _finish_merge(
     session: Session,
     index: int,
     numbers: Iterable[tuple[str, States]],
-    shards: Iterable[tuple[str, int]],
+    written: Any,
 ) -> States:
+    # What is written only makes Beam wait: all rows are in their places before.
     found: dict[str, States] = {}
     for token, some in numbers:
         found.setdefault(token, {}).update(some)
-    written: dict[str, int] = {}
-    for token, count in shards:
-        written[token] = max(written.get(token, 0), count)
-    return session.finish_merge(index, found, written, known)
+    return session.finish_merge(index, found, known)

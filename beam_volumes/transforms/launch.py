@@ -250,11 +250,10 @@ class Telling:
         self,
         pass_index: int,
         numbers: Mapping[str, Mapping[str, Any]],
-        shards: Mapping[str, int],
         known: dict[str, Any],
     ) -> dict[str, Any]:
         with told():
-            return self.session.finish_merge(pass_index, numbers, shards, known)
+            return self.session.finish_merge(pass_index, numbers, known)
 
 
 @dataclass(frozen=True, eq=False)

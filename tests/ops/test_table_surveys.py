@@ -20,12 +20,12 @@ from tests.across.groups import shuffling
 ROOM = 1 << 30
 
 
-def surveyed(survey, arrays, slab, window, room=ROOM):
+def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
     """The summaries of all slabs, each fed its windows in memory that is used again."""
     shape = arrays[0].shape
     grid = Grid(shape, tuple(map(min, slab, shape)))
     for index in range(len(grid)):
-        region, depth = region_of(grid, index), grid.box(index).shape[0]
+        region, depth = region_of(grid, index, upper), grid.box(index).shape[0]
         surveyor = survey.begin(grid, index, (), room)
         edges = [*range(0, depth, window), depth]
         if region.shape[0] > depth:
@@ -46,7 +46,9 @@ def surveyed(survey, arrays, slab, window, room=ROOM):
 def table_by_slabs(survey, arrays, slab, window, random, **how):
     given_ = list(surveyed(survey, arrays, slab, window))
     flow = table_flow(survey.table(arrays[0].shape), **how)
-    shards = rounds.run(flow, given_, shuffling(random))["rows"]
+    out = rounds.run(flow, given_, shuffling(random))
+    shards = out["rows"]
+    assert out["numbers"] == [((), {"shards": len(shards)})]
     assert sorted({key for key, _ in shards}) == [(i,) for i in range(len(shards))]
     return joined(shards), [len(columns) for _, columns in sorted(shards, key=lambda s: s[0])]
 

@@ -1,0 +1,349 @@
+"""What becomes of labels, by key: new values from a mapping that no memory holds, or whether they stay.
+
+Labels of slabs and what is known of them meet in *buckets* by their hash; what came of each goes back
+to the slabs that have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_volumes.across.merge import Keep, Largest, cutoff_of, largest
+from beam_volumes.across.rounds import Flow, Key, Message, Round
+from beam_volumes.across.table_rounds import mixed
+
+#: Labels of a mapping that meet at once, about.
+BUCKET = 1 << 19
+#: Buckets where it is not known how many labels there are.
+BUCKETS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The labels of some blocks but 0: uint64, increasing; their voxels; whether they touch the border."""
+
+    labels: np.ndarray
+    counts: np.ndarray
+    touches: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: np.ndarray) -> Tally:
+        return Tally(self.labels[rows], self.counts[rows], self.touches[rows])
+
+    @property
+    def nbytes(self) -> int:
+        return self.labels.nbytes + self.counts.nbytes + self.touches.nbytes
+
+
+def add(tallies: Iterable[Tally]) -> Tally:
+    """The tally of several blocks."""
+    tallies = list(tallies)
+    labels = np.concatenate([t.labels for t in tallies])
+    counts = np.concatenate([t.counts for t in tallies])
+    touches = np.concatenate([t.touches for t in tallies])
+    if len(labels) == 0:
+        return Tally(labels, counts, touches)
+    order = np.argsort(labels, kind="stable")
+    labels = labels[order]
+    starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
+    counts = np.add.reduceat(counts[order], starts)
+    return Tally(labels[starts], counts, np.logical_or.reduceat(touches[order], starts))
+
+
+@dataclass(frozen=True, eq=False)
+class Mapping:
+    """New values by label, in parts: a frozen dataclass of plain data with `parts` and `read`.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the values.
+    rows : int
+    """
+
+    dtype: np.dtype
+    rows: int
+
+    def parts(self) -> Iterable[Key]:
+        """The parts that it can be read in."""
+        raise NotImplementedError
+
+    def read(self, part: Key) -> tuple[np.ndarray, np.ndarray]:
+        """Labels (uint64) and their values, in any order."""
+        raise NotImplementedError
+
+    def token(self) -> str:
+        """A digest of what it maps, the same in every process."""
+        raise NotImplementedError
+
+
+def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Values of a mapping as a dtype that holds them."""
+    if dtype.kind in "ui" and len(values):
+        info = np.iinfo(dtype)
+        for value in (values.min(), values.max()):
+            if not info.min <= value <= info.max:
+                raise ValueError(
+                    f"the mapping's value {value} does not fit {dtype}: give a wider dtype="
+                )
+    return values.astype(dtype)
+
+
+def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """By label, increasing; a label may come again with the same value, but not with another.
+
+    Examples
+    --------
+    >>> sorted_mapping(np.array([4, 2, 4]), np.array([1, 7, 1]))
+    (array([2, 4]), array([7, 1]))
+    """
+    order = np.argsort(labels, kind="stable")
+    labels, values = labels[order], values[order]
+    again = labels[1:] == labels[:-1]
+    a, b = values[1:][again], values[:-1][again]
+    differ = (a != b) & ~((a != a) & (b != b))  # NaN is NaN
+    if differ.any():
+        k = int(differ.argmax())
+        raise ValueError(
+            f"the mapping has label {int(labels[1:][again][k])} with two values, {b[k]} and {a[k]}: "
+            "give each label one"
+        )
+    first = np.concatenate([[True], ~again])[: len(labels)]
+    return labels[first], values[first]
+
+
+def _cut(labels: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+    """By bucket that has some, positions in ``labels``, in order."""
+    number = mixed(labels) % np.uint64(buckets)
+    order = np.argsort(number, kind="stable")
+    kinds, starts = np.unique(number[order], return_index=True)
+    yield from zip(kinds.tolist(), np.split(order, starts[1:]), strict=False)
+
+
+class _Ask(NamedTuple):
+    """A slab's labels in a bucket, with what it knows of them."""
+
+    slab: int
+    tally: Tally
+
+
+class _Part(NamedTuple):
+    """Some of a mapping, in a bucket."""
+
+    labels: np.ndarray
+    values: np.ndarray
+
+
+def _asks(values: list[Any]) -> dict[int, Tally]:
+    return {v.slab: v.tally for v in values if isinstance(v, _Ask)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab(Round):
+    """Under a slab: its labels to their buckets; the first slab has the mapping read too."""
+
+    buckets: int
+    mapping: Mapping | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        (slab,), tally = key, values[0]
+        if self.mapping is not None:  # background may have a value too
+            background = Tally(*(np.zeros(1, c.dtype) for c in vars(tally).values()))
+            tally = add([background, tally])
+        for bucket, at in _cut(tally.labels, self.buckets):
+            yield "bucket", (bucket,), _Ask(slab, tally[at])
+        yield "answer", key, (-1, None)
+        if slab == 0:
+            if self.mapping is None:
+                yield "count", (), (-1, 0)
+            else:
+                for part in self.mapping.parts():
+                    yield "read", part, None
+
+
+@dataclass(frozen=True, eq=False)
+class _Read(Round):
+    """Under a part of the mapping: what it says, to the buckets."""
+
+    buckets: int
+    mapping: Mapping
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels, new = self.mapping.read(key)
+        for bucket, at in _cut(labels, self.buckets):
+            yield "bucket", (bucket,), _Part(labels[at], new[at])
+
+
+@dataclass(frozen=True, eq=False)
+class _LookUp(Round):
+    """Under a bucket: the values of each slab's labels."""
+
+    mapping: Mapping
+    missing: Any
+    dtype: np.dtype
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = [v for v in values if isinstance(v, _Part)]
+        known = np.concatenate([np.empty(0, np.uint64), *(p.labels for p in parts)])
+        new = np.concatenate([np.empty(0, self.mapping.dtype), *(p.values for p in parts)])
+        known, new = sorted_mapping(known, fitting(new, self.dtype))
+        for slab, tally in sorted(_asks(values).items()):
+            yield "answer", (slab,), (key[0], (tally.labels, self.of(tally.labels, known, new)))
+
+    def of(self, labels: np.ndarray, known: np.ndarray, new: np.ndarray) -> np.ndarray:
+        at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
+        there = known[at] == labels if len(known) else np.zeros(len(labels), bool)
+        result = np.zeros(len(labels), self.dtype)
+        result[there] = new[at[there]]
+        others = ~there & (labels != 0)
+        if isinstance(self.missing, str):
+            if others.any() and self.missing == "error":
+                raise ValueError(missing_message(int(labels[others][0])))
+            result[others] = fitting(labels[others], self.dtype)
+        else:
+            result[others] = self.missing
+        return result
+
+
+def missing_message(label: int) -> str:
+    return (
+        f'the mapping has no value for label {label}: add it, or give missing="keep" to keep such '
+        "labels or missing=0 to make them background"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum(Round):
+    """Under a bucket: its labels in the whole volume, and the largest of them."""
+
+    k_largest: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        asks = _asks(values)
+        whole = add(asks.values())
+        for slab, tally in sorted(asks.items()):
+            yield "decide", key, _Ask(slab, tally)
+        yield "decide", key, whole
+        if self.k_largest is not None:
+            yield "top", (), (key, largest([Largest(whole.counts, whole.labels)], self.k_largest))
+
+
+@dataclass(frozen=True, eq=False)
+class _Top(Round):
+    """Under ``()``: the last of the k largest, to each bucket."""
+
+    k_largest: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        buckets = dict(values)
+        cutoff = cutoff_of(largest(buckets.values(), self.k_largest), self.k_largest)
+        for bucket in buckets:
+            yield "decide", bucket, cutoff
+
+
+@dataclass(frozen=True, eq=False)
+class _Decide(Round):
+    """Under a bucket: which of each slab's labels stay, and how many do."""
+
+    keep: Keep
+    k_largest: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        whole = next(v for v in values if isinstance(v, Tally))
+        keep = self.keep
+        if self.k_largest is not None:
+            cutoffs = (v for v in values if not isinstance(v, Tally | _Ask))
+            keep = replace(keep, cutoff=next(cutoffs))
+        kept = keep(whole.labels, {"size": whole.counts, "touches_border": whole.touches})
+        for slab, tally in sorted(_asks(values).items()):
+            answer = tally.labels, kept[np.searchsorted(whole.labels, tally.labels)]
+            yield "answer", (slab,), (key[0], answer)
+        yield "count", (), (key[0], int(kept.sum()))
+
+
+class _Count(Round):
+    """Under ``()``: how many labels stay."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        yield "numbers", (), {"count": sum(dict(values).values())}
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer(Round):
+    """Under a slab: what came of its labels, increasing."""
+
+    dtype: np.dtype
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = [answer for answer in dict(values).values() if answer is not None]
+        labels = np.concatenate([np.empty(0, np.uint64), *(a for a, _ in parts)])
+        new = np.concatenate([np.empty(0, self.dtype), *(b for _, b in parts)])
+        order = np.argsort(labels)
+        yield "answers", key, (labels[order], new[order])
+
+
+def lookup_flow(
+    mapping: Mapping, dtype: Any = None, missing: Any = "error", buckets: int | None = None
+) -> Flow:
+    """New values for labels.
+
+    Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
+    increasing and 0 the first, and the value of each; that of 0 is 0 if the mapping has none.
+
+    Parameters
+    ----------
+    mapping : Mapping
+    dtype : dtype, optional
+        Of the values, by default the mapping's.
+    missing : {"error", "keep"} or number
+        What becomes of labels but 0 that are not in the mapping.
+    buckets : int, optional
+        By default so many that about half a million rows of the mapping meet.
+    """
+    to = np.dtype(mapping.dtype if dtype is None else dtype)
+    n = max(1, -(-mapping.rows // BUCKET)) if buckets is None else buckets
+    return Flow(
+        (
+            _Slab("slabs", ("read", "bucket", "answer"), n, mapping),
+            _Read("read", ("bucket",), n, mapping),
+            _LookUp("bucket", ("answer",), mapping, missing, to),
+            _Answer("answer", ("answers",), to),
+        ),
+        ("answers",),
+    )
+
+
+def filter_flow(keep: Keep, k_largest: int | None = None, buckets: int = BUCKETS) -> Flow:
+    """Which labels stay, by their voxels in the whole volume.
+
+    Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
+    increasing, and whether each stays, and to ``"numbers"`` their ``"count"``.
+
+    Parameters
+    ----------
+    keep : Keep
+        ``min_size``, ``max_size`` and ``touches_border``.
+    k_largest : int, optional
+        Only so many, the lowest label first among equals, of all labels.
+    """
+    if keep.marked is not None or keep.cutoff is not None:
+        raise ValueError("labels are kept by size and by touching the border")
+    top = () if k_largest is None else (_Top("top", ("decide",), k_largest),)
+    to = ("decide",) if k_largest is None else ("top", "decide")
+    return Flow(
+        (
+            _Slab("slabs", ("bucket", "answer", "count"), buckets, None),
+            _Sum("bucket", to, k_largest),
+            *top,
+            _Decide("decide", ("answer", "count"), keep, k_largest),
+            _Count("count", ("numbers",)),
+            _Answer("answer", ("answers",), np.dtype(bool)),
+        ),
+        ("answers", "numbers"),
+    )

@@ -1,0 +1,422 @@
+"""Tables as files: written shard by shard, each whole or not at all; and Parquet read in parts.
+
+Parquet tables are directories of one file for each shard, anywhere that arrays can be too. CSV and
+JSON lines are one local file, put together of its shards at the end.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.context import context
+from beam_volumes.storage.errors import explain
+from beam_volumes.storage.place import Place, read_key, write_key
+from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.storage.source import digest
+from beam_volumes.storage.zarr import OURS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+#: Formats by what paths end with.
+SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl"}
+#: What says whose shards are beside it; other programs pass over names that begin so.
+_RUN = f"_{OURS}.json"
+
+Columns = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSink:
+    """An output table.
+
+    Attributes
+    ----------
+    name : str
+        How messages name it: its path or URL.
+    format : {"parquet", "csv", "jsonl"}
+    kvstore : dict
+        Its place: of a directory for Parquet, else of a file.
+    """
+
+    name: str
+    format: str
+    kvstore: dict[str, Any]
+
+    @classmethod
+    def of(cls, path: Any, format: str | None = None) -> TableSink:
+        """Describe an output table; nothing is made yet.
+
+        Examples
+        --------
+        >>> TableSink.of("s3://bucket/neurons.csv")
+        Traceback (most recent call last):
+        ...
+        ValueError: s3://bucket/neurons.csv: csv is one file, for local disks; write .parquet there
+        """
+        spec = kvstore.kvstore_spec(path)
+        name = kvstore.url(spec).rstrip("/")
+        spec = {**spec, "path": str(spec.get("path", "")).rstrip("/")}
+        if format is None:
+            suffix = os.path.splitext(name)[1]
+            if suffix not in SUFFIXES:
+                raise ValueError(
+                    f"{name}: cannot tell the format of a table from the name; end it with "
+                    f"{', '.join(SUFFIXES)}, or pass format="
+                )
+            format = SUFFIXES[suffix]
+        if format not in SUFFIXES.values():
+            raise ValueError(f"format={format!r}; use one of {', '.join(SUFFIXES.values())}")
+        if format != "parquet" and spec.get("driver") != "file":
+            raise ValueError(f"{name}: {format} is one file, for local disks; write .parquet there")
+        return cls(name, format, spec)
+
+    @property
+    def portable(self) -> bool:
+        """Whether other processes can open it."""
+        return self.kvstore.get("driver") != "memory"
+
+    def token(self) -> str:
+        """The sink's identity for fingerprints."""
+        return digest(self.kvstore, self.format)
+
+    # what is there
+
+    @property
+    def _shards(self) -> dict[str, Any]:
+        """The directory of the shards."""
+        if self.format == "parquet":
+            return kvstore.join(self.kvstore, directory=True)
+        folder, base = os.path.split(self.kvstore["path"])
+        return kvstore.join({**self.kvstore, "path": folder}, f".{base}.parts", directory=True)
+
+    def _state(self) -> dict[str, Any]:
+        """What was noted of the run that made the table."""
+        if self._shards.get("driver") == "file" and not os.path.isdir(self._shards["path"]):
+            return {}
+        return Place.of(self._shards).json(_RUN) or {}
+
+    def _note(self, state: dict[str, Any]) -> None:
+        write_key(self._shards, _RUN, json.dumps(state).encode())
+
+    def exists(self) -> bool:
+        """Whether something is at the output's place."""
+        if self.format == "parquet":
+            return any(True for _ in self._keys()) or self._is_file()
+        return os.path.lexists(self.kvstore["path"]) or self.existing_run() is not None
+
+    def _is_file(self) -> bool:
+        local = self.kvstore.get("driver") == "file"
+        return local and os.path.lexists(self.kvstore["path"]) and not self._is_directory()
+
+    def _is_directory(self) -> bool:
+        return os.path.isdir(self.kvstore["path"])
+
+    def _keys(self) -> list[str]:
+        if self._shards.get("driver") == "file":
+            path = self._shards["path"]
+            return sorted(os.listdir(path)) if os.path.isdir(path) else []
+        try:
+            found = ts.KvStore.open(self._shards, context=context()).result().list().result()
+        except ValueError as error:
+            raise explain(error, f"listing {self.name}") from None
+        return sorted(k.decode() for k in found)
+
+    def existing_run(self) -> str | None:
+        """The id of the run that created what is there, if one of ours did."""
+        state = self._state()
+        gone = self.format != "parquet" and not os.path.lexists(self.kvstore["path"])
+        return None if state.get("finished") and gone else state.get("run")
+
+    # making it
+
+    def create(self, run_id: str, overwrite: bool = False) -> None:
+        """Make the output ready to be written, once per run.
+
+        Called again by the same run (a retry) it changes nothing. What another run left is cleared
+        only with ``overwrite``.
+
+        Raises
+        ------
+        OutputExistsError
+            If something else is there.
+        """
+        if self.existing_run() == run_id:
+            return
+        if self.exists():
+            if not overwrite:
+                raise OutputExistsError(
+                    f"the output {self.name} exists: pass overwrite=True to replace it, resume=True to "
+                    "continue the run that began it, or choose another path"
+                )
+            self._refuse_others()
+        self._clear()
+        self._note({"run": run_id})
+
+    def _refuse_others(self) -> None:
+        """Delete nothing that is not a table."""
+        if self.format == "parquet":
+            parts = (k == _RUN or k.endswith(".parquet") for k in self._keys())
+            other = self._is_file() or not all(parts)
+        else:
+            other = self._is_directory()
+        if other:
+            raise OutputExistsError(
+                f"the output {self.name} exists and is not such a table, so overwrite=True does not "
+                "delete it; remove it yourself or choose another path"
+            )
+
+    def _clear(self) -> None:
+        shards = self._shards
+        try:
+            if shards.get("driver") == "file":
+                if os.path.isdir(shards["path"]):
+                    shutil.rmtree(shards["path"])
+                if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
+                    os.remove(self.kvstore["path"])
+            else:
+                store = ts.KvStore.open(shards, context=context()).result()
+                store.delete_range(ts.KvStore.KeyRange()).result()
+        except ValueError as error:
+            raise explain(error, f"clearing {self.name}") from None
+
+    def _part(self, shard: int) -> str:
+        return f"part-{shard:05d}.{self.format}"
+
+    def write(self, shard: int, columns: Columns) -> None:
+        """Write a shard, whole or not at all; again gives the same."""
+        if self._state().get("finished"):
+            return
+        if self.format == "parquet":
+            import pyarrow as pa  # where it is used: it takes memory and time to load
+            import pyarrow.parquet as pq
+
+            buffer = io.BytesIO()
+            pq.write_table(pa.table(dict(columns)), buffer, compression="zstd")
+            data = buffer.getvalue()
+        else:
+            write = _csv_rows if self.format == "csv" else _json_rows
+            data = write(columns).encode()
+            if shard == 0:
+                dtypes = {name: column.dtype.str for name, column in columns.items()}
+                write_key(self._shards, "columns.json", json.dumps(dtypes).encode())
+        write_key(self._shards, self._part(shard), data)
+
+    def finish(self, shards: int) -> None:
+        """Make the table whole, of shards 0 to ``shards - 1``; once is enough."""
+        state = self._state()
+        if state.get("finished"):
+            return
+        have = set(self._keys())
+        missing = [i for i in range(shards) if self._part(i) not in have]
+        if missing or not shards:
+            raise OSError(
+                f"{self.name}: {len(missing)} of {shards} shards were not written, the first {missing[:1]}"
+            )
+        state |= {"finished": True, "shards": shards}
+        if self.format != "parquet":
+            state["columns"] = Place.of(self._shards).json("columns.json")
+            self._join(shards, list(state["columns"] or {}))
+        self._note(state)
+        for key in have - {_RUN}:  # parts are no longer needed
+            if self.format != "parquet":
+                os.remove(os.path.join(self._shards["path"], key))
+
+    def _join(self, shards: int, names: list[str]) -> None:
+        path = self.kvstore["path"]
+        whole = os.path.join(self._shards["path"], "whole")
+        with open(whole, "wb") as out:
+            if self.format == "csv":
+                out.write(_csv_lines([names]).encode())
+            for i in range(shards):
+                with open(os.path.join(self._shards["path"], self._part(i)), "rb") as part:
+                    shutil.copyfileobj(part, out, 1 << 20)
+        os.replace(whole, path)
+
+    # using it
+
+    def read(self) -> pa.Table:
+        """The whole table, of the dtypes that were written."""
+        import pyarrow as pa
+        import pyarrow.csv
+        import pyarrow.json
+        import pyarrow.parquet as pq
+
+        state = self._state()
+        if not state.get("finished"):
+            raise OSError(f"{self.name} is not finished")
+        if self.format == "parquet":
+            parts = [read_key(self._shards, self._part(i)) for i in range(state["shards"])]
+            lost = [i for i, part in enumerate(parts) if part is None]
+            if lost:
+                raise FileNotFoundError(f"{self.name}: the shards {lost} are missing")
+            return pa.concat_tables([pq.read_table(io.BytesIO(p)) for p in parts if p is not None])
+        fields = [(name, pa.from_numpy_dtype(np.dtype(d))) for name, d in state["columns"].items()]
+        path = self.kvstore["path"]
+        if self.format == "csv":
+            convert = pa.csv.ConvertOptions(column_types=dict(fields))
+            return pa.csv.read_csv(path, convert_options=convert)
+        if os.path.getsize(path) == 0:
+            return pa.schema(fields).empty_table()
+        return pa.json.read_json(
+            path, parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
+        )
+
+
+def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:
+    """The values so that they are read back exactly; NaN is ``null``."""
+    if column.dtype.kind == "b":
+        return ["true" if v else "false" for v in column.tolist()]
+    if column.dtype.kind in "ui":
+        return list(map(str, column.tolist()))
+    if column.dtype == np.float64:
+        texts = list(map(repr, column.tolist()))
+    else:
+        texts = column.astype(str).tolist()
+    for i in np.flatnonzero(~np.isfinite(column)).tolist():
+        v = float(column[i])
+        texts[i] = null if math.isnan(v) else infinite if v > 0 else "-" + infinite
+    return texts
+
+
+def _rows(columns: Columns, null: str, infinite: str) -> Iterator[tuple[str, ...]]:
+    return zip(*(_texts(np.asarray(c), null, infinite) for c in columns.values()), strict=True)
+
+
+def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _csv_rows(columns: Columns) -> str:
+    return _csv_lines(_rows(columns, "", "inf"))
+
+
+def _json_rows(columns: Columns) -> str:
+    names = [json.dumps(name) for name in columns]
+    # JSON has no infinity, but numbers that every reader takes for it
+    return "".join(
+        "{" + ", ".join(f"{n}: {v}" for n, v in zip(names, row, strict=True)) + "}\n"
+        for row in _rows(columns, "null", "1e999")
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetTable:
+    """Parquet files to be read in parts; a description that travels.
+
+    Attributes
+    ----------
+    name : str
+    files : tuple of dict
+        Their places.
+    sizes : tuple of int
+        Rows of each file's row groups, one after the other.
+    counts : tuple of int
+        Row groups of each file.
+    schema : dict
+        Dtypes by name of the columns, None for what is no number.
+    identity : str
+        Of the content, as far as the files' metadata tell.
+    """
+
+    name: str
+    files: tuple[dict[str, Any], ...]
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    schema: dict[str, np.dtype | None]
+    identity: str
+
+    @classmethod
+    def of(cls, place: Any) -> ParquetTable:
+        """A file, or a directory of files; their metadata are read."""
+        spec = kvstore.kvstore_spec(place)
+        name = kvstore.url(spec).rstrip("/")
+        if spec.get("driver") == "file" and os.path.isfile(spec["path"]):
+            files = [spec]
+        else:
+            sink = TableSink(name, "parquet", spec)
+            keys = [k for k in sink._keys() if k.endswith(".parquet") and k[0] not in "._"]
+            files = [kvstore.join(spec, k) for k in keys] or [spec]
+        sizes, counts, marks, schema = [], [], [], None
+        for file in files:
+            opened = _open(file)
+            meta, of = opened.metadata, opened.schema_arrow
+            counts.append(meta.num_row_groups)
+            for i in range(meta.num_row_groups):
+                group = meta.row_group(i)
+                sizes.append(group.num_rows)
+                marks.append((group.num_rows, group.total_byte_size))
+                for k in range(group.num_columns):
+                    c = group.column(k)
+                    marks.append((c.total_compressed_size, str(c.statistics)))
+            if schema is not None and of != schema:
+                raise ValueError(f"{name}: its files differ in their columns")
+            schema = of
+        assert schema is not None
+        dtypes = {field.name: _dtype(field.type) for field in schema}
+        return cls(name, tuple(files), tuple(sizes), tuple(counts), dtypes, digest(marks))
+
+    @property
+    def rows(self) -> int:
+        return sum(self.sizes)
+
+    def groups(self) -> list[tuple[int, int]]:
+        """File and row group of each part."""
+        return [(i, k) for i, n in enumerate(self.counts) for k in range(n)]
+
+    def read(self, group: Sequence[int], columns: Sequence[str]) -> dict[str, np.ndarray]:
+        """Some columns of a part."""
+        file, k = group
+        part = _open(self.files[file]).read_row_group(k, columns=list(columns))
+        found = {}
+        for name in columns:
+            column = part[name]
+            if column.null_count:
+                raise ValueError(f"{self.name}: column {name} has rows without a value")
+            found[name] = column.to_numpy()
+        return found
+
+    def token(self) -> str:
+        return digest(self.files, self.identity)
+
+
+def _open(file: kvstore.Spec) -> pq.ParquetFile:
+    """A Parquet file; of another place than the local disk all of it is read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = kvstore.url(file)
+    try:
+        if file.get("driver") == "file":
+            return pq.ParquetFile(file["path"])
+        folder, _, key = str(file["path"]).rpartition("/")
+        data = read_key({**file, "path": folder + "/" if folder else ""}, key)
+        if data is None:
+            raise FileNotFoundError(f"reading {name}: there is no such file")
+        return pq.ParquetFile(io.BytesIO(data))
+    except pa.ArrowInvalid as error:
+        raise OSError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
+
+
+def _dtype(kind: pa.DataType) -> np.dtype | None:
+    import pyarrow as pa
+
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
+        return np.dtype(floats.get(str(kind), str(kind)))
+    return None
