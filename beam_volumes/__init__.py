@@ -50,6 +50,7 @@ from beam_volumes.ops.reductions import (
     sum,
     threshold_otsu,
 )
+from beam_volumes.ops.relabel import relabel
 from beam_volumes.ops.tables import region_adjacency, regionprops_table
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
@@ -139,6 +140,7 @@ __all__ = [
     "plan",
     "region_adjacency",
     "regionprops_table",
+    "relabel",
     "remove_small_holes",
     "remove_small_objects",
     "signed_distance",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from beam_volumes.graph.nodes import Barrier
-from beam_volumes.graph.volume import _computed
+from beam_volumes.graph.volume import computed
 from beam_volumes.storage.tables import TableSink
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Table:
 
     def to_pyarrow(self) -> pyarrow.Table:
         """Compute it, in this process."""
-        return _computed(self)
+        return computed(self)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Compute it, in this process; needs pandas."""

@@ -39,7 +39,7 @@ def computes(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _computed(item: Volume | Scalar) -> Any:
+def computed(item: Any) -> Any:
     if _compute is None:
         raise RuntimeError("import beam_volumes before computing an expression")
     return _compute(item)
@@ -261,7 +261,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
                 f"{self!r} is larger than options.max_inmemory, {format_bytes(options.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-        array = np.asarray(_computed(self))
+        array = np.asarray(computed(self))
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -378,13 +378,13 @@ class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
         raise ValueError("the truth of a lazy scalar is not known; compute it first")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(_computed(self), dtype=dtype)
+        return np.asarray(computed(self), dtype=dtype)
 
     def __float__(self) -> float:
-        return float(_computed(self))
+        return float(computed(self))
 
     def __int__(self) -> int:
-        return int(_computed(self))
+        return int(computed(self))
 
     def __getitem__(self, key: Any) -> Scalar:
         result = np.zeros(self.shape, self.dtype)[key]

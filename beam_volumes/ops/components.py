@@ -19,6 +19,7 @@ from beam_volumes.graph.volume import Scalar, Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.component_surveys import Components, Relabel
 from beam_volumes.ops.pointwise import where
+from beam_volumes.ops.relabel import filtered
 
 _UINT32_VOXELS = 1 << 32
 
@@ -119,12 +120,12 @@ def remove_small_objects(
     min_size: int | str | None = None,
     structure: Any = None,
 ) -> Volume:
-    """Remove the components of a mask that have at most ``max_size`` voxels.
+    """Remove what has at most ``max_size`` voxels: components of a mask, or labels.
 
     Parameters
     ----------
     mask : Volume
-        Of bool.
+        Of bool; or of integers, labels that are counted by value wherever they lie.
     max_size : int or str
         Voxels, or a volume with a unit such as ``"0.001 um^3"``.
     connectivity, structure
@@ -135,7 +136,7 @@ def remove_small_objects(
     Returns
     -------
     Volume
-        Of bool.
+        Of the same dtype.
 
     Examples
     --------
@@ -145,8 +146,10 @@ def remove_small_objects(
     >>> np.asarray(bv.remove_small_objects(mask, 1)).astype(int)
     array([[0, 0, 1, 1]])
     """
-    mask = _mask(mask, "remove_small_objects")
+    mask = as_volume(mask)
     least = _least_size(mask, max_size, min_size, "remove_small_objects") + 1
+    if mask.dtype != bool:
+        return filtered(mask, "remove_small_objects", Keep(min_size=least))
     element = _structure(mask, connectivity, structure, "remove_small_objects")
     return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=least))
 
@@ -205,12 +208,12 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
 def keep_largest(
     mask: Volume, k: int = 1, connectivity: int = 1, *, structure: Any = None
 ) -> Volume:
-    """Keep the ``k`` components with the most voxels; of equals those with the lowest ids.
+    """Keep the ``k`` components, or labels, with the most voxels; of equals those with the lowest ids.
 
     Parameters
     ----------
     mask : Volume
-        Of bool.
+        Of bool; or of integers, labels that are counted by value wherever they lie.
     k : int
     connectivity, structure
         As of `label`.
@@ -223,9 +226,11 @@ def keep_largest(
     >>> np.asarray(bv.keep_largest(mask)).astype(int)
     array([[0, 0, 1, 1, 0, 0, 0]])
     """
-    mask = _mask(mask, "keep_largest")
+    mask = as_volume(mask)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"keep_largest: k={k!r} is not a whole number from 1 on")
+    if mask.dtype != bool:
+        return filtered(mask, "keep_largest", None, int(k))
     element = _structure(mask, connectivity, structure, "keep_largest")
     return _kept(mask, "keep_largest", element, ("size",), None, k_largest=int(k))
 
@@ -391,15 +396,6 @@ def _relabelled(barrier: Barrier) -> Node:
 def _axes(volume: Volume) -> tuple[int, ...]:
     """The axes with ends: those that the user sees."""
     return tuple(volume.space.visible)
-
-
-def _mask(volume: Any, name: str) -> Volume:
-    volume = as_volume(volume)
-    if volume.dtype != bool:
-        raise TypeError(
-            f"{name}: a mask is of bool, not {volume.dtype}: compare the volume (volume != 0)"
-        )
-    return volume
 
 
 def _structure(volume: Volume, connectivity: int, structure: Any, name: str) -> np.ndarray:

@@ -681,6 +681,6 @@ def _fingerprint(
     for k, value in enumerate(values):
         fields[f"scalar {k + 1}"] = value.token
     for token, sinks in tables.items():
-        for sink in sinks:
-            fields[f"table {sink.name}"] = f"{token} {sink.token()}"
+        for place in sinks:
+            fields[f"table {place.name}"] = f"{token} {place.token()}"
     return fields

@@ -284,7 +284,7 @@ def test_ids_beyond_32_bits():
 
 def test_too_many_for_the_dtype():
     mask = np.indices((8, 8, 8)).sum(0) % 2 == 0
-    with pytest.raises((ValueError, OverflowError), match="256 components.*uint8"):
+    with pytest.raises((ValueError, OverflowError), match=r"256 components.*uint8"):
         in_parts(bv.label(bv.open(mask), dtype="u1"), slab=(3, 8, 8))
 
 
@@ -322,8 +322,8 @@ def test_refused_types():
     v = bv.open(np.zeros((5, 6, 7), "u1"))
     with pytest.raises(TypeError, match="dtype"):
         bv.label(v, dtype="f4")
-    with pytest.raises(TypeError, match="volume != 0"):
-        bv.keep_largest(v)
+    with pytest.raises(TypeError, match="integers"):
+        bv.keep_largest(v * 1.5)
     with pytest.raises(TypeError, match="not both"):
         bv.remove_small_objects(v != 0, 5, min_size=3)
     with pytest.raises(AttributeError, match="not a result of label"):
