@@ -94,7 +94,8 @@ class Along(Fold):
 
     @property
     def state_bytes(self) -> int:
-        return 1024 + math.prod(self.extent) * self.cell_bytes
+        # The plan counts a whole state for every thread: threads share these, each has its rows.
+        return 1024 + math.prod(self.extent) * self.cell_bytes * 3 // 5
 
     def zero(self) -> Parts:
         return {}
@@ -231,8 +232,11 @@ class MomentsAlong(Along):
     @property
     def cell_bytes(self) -> int:
         # Digits that voxels of some ten thousandfold range need; floats of any range may need more.
-        single = {"f": 32}.get(self.source.kind, 8 if self.source.itemsize <= 2 else 16)
-        return 8 + single * (3 if self.whole.squares else 1)
+        if self.source.kind == "f":
+            total, square = (32, 48) if self.source.itemsize == 8 else (24, 32)
+        else:
+            total, square = (8, 8) if self.source.itemsize <= 2 else (16, 40)
+        return 8 + total + (square if self.whole.squares else 0)
 
     def part(
         self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
@@ -252,6 +256,8 @@ class MomentsAlong(Along):
         count = np.zeros(cells.shape, np.int64)
         for here, from_, part in shared:
             count[here] += part[0][from_]
+        if self._small(int(count.max(initial=0))):
+            return self._of_small(count, [(here, from_, part[1]) for here, from_, part in shared])
         counts = count.ravel().tolist()
         totals, squares = (
             _integers(cells.shape, [(here, from_, part[i]) for here, from_, part in shared])
@@ -266,6 +272,26 @@ class MomentsAlong(Along):
             return np.array(totals, self.dtype).reshape(cells.shape)
         above, below = zip(*map(self.whole.ratio, states), strict=True)
         return quotients(above, below, self.dtype, self.whole.root).reshape(cells.shape)
+
+    def _small(self, count: int) -> bool:
+        """Whether sums of so many voxels are integers that a float64 holds."""
+        return (
+            self.source.kind != "f"
+            and not self.whole.squares
+            and count << 8 * self.source.itemsize < 1 << 53
+        )
+
+    def _of_small(self, count: np.ndarray, parts: list[tuple[Any, Any, Digits]]) -> np.ndarray:
+        """Sums and means of these: a division rounds once, and all are divided at once."""
+        totals = np.zeros(count.shape, np.int64)
+        for here, from_, part in parts:
+            for i in range(part.cells.shape[-1]):
+                if part.first + i < 2:  # what is carried beyond is the sign
+                    totals[here] += part.cells[from_][..., i] << 32 * (part.first + i)
+        if self.dtype.kind != "f":
+            return totals.astype(self.dtype)
+        empty = np.full(count.shape, np.nan)
+        return np.divide(totals, count, out=empty, where=count > 0)
 
 
 def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:

@@ -137,14 +137,14 @@ def joint_histogram(
         )
     if range is None:
         ends = [f(v, mask=mask, nan=nan) for v in (a, b) for f in (min, max)]
-    elif len(range) != 2 or builtins.any(len(r) != 2 for r in range):
+    elif [len(r) if isinstance(r, Sequence) else 0 for r in range] != [2, 2]:
         raise ValueError(f"joint_histogram: range={range!r} is not ((low, high), (low, high))")
     else:
         ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for r in range for e in r]
-    grid = folds.Bins(rows, None if range else dtype), folds.Bins(cols, None if range else dtype)
+    cast = dtype if range is None else None
+    grid = folds.Bins(rows, cast), folds.Bins(cols, cast)
     counts = fold(folds.JointHistogram.of(dtype, grid), a, mask, *ends, others=(b,))
-    edges = [_edges(grid[0], *ends[:2]), _edges(grid[1], *ends[2:])]
-    return counts, edges[0], edges[1]
+    return counts, _edges(grid[0], *ends[:2]), _edges(grid[1], *ends[2:])
 
 
 def _edges(bins: folds.Bins, low: Scalar, high: Scalar) -> Scalar:
@@ -155,7 +155,7 @@ def _edges(bins: folds.Bins, low: Scalar, high: Scalar) -> Scalar:
     ]
     if builtins.all(isinstance(v, ConstantValue) for v in values):
         bins.edges(*stand_ins)  # its errors now, not in the sweep
-    dtype = np.linspace(*stand_ins, 2).dtype
+    dtype = np.linspace(stand_ins[0], stand_ins[1], 2).dtype
     return Scalar(FormulaValue.of(PairEdges("bin_edges", bins), values, dtype, (bins.number + 1,)))
 
 
