@@ -20,7 +20,7 @@ from beam_volumes.kernels.jit import kernel
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
-#: Voxels that one call may add to a cell: no digit comes near 64 bits.
+#: Voxels that may be added to a cell before its digits are carried: none comes near 64 bits.
 MOST = 1 << 26
 
 
@@ -32,7 +32,7 @@ class Sums(NamedTuple):
     `beam_volumes.kernels.accumulate.unit` says.
     """
 
-    count: np.ndarray
+    counts: np.ndarray
     bad: int
     first: int
     total: np.ndarray
@@ -41,28 +41,28 @@ class Sums(NamedTuple):
 
 
 @kernel
-def _put(row, at, number, shift, sign):
+def _put(cells, at, number, shift, sign):
     """Add ``sign * number * 2**shift`` at a digit; ``number`` is of 64 bits, ``shift`` below 32."""
     low = (number & _LOW) << shift
     high = (number >> _HALF) << shift
-    row[at] += sign * np.int64(low & _LOW)
-    row[at + 1] += sign * np.int64(low >> _HALF)
+    cells[at] += sign * np.int64(low & _LOW)
+    cells[at + 1] += sign * np.int64(low >> _HALF)
     if high != 0:
-        row[at + 1] += sign * np.int64(high & _LOW)
-        row[at + 2] += sign * np.int64(high >> _HALF)
+        cells[at + 1] += sign * np.int64(high & _LOW)
+        cells[at + 2] += sign * np.int64(high >> _HALF)
 
 
 @kernel
-def _put_product(row, at, a, b, shift, sign):
+def _put_product(cells, at, a, b, shift, sign):
     """Add ``sign * a * b * 2**shift`` at a digit; ``a`` and ``b`` are of 64 bits."""
     a_low, a_high, b_low, b_high = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
-    _put(row, at, a_low * b_low, shift, sign)
+    _put(cells, at, a_low * b_low, shift, sign)
     if a_high != 0:
-        _put(row, at + 1, a_high * b_low, shift, sign)
+        _put(cells, at + 1, a_high * b_low, shift, sign)
     if b_high != 0:
-        _put(row, at + 1, a_low * b_high, shift, sign)
+        _put(cells, at + 1, a_low * b_high, shift, sign)
         if a_high != 0:
-            _put(row, at + 2, a_high * b_high, shift, sign)
+            _put(cells, at + 2, a_high * b_high, shift, sign)
 
 
 @kernel
@@ -89,9 +89,9 @@ def _narrow(
             c = at + y * down + x * along
             v = np.int64(src[y * pitch + x])
             count[c] += 1
-            total[c, 0] += v
+            total[c] += v
             if squares:
-                square[c, 0] += v * v
+                square[c] += v * v
 
 
 @kernel
@@ -105,17 +105,17 @@ def _integers(
             c = at + y * down + x * along
             v = src[y * pitch + x]
             count[c] += 1
-            total[c, 0] += np.int64(v & 0xFFFFFFFF)
-            total[c, 1] += np.int64(v >> 32)
+            total[2 * c] += np.int64(v & 0xFFFFFFFF)
+            total[2 * c + 1] += np.int64(v >> 32)
             if squares:
                 size = np.uint64(v) if v >= 0 else ~np.uint64(v) + np.uint64(1)
-                _put_product(square[c], 0, size, size, np.uint64(0), 1)
+                _put_product(square, 5 * c, size, size, np.uint64(0), 1)
 
 
 @kernel
 def _floats(
     bits, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square,
-    mantissa_bits, infinite, magnitude, first, square_first,
+    mantissa_bits, infinite, magnitude, first, width, square_first, square_width,
 ):  # fmt: skip
     for y in range(rows):
         for x in range(cols):
@@ -131,10 +131,10 @@ def _floats(
                 continue
             sign = 1 if b == size else -1
             mantissa, place = _split(size, mantissa_bits)
-            _put(total[c], (place >> 5) - first, mantissa, np.uint64(place & 31), sign)
+            _put(total, c * width + (place >> 5) - first, mantissa, np.uint64(place & 31), sign)
             if squares:
-                digit = (2 * place >> 5) - square_first
-                _put_product(square[c], digit, mantissa, mantissa, np.uint64(2 * place & 31), 1)
+                at_digit = c * square_width + (2 * place >> 5) - square_first
+                _put_product(square, at_digit, mantissa, mantissa, np.uint64(2 * place & 31), 1)
 
 
 @kernel
@@ -183,7 +183,7 @@ def sums(
     Parameters
     ----------
     views : sequence of 2-D arrays
-        Equal in shape and dtype; `MOST` voxels at most.
+        Equal in shape and dtype; at most `MOST` voxels for a cell.
     masks : sequence of 2-D arrays, optional
         Only voxels where they are not 0 count.
     kept : tuple of bool
@@ -209,16 +209,17 @@ def sums(
         bad = sum(e[2] for e in ends)
         low, high = (0, 0) if high < 0 else (low, high)
         first, square_first = low >> 5, 2 * low >> 5
-        width = (high >> 5) - first + 3
-        square_width = (2 * high >> 5) - square_first + 5
+        single = dtype.itemsize == 4
+        width = (high >> 5) - first + (2 if single else 3)
+        square_width = (2 * high >> 5) - square_first + (3 if single else 5)
     n = cells[0] * cells[1] * cells[2]
     count = np.zeros(n, np.int64)
-    total = np.zeros((n, width), np.int64)
-    square = np.zeros((n if squares else 0, square_width), np.int64)
+    total = np.zeros(n * width, np.int64)
+    square = np.zeros(n * square_width if squares else 0, np.int64)
     for k, window in enumerate(windows):
         where = (*window, k * over, down, along, squares, count, total, square)
         if dtype.kind == "f":
-            _floats(*where, *how, first, square_first)
+            _floats(*where, *how, first, width, square_first, square_width)
         elif narrow:
             _narrow(*where)
         else:

@@ -143,7 +143,7 @@ class Max(_Extreme):
 
 
 @dataclass(frozen=True, eq=False)
-class _Moments(Fold):
+class Moments(Fold):
     """The state is the number of voxels, their exact sum, and that of their squares if needed."""
 
     @property
@@ -177,8 +177,12 @@ class _Moments(Fold):
         return 1 << accumulate.unit(self.source)
 
     def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
-        """The exact result as a fraction (not reduced), before a root is taken of it."""
+        """The exact result as a fraction (not reduced), or its square if it is a ``root``."""
         raise NotImplementedError
+
+    @property
+    def root(self) -> bool:
+        return False
 
 
 def _mean_dtype(source: np.dtype) -> np.dtype:
@@ -186,7 +190,7 @@ def _mean_dtype(source: np.dtype) -> np.dtype:
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(_Moments):
+class Sum(Moments):
     """The exact sum, in numpy's dtype (64-bit for integers); 0 of no voxels.
 
     A sum of integers that needs more than 64 bits is an error, one of floats rounds once and is
@@ -215,7 +219,7 @@ class Sum(_Moments):
 
 
 @dataclass(frozen=True, eq=False)
-class Mean(_Moments):
+class Mean(Moments):
     """The exact mean, rounded once: float64 for integers, else the voxels' dtype."""
 
     @classmethod
@@ -233,7 +237,7 @@ class Mean(_Moments):
 
 
 @dataclass(frozen=True, eq=False)
-class Var(_Moments):
+class Var(Moments):
     """The exact variance, rounded once; the divisor is the number of voxels less ``ddof``."""
 
     ddof: int
@@ -275,6 +279,10 @@ class Std(Var):
     def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "std") -> Std:
         source = cls.check(name, source, nan)
         return cls(name, _mean_dtype(source), (), source, nan, ddof)
+
+    @property
+    def root(self) -> bool:
+        return True
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
         return rounded(root(self.variance(state)), self.dtype)

@@ -10,27 +10,65 @@ import numpy as np
 
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
-from beam_volumes.ops import folds
+from beam_volumes.ops import folds, projections
 from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops.parameters import axes_of
+from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
 
+#: Axes to reduce along, as numpy has them, or by name.
+Axis = int | str | Sequence[int | str] | None
 
-def _fold(reduction: Reduction, volume: Volume, mask: Volume | None, *parameters: Scalar) -> Scalar:
+
+def fold(
+    reduction: Reduction,
+    volume: Volume,
+    mask: Volume | None,
+    *parameters: Scalar,
+    others: tuple[Volume, ...] = (),
+) -> Scalar:
+    """The lazy result of a reduction of volumes, where ``mask`` is not zero."""
     node = None
     if mask is not None:
         mask = as_volume(mask)
         if mask.axes != volume.axes:
             raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
         node = mask.node if mask.dtype == bool else (mask != 0).node
-    return Scalar(FoldValue.of(reduction, volume.node, node, tuple(p.value for p in parameters)))
+    values = tuple(p.value for p in parameters)
+    nodes = tuple(o.node for o in others)
+    return Scalar(FoldValue.of(reduction, volume.node, node, values, nodes))
 
 
-def min(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """The smallest voxel; one sweep.
+def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
+    """A reduction of all axes, or a lazy array of it along some."""
+    if axis is None:
+        return fold(reduction, volume, mask)
+    items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
+    for name in items:
+        if isinstance(name, str) and name not in volume.axes:
+            raise ValueError(
+                f"{reduction.name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
+            )
+    numbers = [volume.axes.index(i) if isinstance(i, str) else i for i in items]
+    gone = axes_of(volume, numbers, reduction.name)
+    axes = [a for a in volume.space.visible if a not in gone]
+    if not axes:
+        return fold(reduction, volume, mask)
+    z, y, x = (a in axes for a in np.arange(len(AXES)).tolist())
+    return fold(projections.along(reduction, volume.node.shape, (z, y, x), axes), volume, mask)
+
+
+def min(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The smallest voxel, or the smallest of each line along some axes; one sweep.
 
     Parameters
     ----------
     volume : Volume
+    axis : int, str or sequence of them, optional
+        What to reduce along: numbers as numpy's, or names, e.g. ``"z"`` for a projection and
+        ``("y", "x")`` for a number per slice. All axes by default.
     mask : Volume, optional
         Only voxels where it is not zero count.
     nan : {"raise", "omit"}
@@ -39,20 +77,24 @@ def min(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Sc
     Returns
     -------
     Scalar
-        Of the volume's dtype.
+        Of the volume's dtype. With ``axis``, a lazy array of the other axes, of up to 256 MiB; it is
+        NaN where all voxels are left out, which is an error for integers.
 
     Examples
     --------
     >>> import numpy as np
     >>> import beam_volumes as bv
-    >>> int(bv.min(bv.open(np.array([[3, 1, 2]]))))
-    1
+    >>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
+    >>> int(bv.min(v)), np.asarray(bv.min(v, axis="y")), np.asarray(bv.min(v, axis=1))
+    (1, array([3, 1, 2]), array([1, 7]))
     """
     volume = as_volume(volume)
-    return _fold(folds.Min.of(volume.dtype, nan), volume, mask)
+    return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask)
 
 
-def max(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+def max(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
     """The largest voxel; one sweep. Parameters as of `min`.
 
     Examples
@@ -63,10 +105,12 @@ def max(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Sc
     3
     """
     volume = as_volume(volume)
-    return _fold(folds.Max.of(volume.dtype, nan), volume, mask)
+    return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask)
 
 
-def sum(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+def sum(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
     """The exact sum of all voxels, rounded once; one sweep. Parameters as of `min`.
 
     Returns
@@ -82,10 +126,12 @@ def sum(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Sc
     1.0
     """
     volume = as_volume(volume)
-    return _fold(folds.Sum.of(volume.dtype, nan), volume, mask)
+    return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask)
 
 
-def mean(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+def mean(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
     """The exact mean, rounded once; one sweep. Parameters as of `min`.
 
     Examples
@@ -96,28 +142,57 @@ def mean(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> S
     2.0
     """
     volume = as_volume(volume)
-    return _fold(folds.Mean.of(volume.dtype, nan), volume, mask)
+    return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask)
 
 
-def std(volume: Volume, *, ddof: int = 0, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """The exact standard deviation, rounded once; one sweep.
+def variance(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    ddof: int = 0,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    """The exact variance, rounded once; one sweep.
 
     Parameters
     ----------
     ddof : int
-        Subtracted from the number of voxels, as in `numpy.std`.
-    volume, mask, nan
+        Subtracted from the number of voxels, as in `numpy.var`.
+    volume, axis, mask, nan
         As of `min`.
 
     Examples
     --------
     >>> import numpy as np
     >>> import beam_volumes as bv
-    >>> float(bv.std(bv.open(np.array([[1, 3]]))))
-    1.0
+    >>> float(bv.variance(bv.open(np.array([[1, 5]]))))
+    4.0
     """
     volume = as_volume(volume)
-    return _fold(folds.Std.of(volume.dtype, nan, ddof), volume, mask)
+    return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask)
+
+
+def std(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    ddof: int = 0,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    """The exact standard deviation, rounded once; one sweep. Parameters as of `variance`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 3], [5, 5]]))
+    >>> float(bv.std(v[:1])), np.asarray(bv.std(v, axis="x"))
+    (1.0, array([1., 0.]))
+    """
+    volume = as_volume(volume)
+    return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask)
 
 
 def histogram(
@@ -163,7 +238,7 @@ def histogram(
     if range is not None and not any(isinstance(e, Scalar) for e in range):
         fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
     reduction = folds.Histogram.of(volume.dtype, int(bins), fixed, nan)  # type: ignore[arg-type]
-    counts = _fold(reduction, volume, mask, *(ends if fixed is None else ()))
+    counts = fold(reduction, volume, mask, *(ends if fixed is None else ()))
     like = formulas.bin_edges(0, 1, int(bins), volume.dtype)
     edges = FormulaValue.of(
         BinEdges("bin_edges", int(bins), volume.dtype),
@@ -220,7 +295,7 @@ def percentile(
     volume = as_volume(volume)
     result: tuple[Scalar, ...] = ()
     for level in np.arange(formulas.percentile_levels(volume.dtype)).tolist():
-        result = (_fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
+        result = (fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
     return result[0]
 
 
@@ -259,6 +334,6 @@ def threshold_otsu(
     if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
         raise ValueError(f"threshold_otsu: nbins={nbins!r} is not a whole number from 1 on")
     if formulas.counts_every_value(volume.dtype):
-        return _fold(folds.OtsuOfValues.of(volume.dtype), volume, mask)
+        return fold(folds.OtsuOfValues.of(volume.dtype), volume, mask)
     ends = (min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan))
-    return _fold(folds.OtsuOfBins.of(volume.dtype, nbins, nan), volume, mask, *ends)
+    return fold(folds.OtsuOfBins.of(volume.dtype, nbins, nan), volume, mask, *ends)

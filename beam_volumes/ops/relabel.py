@@ -80,7 +80,9 @@ def relabel(
     return stage_of(labels, Lookup.of(labels.dtype, mapping, missing, dtype))
 
 
-def by_key(labels: Volume, mapping: Mapping, *, missing: Any = "error", dtype: Any = None) -> Volume:
+def by_key(
+    labels: Volume, mapping: Mapping, *, missing: Any = "error", dtype: Any = None
+) -> Volume:
     """`relabel` with a mapping of any size: each slab's labels are looked up where the mapping is."""
     survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype)
     return _looked_up(labels, survey, survey.dtype)

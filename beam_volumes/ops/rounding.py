@@ -69,6 +69,6 @@ def quotients(
         if result.dtype == np.float64:
             return result
         below, above = (np.nextafter(values, to).astype(dtype) for to in (-np.inf, np.inf))
-    for i in np.flatnonzero((below != above) & np.isfinite(values)):
+    for i in np.flatnonzero((below != above) & np.isfinite(values)).tolist():
         result[i] = rounded(Fraction(*pairs[i]), dtype)
     return result

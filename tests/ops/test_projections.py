@@ -1,0 +1,165 @@
+"""Reductions along axes: of every line the bits of the whole-volume reduction, however it is cut."""
+
+import math
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.testing.util import assert_that, equal_to
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.kernels import projection
+from beam_volumes.ops import folds, projections
+from tests.catalogue import DTYPES, shapes, voxels
+from tests.transforms.trees import membranes, stored
+
+FOLDS = {
+    "min": folds.Min,
+    "max": folds.Max,
+    "sum": folds.Sum,
+    "mean": folds.Mean,
+    "variance": folds.Var,
+    "std": folds.Std,
+}
+
+
+def line_by_line(name, x, axis, mask=None, nan="raise"):
+    """The whole-volume reduction of each line; NaN of lines without voxels."""
+    axes = tuple(a % x.ndim for a in np.atleast_1d(axis).tolist())
+    kept = [a for a in range(x.ndim) if a not in axes]
+    shape = [x.shape[a] for a in kept]
+    lines = x.transpose(*kept, *axes).reshape(math.prod(shape), -1)
+    keep = np.ones(x.shape, bool) if mask is None else mask != 0
+    keep = keep.transpose(*kept, *axes).reshape(lines.shape)
+    reduction = FOLDS[name].of(x.dtype, nan)
+    found = []
+    for line, where in zip(lines, keep, strict=True):
+        try:
+            found.append(reduction.finish(reduction.fold(line[None], where[None], ()), ()))
+        except ValueError as error:
+            assert "no voxels" in str(error)
+            found.append(np.nan)
+    return np.array(found, reduction.dtype).reshape(shape)
+
+
+def same_bits(ours, theirs):
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    np.testing.assert_array_equal(ours, theirs)
+    assert np.where(ours == ours, ours, 0).tobytes() == np.where(ours == ours, theirs, 0).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "u8"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_lines_are_reduced_as_volumes_are(dtype, data):
+    draw = data.draw
+    ndim = draw(st.sampled_from([2, 3, 3]))
+    shape = draw(shapes(ndim))
+    axis = draw(st.sets(st.integers(0, ndim - 1), min_size=1, max_size=ndim - 1))
+    said = [draw(st.sampled_from([a, a - ndim, "zyx"[a + 3 - ndim]])) for a in axis]
+    said = said[0] if len(said) == 1 and draw(st.booleans()) else tuple(said)
+    rare = draw(st.sampled_from([0, 0.1]))
+    x = voxels(shape, dtype, draw(st.integers(0, 99)), nan=rare, inf=rare)
+    if x.dtype.kind == "f" and draw(st.booleans()):
+        with np.errstate(over="ignore"):
+            x *= 10.0 ** np.random.default_rng(0).integers(-300, 300, shape)
+    if x.dtype.kind in "iu" and x.itemsize == 8:
+        x >>= 8  # sums fit 64 bits
+    mask = voxels(shape, "u1", 1, narrow=True) if draw(st.booleans()) else None
+    how = {"nan": "omit"} | ({} if mask is None else {"mask": bv.open(mask)})
+    names = ["sum", "mean", "variance", "std"]
+    wanted = {n: line_by_line(n, x, list(axis), mask, "omit") for n in FOLDS if n in names}
+    if x.dtype.kind == "f" or mask is None:
+        wanted |= {n: line_by_line(n, x, list(axis), mask, "omit") for n in ("min", "max")}
+    lazy = [getattr(bv, n)(bv.open(x), said, **how) for n in wanted]
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    window = draw(st.sampled_from([None, 1, 2, 40]))
+    most = draw(st.sampled_from([projection.MOST, 4]))  # carries, and blocks in halves
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projection, "MOST", most)
+        patch.setattr(projections, "_CELLS", draw(st.sampled_from([1 << 16, 7])))
+        got = bv.compute(*lazy, runner=None, slab=slab, window=window)
+    for (_, theirs), promised, ours in zip(wanted.items(), lazy, got, strict=True):
+        assert promised.shape == ours.shape and promised.dtype == ours.dtype
+        same_bits(ours, theirs)
+
+
+@pytest.mark.parametrize("axis", [0, "y", (1, 2), (-1, "z")])
+def test_as_numpy_has_it_in_strips(axis):
+    """Large enough for strips of rows on two threads, and a crop of a computed volume."""
+    x = voxels((9, 130, 140), "i2", 2)
+    v = np.maximum(bv.open(x), 0)[2:, 1:129, 3:]
+    y = np.maximum(x, 0)[2:, 1:129, 3:]
+    numbers = {"y": 1, (-1, "z"): (-1, 0)}.get(axis, axis)
+    lazy = [getattr(bv, n)(v, axis) for n in ("min", "max", "sum", "mean")]
+    lazy += [bv.count_nonzero(v, axis), bv.any(v, axis), bv.all(v, axis)]
+    expected = [y.min(numbers), y.max(numbers), y.sum(numbers), y.mean(numbers)]
+    expected += [np.count_nonzero(y, numbers), (y != 0).any(numbers), (y != 0).all(numbers)]
+    for how in ({"threads": 1}, {"threads": 2}, {"threads": 2, "slab": (3, 50, 140)}):
+        for ours, theirs in zip(bv.compute(*lazy, runner=None, **how), expected, strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_sums_of_floats_are_those_of_fsum():
+    x = np.random.default_rng(0).normal(size=(11, 6, 7)) * 10.0 ** np.arange(-150, 160, 47)
+    ours = np.asarray(bv.sum(bv.open(x), axis=("z", "y")))
+    np.testing.assert_array_equal(ours, [math.fsum(x[..., i].ravel()) for i in range(7)])
+    np.testing.assert_array_equal(np.asarray(bv.sum(bv.open(x - x), "z")), np.zeros((6, 7)))
+
+
+def test_lines_without_voxels():
+    x = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    mask = np.ones(x.shape, bool)
+    mask[:, 1] = False
+    how = {"mask": bv.open(mask), "axis": ("z", "x")}
+    for name in ("min", "max", "mean", "std"):
+        assert np.isnan(np.asarray(getattr(bv, name)(bv.open(x), **how))).tolist() == [0, 1, 0]
+    assert np.asarray(bv.sum(bv.open(x), **how))[1] == 0
+    with pytest.raises(ValueError, match="min of no voxels in 1 places"):
+        bv.compute(bv.min(bv.open(x.astype("u1")), **how), runner=None)
+    assert np.isnan(np.asarray(bv.std(bv.open(x[:1]), "z", ddof=1))).all()
+    empty = bv.open(np.zeros((0, 4, 5), "u2"))
+    np.testing.assert_array_equal(np.asarray(bv.sum(empty, axis=0)), np.zeros((4, 5)))
+    assert np.isnan(np.asarray(bv.mean(empty, axis=0))).all()
+    assert np.asarray(bv.mean(empty, axis=2)).shape == (0, 4)
+    x[1, 2, 3] = np.nan
+    with pytest.raises(ValueError, match=r'1 voxels are NaN or infinite; mean\(..., nan="omit"'):
+        bv.compute(bv.mean(bv.open(x), "x"), runner=None)
+
+
+def test_what_is_refused(monkeypatch):
+    v = bv.open(np.full((3, 4, 5), 2**62))
+    with pytest.raises(Exception, match=r"sum: the exact sum .* does not fit int64"):
+        bv.compute(bv.sum(v, "z"), runner=None)
+    with pytest.raises(ValueError, match="axis='t'; the volume's axes are z, y, x"):
+        bv.sum(v, "t")
+    with pytest.raises(ValueError, match="axes are y, x"):
+        bv.sum(v[0], "z")
+    with pytest.raises(ValueError, match="names an axis twice"):
+        bv.sum(v, (1, "y"))
+    with pytest.raises(ValueError, match="0 to 2"):
+        bv.sum(v, 3)
+    monkeypatch.setattr(projections, "LIMIT", 100)
+    with pytest.raises(ValueError, match=r"4 x 5 int64.*crop the volume"):
+        bv.sum(v, "z")
+    assert bv.sum(v, ("z", "y")).shape == (5,)
+
+
+def test_a_lazy_array_in_an_expression():
+    x = membranes()
+    v = bv.open(x)
+    brightest = bv.mean(v, ("y", "x"))
+    np.testing.assert_array_equal(np.asarray(v > brightest[3]), x > x[3].mean())
+
+
+def test_inside_a_pipeline(tmp_path):
+    x = membranes()
+    v = stored(tmp_path, x, chunks=(5, 12, 14))
+    with beam.Pipeline("FnApiRunner") as p:
+        done = p | bv.Compute(bv.mean(v, "z"), bv.max(v, ("y", "x")), slab=(7, 12, 14))
+        for name, expected in (("mean", x.mean(0)), ("max", x.max((1, 2)))):
+            found = done[name] | name >> beam.Map(np.ndarray.tolist)
+            assert_that(found, equal_to([expected.tolist()]), f"is {name}")
