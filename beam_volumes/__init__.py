@@ -51,6 +51,7 @@ from beam_volumes.ops.reductions import (
     threshold_otsu,
     variance,
 )
+from beam_volumes.ops.relabel import relabel
 from beam_volumes.ops.statistics import (
     all,
     any,
@@ -63,7 +64,6 @@ from beam_volumes.ops.statistics import (
     maximum_position,
     minimum_position,
 )
-from beam_volumes.ops.relabel import relabel
 from beam_volumes.ops.tables import region_adjacency, regionprops_table
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
