@@ -17,17 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.geometry import Grid, Triple
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
-
-
-def region_of(grid: Grid, index: int, upper: bool = True) -> Box:
-    """A slab's region: its core, and with ``upper`` one plane more where a neighbour follows."""
-    core = grid.box(index)
-    if not upper:
-        return core
-    return core.expand(((0, 1), (0, 1), (0, 1))).intersect(Box.of_shape(grid.shape))
 
 
 class Surveyor:
