@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.volume import format_bytes
-from beam_volumes.sweep.program import Step
+from beam_volumes.sweep.program import Edge, Step
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Pass, Plan
@@ -45,6 +46,13 @@ def _pass(p: Pass) -> list[str]:
         lines.append("  " + _step(p, step))
     for f in p.program.folds:
         lines.append(f"  fold {f.reduction.name} of {p.program.steps[f.voxels.step].name}")
+    for b in p.program.surveys:
+        lines.append(f"  survey for {b.survey.name}: {_steps(p, b.edges)}")
+        if p.merges[b.survey.name]:
+            lines.append(
+                f"    merging slabs takes at most {format_bytes(p.merges[b.survey.name])} at once, known "
+                f"after this pass; more than {format_bytes(p.room)} is refused then"
+            )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
         lines.append(
@@ -60,6 +68,10 @@ def _pass(p: Pass) -> list[str]:
     return lines
 
 
+def _steps(p: Pass, edges: Sequence[Edge]) -> str:
+    return ", ".join(p.program.steps[e.step].name for e in edges)
+
+
 def _step(p: Pass, step: Step) -> str:
     if step.source is not None:
         return (
@@ -73,4 +85,5 @@ def _step(p: Pass, step: Step) -> str:
                 " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
             )
         inputs.append(name)
-    return f"{step.name} ({step.dtype}) of {', '.join(inputs)}"
+    answered = ", and what came back to the slab" if step.completion is not None else ""
+    return f"{step.name} ({step.dtype}) of {', '.join(inputs)}{answered}"

@@ -83,6 +83,10 @@ class Survey:
         """The numbers of a volume without voxels, by name."""
         return {}
 
+    def most_load(self, grid: Grid) -> int:
+        """Bytes that a step of the merge holds at the very most, whatever the voxels."""
+        return 0
+
     def load(self, grid: Grid, room: int) -> Reduction | None:
         """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much."""
         return None
