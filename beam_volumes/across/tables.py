@@ -531,24 +531,3 @@ def _scaled(numerator: int, denominator: int, unit: int) -> float:
     if unit < 0:
         return numerator / (denominator << -unit)
     return (numerator << unit) / denominator
-
-
-def center_of_mass(part: Regions) -> np.ndarray:
-    """scipy.ndimage.center_of_mass of the intensities of each label, (labels, 3)."""
-    return _Finish(part, (0, 0, 0), (1.0, 1.0, 1.0), 3).centroid_weighted()
-
-
-def at_labels(part: Regions, index: Sequence[int] | np.ndarray) -> Regions:
-    """The rows of these labels, as scipy's ``index=``: any order; those not there count nothing."""
-    wanted = np.asarray(index, np.uint64)
-    if len(part) == 0:
-        raise ValueError("a region table without rows")
-    at = np.minimum(np.searchsorted(part.label, wanted), len(part) - 1)
-    rows = part[at]
-    there = rows.label == wanted
-    zero = Wide(rows.sums.first, rows.sums.digits * there[:, None, None])._trimmed()
-    inner = rows.intensities
-    if inner is not None:
-        sums = Wide(inner.sums.first, inner.sums.digits * there[:, None, None])._trimmed()
-        inner = replace(inner, count=inner.count * there, sums=sums)
-    return replace(rows, label=wanted, count=rows.count * there, sums=zero, intensities=inner)

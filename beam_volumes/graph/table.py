@@ -54,6 +54,48 @@ class Table:
         """
         return TableTarget(self, TableSink.of(path, format))
 
+    def at(self, index: Any, column: str) -> np.ndarray:
+        """Compute it, in this process, and look up labels, as `scipy.ndimage`'s ``labels=, index=`` do.
+
+        Parameters
+        ----------
+        index : int or sequence of int
+            Labels in any order.
+        column : str
+            ``"intensity_mean"`` for scipy's ``mean``, ``"intensity_sum"`` for ``sum_labels``,
+            ``"centroid_weighted"`` for ``center_of_mass``, and so on; all of its columns if it has
+            several.
+
+        Returns
+        -------
+        numpy.ndarray
+            An entry, or for several columns a row, for each label. Of labels that are not there NaN, or
+            0 in columns of integers.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import beam_volumes as bv
+        >>> labels, em = np.array([[1, 1, 2]], "u1"), np.array([[3.0, 5.0, 7.0]])
+        >>> bv.regionprops_table(labels, em).at([2, 1, 9], "intensity_mean")
+        array([ 7.,  4., nan])
+        """
+        names = [n for n in self.columns if n == column or n.startswith(f"{column}-")]
+        if not names:
+            raise ValueError(f"no column {column!r}; there are {', '.join(self.columns)}")
+        table = self.to_pyarrow()
+        labels = table[table.column_names[0]].to_numpy()
+        wanted = np.asarray(index)
+        at = np.minimum(np.searchsorted(labels, wanted), max(0, len(labels) - 1))
+        results = []
+        for name in names:
+            values = table[name].to_numpy()
+            found = np.full(wanted.shape, np.nan if values.dtype.kind == "f" else 0, values.dtype)
+            if len(labels):
+                np.copyto(found, values[at], where=labels[at] == wanted)
+            results.append(found)
+        return results[0] if len(results) == 1 else np.stack(results, axis=-1)
+
     def to_pyarrow(self) -> pyarrow.Table:
         """Compute it, in this process."""
         return computed(self)

@@ -306,19 +306,3 @@ def test_batches():
         tables.properties(tables.merge(pieces), labels.shape),
         tables.properties(whole, labels.shape),
     )
-
-
-def test_scipy_measurements():
-    random = np.random.default_rng(9)
-    labels = random.integers(0, 5, (6, 7, 8)).astype(np.uint32)
-    values = random.random(labels.shape)
-    index = [3, 9, 1]
-    part = tables.regions(labels, (0, 0, 0), labels.shape, values)
-    rows = tables.at_labels(part, index)
-    np.testing.assert_allclose(
-        rows.intensities.sums[:, 0].floats(), ndi.sum_labels(values, labels, index), rtol=1e-12
-    )
-    kept = tables.at_labels(part, [3, 1])
-    np.testing.assert_allclose(
-        tables.center_of_mass(kept), ndi.center_of_mass(values, labels, [3, 1]), rtol=1e-12
-    )

@@ -1,0 +1,195 @@
+"""Tables of label volumes, through plans, in random partitions."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from scipy import ndimage as ndi
+from skimage.measure import regionprops_table
+
+import beam_volumes as bv
+
+GEOMETRY = ("label", "num_pixels", "area", "bbox", "centroid", "inertia_tensor_eigvals")
+INTENSITY = ("intensity_min", "intensity_max", "intensity_mean", "centroid_weighted")
+
+
+def in_parts(*lazy, **how):
+    return bv.compute(*lazy, runner=None, progress=False, **how)
+
+
+@st.composite
+def cases(draw, ndim=3, most=(10, 16, 18)):
+    shape = tuple(draw(st.integers(1, n)) for n in most[3 - ndim :])
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    labels = random.integers(0, draw(st.sampled_from([1, 2, 40])), shape) ** 2
+    labels = ndi.zoom(labels, 2, order=0)[tuple(slice(0, n) for n in shape)]
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    return labels.astype(draw(st.sampled_from(["u2", "i4", "u8"]))), slab, draw(st.integers(1, 4))
+
+
+def assert_same(table, expected, exact=("label", "num_pixels", "bbox")):
+    for name, column in expected.items():
+        got = table[name].to_numpy()
+        if name.startswith(exact):
+            assert np.array_equal(got, column), name
+        else:
+            np.testing.assert_allclose(got, column, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+@settings(max_examples=40)
+@given(cases(), st.sampled_from(["u1", "i2", "f4", "f8"]), st.sampled_from([None, (2.0, 0.5, 3.0)]))
+def test_regionprops_table(case, dtype, spacing):
+    labels, slab, window = case
+    em = np.random.default_rng(1).normal(50, 20, labels.shape).astype(dtype)
+    names = [*GEOMETRY, *INTENSITY]
+    lazy = bv.regionprops_table(bv.open(labels), bv.open(em), names, spacing=spacing)
+    got = in_parts(lazy, slab=slab, window=window)
+    assert got.column_names == list(lazy.columns)
+    expected = regionprops_table(
+        labels.astype("i8"), em.astype("f8"), properties=names, spacing=spacing or (1, 1, 1)
+    )
+    assert_same(got, expected)
+    whole = in_parts(lazy)
+    assert got.equals(whole)  # to the bit
+
+
+@settings(max_examples=25)
+@given(cases(ndim=2))
+def test_images(case):
+    labels, slab, window = case
+    names = [*GEOMETRY, "orientation", "axis_major_length"]
+    got = in_parts(bv.regionprops_table(labels, properties=names), slab=slab, window=window)
+    expected = regionprops_table(labels.astype("i8"), properties=names)
+    expected.pop("orientation")  # of a round region any
+    assert_same(got, expected)
+
+
+@settings(max_examples=30)
+@given(cases(most=(5, 7, 8)), st.booleans())
+def test_region_adjacency(case, with_boundary):
+    labels, slab, window = case
+    em = np.random.default_rng(1).random(labels.shape)
+    how = {"bins": 4, "range": (0, 1)} if with_boundary else {}
+    lazy = bv.region_adjacency(bv.open(labels), bv.open(em) if with_boundary else None, **how)
+    got = in_parts(lazy, slab=slab, window=window)
+    faces, values = {}, {}
+    for axis in range(3):
+        a, b = (np.moveaxis(labels, axis, 0)[s] for s in (slice(1, None), slice(None, -1)))
+        v = np.maximum(*(np.moveaxis(em, axis, 0)[s] for s in (slice(1, None), slice(None, -1))))
+        for pair in zip(*np.nonzero((a != b) & (a > 0) & (b > 0)), strict=True):
+            key = tuple(sorted((int(a[pair]), int(b[pair]))))
+            faces.setdefault(key, [0, 0, 0])[axis] += 1
+            values.setdefault(key, []).append(v[pair])
+    keys = sorted(faces)
+    assert list(zip(got["label_a"].to_pylist(), got["label_b"].to_pylist(), strict=True)) == keys
+    for axis in range(3):
+        assert got[f"faces-{axis}"].to_pylist() == [faces[k][axis] for k in keys]
+    if with_boundary:
+        np.testing.assert_allclose(got["boundary_mean"], [np.mean(values[k]) for k in keys])
+        assert got["boundary_max"].to_pylist() == [max(values[k]) for k in keys]
+        bins = [np.histogram(values[k], 4, (0, 1))[0] for k in keys]
+        for i in range(4):
+            assert got[f"boundary_histogram-{i}"].to_pylist() == [b[i] for b in bins]
+
+
+@settings(max_examples=25)
+@given(cases(), st.integers(0, 60), st.integers(1, 4))
+def test_labels_by_value(case, size, k):
+    """Filtered and given new values, in memory and by key."""
+    from beam_volumes.ops.label_mappings import ArrayMapping
+    from beam_volumes.ops.relabel import by_key
+
+    labels, slab, window = case
+    v = bv.open(labels)
+    values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    rank = np.argsort(-counts[values > 0], kind="stable")[:k]
+    new = (np.random.default_rng(2).permutation(len(values)) + 1) * (values > 0)
+    mapping = dict(zip(values.tolist(), new.tolist(), strict=True))
+    lazy = (
+        bv.remove_small_objects(v, size),
+        bv.keep_largest(v, k),
+        bv.relabel(v, mapping, dtype="u2"),
+        by_key(v, ArrayMapping.of(mapping), dtype="u2"),
+        bv.label(bv.remove_small_objects(v, size) > 0),
+    )
+    got = in_parts(*lazy, slab=slab, window=window)
+    large = np.where((counts > size)[inverse].reshape(labels.shape), labels, 0)
+    assert got[0].dtype == labels.dtype
+    assert np.array_equal(got[0], large)
+    assert np.array_equal(got[1], np.where(np.isin(labels, values[values > 0][rank]), labels, 0))
+    for g in got[2:4]:
+        assert g.dtype == np.uint16
+        assert np.array_equal(g, new[inverse].reshape(labels.shape))
+    assert np.array_equal(got[4], ndi.label(large)[0])
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_files(tmp_path, ending):
+    labels = np.random.default_rng(0).integers(0, 9, (6, 7, 8)).astype("u4")
+    table = bv.regionprops_table(bv.open(labels), properties=["num_pixels", "centroid"])
+    path = tmp_path / f"cells.{ending}"
+    assert in_parts(table.to(path), slab=(2, 7, 4)) == str(path)
+    read = {"parquet": pa.parquet.read_table, "csv": pa.csv.read_csv, "jsonl": pa.json.read_json}
+    got = read[ending](path)
+    assert got.to_pydict() == table.to_pyarrow().to_pydict()
+    with pytest.raises(ValueError, match=r"exists.*overwrite"):
+        in_parts(table.to(path))
+    in_parts(table.to(path), overwrite=True)
+
+
+def test_nothing_to_measure():
+    for labels in (np.zeros((4, 5, 6), "u1"), np.zeros((0, 5, 6), "u1")):
+        table = bv.regionprops_table(bv.open(labels), properties=["area", "bbox"])
+        got = in_parts(table)
+        assert got.num_rows == 0
+        assert got.column_names == list(table.columns)
+
+
+def test_scipys_measurements():
+    random = np.random.default_rng(9)
+    labels = random.integers(0, 5, (6, 7, 8)).astype(np.uint32)
+    values = random.random(labels.shape)
+    index = [3, 1, 2]
+    table = bv.regionprops_table(labels, values)
+    pairs = {
+        "intensity_mean": ndi.mean,
+        "intensity_sum": ndi.sum_labels,
+        "intensity_std": ndi.standard_deviation,
+        "intensity_max": ndi.maximum,
+        "centroid_weighted": ndi.center_of_mass,
+    }
+    for column, function in pairs.items():
+        np.testing.assert_allclose(table.at(index, column), function(values, labels, index))
+    assert table.at(9, "num_pixels") == 0
+    with pytest.raises(ValueError, match="no column 'mean'"):
+        table.at(1, "mean")
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda v: bv.regionprops_table(v * 0.5), TypeError, "labels of float64"),
+        (lambda v: bv.regionprops_table(v, properties=["are"]), ValueError, "'are'"),
+        (lambda v: bv.regionprops_table(v, properties=["intensity_max"]), ValueError, "intensity="),
+        (lambda v: bv.regionprops_table(v, v[1:]), ValueError, "do not match"),
+        (lambda v: bv.regionprops_table(v, spacing="voxel_size"), ValueError, "voxel_size="),
+        (lambda v: bv.regionprops_table(v, spacing=(1, 2)), ValueError, "2 entries for 3 axes"),
+        (lambda v: bv.region_adjacency(v, bins=4), ValueError, "boundary"),
+        (lambda v: bv.regionprops_table(v).to("table.txt"), ValueError, "parquet"),
+        (lambda v: bv.relabel(v, 7), TypeError, "mapping of int"),
+        (lambda v: bv.relabel(v, {1: 300}, dtype="u1"), ValueError, "300"),
+        (lambda v: bv.relabel(v, "nowhere.parquet"), (ValueError, OSError), "nowhere"),
+    ],
+)
+def test_bad_requests(make, error, said):
+    with pytest.raises(error, match=said):
+        make(bv.open(np.zeros((4, 5, 6), "u1")))
+
+
+def test_negative_and_missing_labels():
+    with pytest.raises(ValueError, match=r"negative|-3"):
+        in_parts(bv.regionprops_table(bv.open(np.full((2, 3, 4), -3))))
+    with pytest.raises(ValueError, match="label 7"):
+        in_parts(bv.relabel(bv.open(np.full((2, 3, 4), 7)), {1: 2}))
