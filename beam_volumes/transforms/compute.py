@@ -16,12 +16,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.session.session import check_portable
-from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.graph.table import TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.plan import Pass, Plan, plan
+from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.sweep.executor import SlabResult
