@@ -12,6 +12,7 @@ import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.cli.execute import How
 from beam_volumes.cli.options import no_others, running, verb
 from beam_volumes.cli.recipe import read_recipe
 from beam_volumes.cli.run import run_recipe
@@ -62,10 +63,12 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     run_recipe(
         read_recipe(str(recipe)),
-        memory=args.memory,
-        workers=args.workers,
-        runner=None if args.runner.lower() == "none" else args.runner,
-        overwrite=True,
+        How(
+            args.memory,
+            args.workers,
+            None if args.runner.lower() == "none" else args.runner,
+            overwrite=True,
+        ),
     )
     write_preview(folder, z // 2)
     print(f"{folder / 'preview.png'}: input and result, slice {z // 2}")

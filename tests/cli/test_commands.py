@@ -14,7 +14,7 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.cli import demo, errors
 from beam_volumes.cli.errors import message
-from beam_volumes.cli.info import parse_index
+from beam_volumes.cli.options import parse_index
 
 RECIPE = """\
 input: {path: slices, voxel_size: 5, unit: nm}
