@@ -37,6 +37,8 @@ from beam_volumes.across.components import (
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels import components as kernels
 
+#: Held by a merge per component that it takes in: ids, interfaces and classes.
+COMPONENT_BYTES = 120
 #: Level in the tree (0: the slabs), then the cell in the grid of that level.
 NodeKey = tuple[int, int, int, int]
 
@@ -300,7 +302,7 @@ def loads(tree: Tree, summary: Summary) -> dict[NodeKey, int]:
 def bytes_per_component(payload: Payload) -> int:
     """What a merge holds per component taken in: ids, interfaces and classes, and its payload."""
     columns = sum(math.prod(c.shape[1:]) * c.itemsize for c in payload.values())
-    return 120 + 3 * columns
+    return COMPONENT_BYTES + 3 * columns
 
 
 # Roots, where they live.

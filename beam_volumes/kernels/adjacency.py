@@ -46,12 +46,11 @@ def _any_touch(row, other):
 
 
 @kernel
-def _discover_row(row, other, keys, count):
-    if not _any_touch(row, other):
-        return keys, count
+def _discover_some(row, other, start, keys, count):
+    """Note pairs from ``start`` on: where it stopped, at the latest when the table is half full."""
     known_u = np.uint64(0)
     known_v = np.uint64(0)
-    for x in range(row.size):
+    for x in range(start, row.size):
         u, v = row[x], other[x]
         if u != v and u != 0 and v != 0 and (u != known_u or v != known_v):
             known_u, known_v = np.uint64(u), np.uint64(v)
@@ -62,7 +61,19 @@ def _discover_row(row, other, keys, count):
                 keys[i, 1] = b
                 count += 1
                 if 2 * count > keys.shape[0]:
-                    keys = _grown(keys)
+                    return x + 1, count
+    return row.size, count
+
+
+@kernel
+def _discover_rows(rows, others, keys, count):
+    for y in range(rows.shape[0]):
+        row, other = rows[y], others[y]
+        end = 0 if _any_touch(row, other) else row.size
+        while end < row.size:
+            end, count = _discover_some(row, other, end, keys, count)
+            if 2 * count > keys.shape[0]:
+                keys = _grown(keys)
     return keys, count
 
 
@@ -74,16 +85,16 @@ def discover(labels, below, core):
     cz, cy, cx = core
     nz, ny, nx = labels.shape
     for z in range(nz):
-        for y in range(ny if z < cz else cy):
-            row = labels[z, y]
-            if z < cz and y < cy:
-                keys, count = _discover_row(row[1:], row[: nx - 1], keys, count)
-            if z < cz and y > 0:
-                keys, count = _discover_row(row[:cx], labels[z, y - 1, :cx], keys, count)
-            if y < cy and z > 0:
-                keys, count = _discover_row(row[:cx], labels[z - 1, y, :cx], keys, count)
-            elif y < cy and below.size:
-                keys, count = _discover_row(row[:cx], below[y, :cx], keys, count)
+        plane = labels[z, :cy, :cx]
+        if z < cz:
+            wide = labels[z, :cy]
+            keys, count = _discover_rows(wide[:, 1:], wide[:, : nx - 1], keys, count)
+            wide = labels[z, :, :cx]
+            keys, count = _discover_rows(wide[1:], wide[: ny - 1], keys, count)
+        if z > 0:
+            keys, count = _discover_rows(plane, labels[z - 1, :cy, :cx], keys, count)
+        elif below.size:
+            keys, count = _discover_rows(plane, below, keys, count)
     return keys, count
 
 

@@ -40,31 +40,40 @@ def _grown(keys):
 
 
 @kernel
-def _discover_row(row, keys, count):
-    previous = np.uint64(0)
-    for x in range(row.size):
-        label = np.uint64(row[x])
-        if label != previous and label != np.uint64(0):
-            i = _slot(keys, label)
+def _discover_row(row, start, keys, count):
+    """Note labels from ``start`` on: where it stopped, at the latest when the table is half full."""
+    end = start
+    while end < row.size and 2 * count <= keys.size:
+        label = row[end]
+        end += 1
+        while end < row.size and row[end] == label:
+            end += 1
+        if label != 0:
+            i = _slot(keys, np.uint64(label))
             if keys[i] == np.uint64(0):
                 keys[i] = label
                 count += 1
-                if 2 * count > keys.size:
-                    keys = _grown(keys)
-        previous = label
+    return end, count
+
+
+@kernel
+def _discover_plane(plane, keys, count):
+    for y in range(plane.shape[0]):
+        row = plane[y]
+        end = 0
+        while end < row.size:
+            end, count = _discover_row(row, end, keys, count)
+            if 2 * count > keys.size:
+                keys = _grown(keys)
     return keys, count
 
 
 @kernel
 def discover(labels, below):
     """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
-    keys = np.zeros(1024, np.uint64)
-    count = 0
-    for y in range(below.shape[0]):
-        keys, count = _discover_row(below[y], keys, count)
+    keys, count = _discover_plane(below, np.zeros(1024, np.uint64), 0)
     for z in range(labels.shape[0]):
-        for y in range(labels.shape[1]):
-            keys, count = _discover_row(labels[z, y], keys, count)
+        keys, count = _discover_plane(labels[z], keys, count)
     return keys, count
 
 

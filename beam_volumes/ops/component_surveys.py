@@ -10,12 +10,12 @@ import numpy as np
 
 from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow
-from beam_volumes.across.merge import Keep
+from beam_volumes.across.merge import COMPONENT_BYTES, Keep
 from beam_volumes.across.rounds import Flow
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.kernels.components import paint
-from beam_volumes.ops.component_load import ComponentLoad
+from beam_volumes.ops.component_load import ComponentLoad, expected_load
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
@@ -84,6 +84,17 @@ class Components(Survey):
 
     def nothing(self) -> dict[str, Any]:
         return {"count": 0}
+
+    def most_load(self, grid: Grid) -> int:
+        every_other = np.full(3, 0.5)
+        return round(expected_load(grid, None, every_other) * self.merged_bytes)
+
+    @property
+    def merged_bytes(self) -> int:
+        """Per component, of what a step of the merge holds."""
+        columns = {"size": 8, "box": 48, "touches_border": 1}
+        marks = int(bool(self.keep and self.keep.marked is not None))
+        return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
 
     def load(self, grid: Grid, room: int) -> ComponentLoad:
         return ComponentLoad.of(grid, room, name=self.name)

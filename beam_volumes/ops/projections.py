@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -92,10 +92,15 @@ class Along(Fold):
         """Rough bytes of a cell of the state."""
         raise NotImplementedError
 
+    #: States that are there at once while two are merged, whatever the threads: each has its rows.
+    copies: ClassVar[int] = 5
+
     @property
     def state_bytes(self) -> int:
-        # The plan counts a whole state for every thread: threads share these, each has its rows.
-        return 1024 + math.prod(self.extent) * self.cell_bytes * 3 // 5
+        return 1024 + math.prod(self.extent) * self.cell_bytes
+
+    def peak_bytes(self, threads: int) -> int:
+        return self.copies * self.state_bytes
 
     def zero(self) -> Parts:
         return {}
@@ -181,6 +186,8 @@ class ExtremeAlong(Along):
     """The smallest or largest voxels: cells are order-preserving keys, and where there are any."""
 
     largest: bool
+
+    copies: ClassVar[int] = 2
 
     @property
     def cost(self) -> float:

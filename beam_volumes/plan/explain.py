@@ -52,7 +52,16 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
         lines.append(f"  fold {f.reduction.name} of {steps[f.voxels.step].name}")
     for seen in p.program.surveys:
         names = ", ".join(steps[e.step].name for e in seen.edges)
-        lines.append(f"  survey {seen.survey.name} of {names}; then merge what the slabs found")
+        name, room = seen.survey.name, format_bytes(p.room)
+        lines.append(
+            f"  survey {name} of {names}, up to {room} a slab; then merge what the slabs found"
+        )
+        if p.merges[name]:
+            most = format_bytes(p.merges[name])
+            lines.append(
+                f"    a step of the merge holds at most {most}; how much it will is known after this "
+                f"sweep, and more than {room} is refused then"
+            )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
         what = steps[o.edge.step].name
@@ -73,11 +82,6 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
     lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
     for item in sorted(part.parts, key=lambda item: -item.bytes):
         lines.append(f"    {format_bytes(item.bytes):>10}  {item.name}")
-    if p.program.surveys:
-        lines.append(
-            f"  within the budget, what surveys find in a slab may take up to {format_bytes(p.room)}, and a "
-            "step of their merge as much: how much it is depends on the voxels and is known after this sweep"
-        )
     return lines
 
 

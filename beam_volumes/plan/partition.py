@@ -288,9 +288,7 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
         kept = seen.survey.state_bytes((wide[0], wide[1], wide[2]), -(-slab[0] // window) + 1)
         parts.append(Part(f"{seen.survey.name} (what is found)", kept, True))
     for fold in program.folds:
-        parts.append(
-            Part(f"{fold.reduction.name} (state)", (threads + 2) * 2 * fold.reduction.state_bytes)
-        )
+        parts.append(Part(f"{fold.reduction.name} (state)", fold.reduction.peak_bytes(threads)))
     reads = sum(
         read_overhead_bytes(s.source, threads) for s in program.steps if s.source is not None
     )

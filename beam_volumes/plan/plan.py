@@ -90,6 +90,14 @@ class Pass:
     def slab_memory(self) -> int:
         return self.partition.memory
 
+    @property
+    def merges(self) -> dict[str, int]:
+        """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
+
+        What it will hold is known when the pass is done; more than `room` is refused then.
+        """
+        return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -211,6 +219,8 @@ def _pass_dict(p: Pass) -> dict[str, Any]:
         "sources": [s.name for s in p.program.steps if s.source is not None],
         "folds": [f.reduction.name for f in p.program.folds],
         "surveys": [b.survey.name for b in p.program.surveys],
+        "merges": p.merges,
+        "room": p.room,
         "outputs": [o.sink.name for o in p.program.outputs],
         "slab_memory": p.slab_memory,
         "parts": {part.name: part.bytes for part in p.partition.parts},

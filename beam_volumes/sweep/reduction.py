@@ -43,6 +43,10 @@ class Reduction:
         """Rough size of a state."""
         return 64
 
+    def peak_bytes(self, threads: int) -> int:
+        """The most bytes that states of a slab take together, folded in strips by so many threads."""
+        return (threads + 2) * 2 * self.state_bytes
+
     def zero(self) -> Any:
         """The state of no voxels."""
         raise NotImplementedError

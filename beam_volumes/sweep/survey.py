@@ -17,17 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.geometry import Grid, Triple
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
-
-
-def region_of(grid: Grid, index: int, upper: bool = True) -> Box:
-    """A slab's region: its core, and with ``upper`` one plane more where a neighbour follows."""
-    core = grid.box(index)
-    if not upper:
-        return core
-    return core.expand(((0, 1), (0, 1), (0, 1))).intersect(Box.of_shape(grid.shape))
 
 
 class Surveyor:
@@ -90,6 +82,10 @@ class Survey:
     def nothing(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {}
+
+    def most_load(self, grid: Grid) -> int:
+        """Bytes that a step of the merge holds at the very most, whatever the voxels."""
+        return 0
 
     def load(self, grid: Grid, room: int) -> Reduction | None:
         """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much."""

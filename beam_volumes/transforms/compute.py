@@ -12,23 +12,27 @@ from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.graph.table import TableTarget
+from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.remove import remove_tree
+from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.rounds import RunFlow, whole
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
+#: Bytes of rows in an element.
+_BATCH = 4 << 20
 
 States = dict[str, Any]
 
@@ -39,12 +43,14 @@ class Compute(beam.PTransform):
     The plan is made when the transform is constructed, so that whatever cannot work fails there.
     Applied to a pipeline it yields a dict of PCollections of one element each: per target
     ``volume.to(path)``, under the output's full name (``target.sink.name``), that name once its last
-    slab is written; per scalar, under its name (``"mean"``, the next one ``"mean-2"``), the number.
+    slab is written; likewise per ``table.to(path)``; per scalar, under its name (``"mean"``, the next
+    one ``"mean-2"``), the number. A table without a place yields its rows, under its name: dicts of
+    numpy columns, each of some rows, in no order of their own.
 
     Parameters
     ----------
-    *targets : Target, TableTarget or Scalar
-        Volumes and tables with a place, ``volume.to(path)``, and lazy scalars.
+    *targets : Target, TableTarget, Table or Scalar
+        Volumes with a place, ``volume.to(path)``, tables and lazy scalars.
     memory : int or str, optional
         What one worker process may use, e.g. ``"8GiB"``: by default a quarter of this machine's RAM.
     workers : int, optional
@@ -81,7 +87,7 @@ class Compute(beam.PTransform):
 
     def __init__(
         self,
-        *targets: Target | TableTarget | Scalar,
+        *targets: Target | TableTarget | Table | Scalar,
         memory: int | str | None = None,
         workers: int | None = None,
         slab: Sequence[int] | None = None,
@@ -96,21 +102,28 @@ class Compute(beam.PTransform):
         for t in targets:
             if isinstance(t, Volume):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
-            if not isinstance(t, Target | TableTarget | Scalar):
-                raise TypeError(f"{t!r} is neither a lazy scalar nor a volume.to(path)")
+            if not isinstance(t, Target | TableTarget | Table | Scalar):
+                raise TypeError(f"{t!r} is neither a lazy scalar, a table, nor a volume.to(path)")
         planned = plan(
             *targets, memory=memory, workers=workers, threads=threads, slab=slab, window=window
         )
+        #: By number of the target, the barrier whose rows it asks for: they are not written.
+        self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
+        planned = _without_places(planned)
         check_portable(planned)
         session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
         self.session = session if run_id is None else _named(session, run_id, resume)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
-        known = build(begin.pipeline, self.session)
+        known, rows = build(begin.pipeline, self.session)
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
         for k, result in enumerate(plan.results, 1):
-            if isinstance(result, Value):
+            if k in self.rows:
+                barrier = self.rows[k]
+                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(row_batches)
+                results[_unused(barrier.name, results)] = batches
+            elif isinstance(result, Value):
                 number = known[-1] | f"Target {k}" >> beam.Map(_number, result)
                 results[_unused(result.name, results)] = number
             else:
@@ -160,19 +173,51 @@ def _tidy(_: Any, place: Spec) -> None:
     remove_tree(place)
 
 
-def build(pipeline: beam.Pipeline, session: Session) -> list[beam.PCollection]:
-    """All steps of a session; per pass, and before the first, the numbers known then (one dict each).
+def _without_places(plan: Plan) -> Plan:
+    """A plan that writes no table that nobody named."""
+    tables = {
+        token: tuple(s for s in sinks if s not in plan.intermediates)
+        for token, sinks in plan.tables.items()
+    }
+    left = tuple(s for s in plan.intermediates if not isinstance(s, TableSink))
+    place = plan.scratch_place if left else None
+    return replace(plan, tables=tables, intermediates=left, scratch_place=place)
 
-    An element of the last entry appears when everything is done.
+
+def row_batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+    """A shard's rows in elements that runners take."""
+    columns = rows[1]
+    count = len(next(iter(columns.values())))
+    size = sum(c.itemsize for c in columns.values())
+    step = max(1, _BATCH // size)
+    for i in range(0, count, step):
+        yield {name: column[i : i + step] for name, column in columns.items()}
+
+
+Collections = dict[str, beam.PCollection]
+
+
+def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollection], Collections]:
+    """All steps of a session.
+
+    Returns
+    -------
+    known : list of PCollection
+        Per pass, and before the first, the numbers known then: one dict each. An element of the last
+        entry appears when everything is done.
+    rows : dict of PCollection
+        By barrier, the rows of its table: (shard, columns).
     """
     begun = pipeline | "Begin" >> beam.Create([None])
     known = [begun | "Prepare" >> beam.Map(_prepare, session)]
-    answers: dict[str, beam.PCollection] = {}
+    answers: Collections = {}
+    rows: Collections = {}
     for k in range(len(session.plan.passes)):
-        then, more = known[-1] | f"Pass {k + 1}" >> _Pass(session, k, answers)
+        then, more, tables = known[-1] | f"Pass {k + 1}" >> _Pass(session, k, answers)
         known.append(then)
         answers |= more
-    return known
+        rows |= tables
+    return known, rows
 
 
 def _prepare(_: Any, session: Session) -> States:
@@ -186,13 +231,11 @@ class _Pass(beam.PTransform):
     ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece).
     """
 
-    def __init__(self, session: Session, index: int, answers: dict[str, beam.PCollection]):
+    def __init__(self, session: Session, index: int, answers: Collections):
         super().__init__()
         self.session, self.index, self.answers = session, index, answers
 
-    def expand(
-        self, known: beam.PCollection
-    ) -> tuple[beam.PCollection, dict[str, beam.PCollection]]:
+    def expand(self, known: beam.PCollection) -> tuple[beam.PCollection, Collections, Collections]:
         session, index = self.session, self.index
         p = session.plan.passes[index]
         surveyed = [b.token for b in p.program.surveys]
@@ -203,8 +246,9 @@ class _Pass(beam.PTransform):
         states = swept["states"] | "Merge" >> merge
         known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
         if not surveyed:
-            return known, {}
-        answers: dict[str, beam.PCollection] = {}
+            return known, {}, {}
+        answers: Collections = {}
+        rows: Collections = {}
         numbers, written = [], []
         for n, (token, flow) in enumerate(session.flows(index).items(), 1):
             # Only what has been found to fit is merged.
@@ -216,12 +260,13 @@ class _Pass(beam.PTransform):
             if "rows" in came:
                 write = beam.Map(_write_rows, session, token)
                 written.append(came["rows"] | f"Write rows {n}" >> write)
+                rows[token] = came["rows"]
         together = tuple(numbers) | "Numbers" >> beam.Flatten(pipeline=known.pipeline)
-        rows = tuple(written) | "Rows" >> beam.Flatten(pipeline=known.pipeline)
+        places = tuple(written) | "Rows" >> beam.Flatten(pipeline=known.pipeline)
         finish = beam.Map(
-            _finish_merge, session, index, numbers=AsIter(together), written=AsIter(rows)
+            _finish_merge, session, index, numbers=AsIter(together), written=AsIter(places)
         )
-        return known | "Finish merge" >> finish, answers
+        return known | "Finish merge" >> finish, answers, rows
 
     def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""

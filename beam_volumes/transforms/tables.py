@@ -9,6 +9,7 @@ import apache_beam as beam
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across import tables
+from beam_volumes.across.components import region_of
 from beam_volumes.across.rounds import Key
 from beam_volumes.across.table_rounds import table_flow
 from beam_volumes.across.tables import Regions
@@ -16,8 +17,8 @@ from beam_volumes.geometry import Grid
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.table_surveys import RegionSurvey
 from beam_volumes.ops.tables import spacing_of
-from beam_volumes.sweep.survey import region_of
 from beam_volumes.transforms.components import ABOUT, grid_of
+from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.render import render
 from beam_volumes.transforms.rounds import RunFlow
 from beam_volumes.transforms.slab import Slab
@@ -28,8 +29,8 @@ class RegionTable(beam.PTransform):
     """Measure the regions of slabs of labels: PCollection[Slab] to a PCollection of batches of rows.
 
     A batch is a dict of numpy columns, ``label`` first and sorted by it. What is shuffled are sums per
-    label and slab; each label is in one batch, of some ten thousand rows, and labels of two batches do
-    not interleave.
+    label and slab; each label is in one batch, of at most 4 MiB, and labels of two batches do not
+    interleave. Of labels without a region there is none.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class RegionTable(beam.PTransform):
         measure = beam.Map(measure_slab, self.grid, self.survey, self.intensity)
         parts = slabs | "Measure" >> measure.with_output_types(Tuple[Tuple[int, ...], Regions])
         flow = table_flow(self.survey.table(self.grid.shape))
-        return (parts | "Merge" >> RunFlow(flow))["rows"] | "Rows" >> beam.Values()
+        return (parts | "Merge" >> RunFlow(flow))["rows"] | "Rows" >> beam.FlatMap(row_batches)
 
 
 def measure_slab(
@@ -109,16 +110,14 @@ def measure_slab(
 ) -> tuple[Key, Regions]:
     """What one slab adds to the table, under its index."""
     z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
-    _, ny, nx = grid.counts
-    index = (z * ny + y) * nx + x
-    if slab.shape != grid.shape or slab.core != grid.box(index):
+    core, region = region_of(grid, (z, y, x))
+    if slab.shape != grid.shape or slab.core != core:
         raise ValueError(
             f"slab {tuple(slab.key)}: its core {slab.core} of {slab.shape} is none of the grid of "
             f"{grid.step} in {grid.shape}: give RegionTable the ReadSlabs that yields the slabs"
         )
-    core = slab.core
-    faces = "surface_area_faces" in survey.properties
-    region = region_of(grid, index, upper=faces)
+    if "surface_area_faces" not in survey.properties:
+        region = core
     if not slab.box.contains(region):
         raise ValueError(
             f"slab {tuple(slab.key)} has the voxels {slab.box}, and surface_area_faces needs {region}, "
@@ -130,4 +129,5 @@ def measure_slab(
         part = tables.regions(labels, core.start, grid.shape, values, survey.nan, core.shape)
     except ValueError as error:
         raise ValueError(f"slab {tuple(slab.key)}: {error}") from None
-    return (index,), part
+    _, ny, nx = grid.counts
+    return ((z * ny + y) * nx + x,), part

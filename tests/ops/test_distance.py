@@ -64,6 +64,22 @@ def test_distance(batch, data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_planes_in_tiles(data):
+    """Where planes are cut, distances go through full columns and full rows."""
+    draw = data.draw
+    shape = tuple(draw(st.integers(2, n)) for n in (9, 60, 50))
+    mask = mask_of(shape, draw(st.sampled_from(SHARES)), draw(st.integers(0, 99)))
+    sampling = draw(st.sampled_from(SAMPLINGS))
+    slab = tuple(-(-n // draw(st.integers(2, 3))) for n in shape)
+    lazy = bv.distance_transform_edt(bv.open(mask), sampling)
+    assert len(bv.plan(lazy, slab=slab).passes) == 4
+    got = in_parts(lazy, slab=slab, chunks=slab)
+    exact = sampling == (1, 1, 1)
+    np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_up_to_a_distance(data):

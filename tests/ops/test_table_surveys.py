@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 from beam_volumes.across import rounds
 from beam_volumes.across import tables as region_tables
+from beam_volumes.across.components import region_of
 from beam_volumes.across.table_rounds import joined, table_flow
 from beam_volumes.geometry import Box, Grid
 from beam_volumes.ops.table_surveys import AdjacencySurvey, RegionSurvey
-from beam_volumes.sweep.survey import region_of
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
 from tests.across.groups import shuffling
@@ -25,7 +25,8 @@ def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
     shape = arrays[0].shape
     grid = Grid(shape, tuple(map(min, slab, shape)))
     for index in range(len(grid)):
-        region, depth = region_of(grid, index, upper), grid.box(index).shape[0]
+        core, region = region_of(grid, grid.cell(index))
+        region, depth = (region if upper else core), core.shape[0]
         surveyor = survey.begin(grid, index, (), room)
         edges = [*range(0, depth, window), depth]
         if region.shape[0] > depth:

@@ -302,11 +302,11 @@ def test_explain_of_labels_and_tables(v, tmp_path):
     plan = bv.plan(cells.to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv"), cells.num_labels)
     text = plan.explain()
     for part in (
-        "survey label of greater; then merge",
+        "survey label of greater, up to ",
+        "how much it will is known after this sweep",
         "slabs and windows are those of pass 2, whose answers it takes",
         "and what pass 2 found of label",
         f"write the rows of regionprops_table to {tmp_path}/t.csv (csv)",
-        "within the budget, what surveys find in a slab may take up to",
         "pass 2 comes after pass 1, of which it needs mean",
         "label count takes 1 sweep(s)",
     ):
