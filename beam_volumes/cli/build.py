@@ -12,14 +12,16 @@ from beam_volumes.cli.box import crop as cropped
 from beam_volumes.cli.catalogue import footprints
 from beam_volumes.cli.document import Entry, RecipeError
 from beam_volumes.cli.recipe import Input, Output, Recipe, Step
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.plan import Wanted
 
 
 @dataclass(frozen=True)
 class Built:
     """Targets, and for each a name to tell users."""
 
-    targets: tuple[Target | Scalar, ...]
+    targets: tuple[Wanted, ...]
     names: tuple[str, ...]
 
 
@@ -40,7 +42,7 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
     for name in recipe.order:
         known[name] = _apply(recipe.steps[name], known)
-    targets: list[Target | Scalar] = []
+    targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
         for k, target in enumerate(_targets(output, known[output.step])):
@@ -60,10 +62,15 @@ def _open(item: Input, crop: str | None) -> Volume:
 def _apply(step: Step, known: dict[str, Any]) -> Any:
     operation = step.operation
     inputs = [known[i.value] if isinstance(i.value, str) else i.value for i in step.inputs]
-    for name, entry in zip(operation.positional, step.inputs, strict=False):
+    by_name = {n: e for n, e in step.parameters.items() if operation.parameters[n]}
+    for name, entry in [*zip(operation.positional, step.inputs, strict=False), *by_name.items()]:
         item = known[entry.value] if isinstance(entry.value, str) else entry.value
-        if operation.parameters.get(name) == "volume" and not isinstance(item, Volume):
-            raise entry.error(f"{operation.name} takes a volume, and {entry.value!r} is a number")
+        volume_only = operation.parameters.get(name) == "volume" and item is not None
+        if isinstance(item, Table) or (volume_only and not isinstance(item, Volume)):
+            what = "a volume" if volume_only else "volumes and numbers"
+            raise entry.error(
+                f"{operation.name} takes {what}, and {entry.plain()!r} is {_kind(item)}"
+            )
     first = next((i for i in inputs if isinstance(i, Volume)), None)
     ndim = first.ndim if first is not None else 3
     axes = step.parameters["axes"].plain() if "axes" in step.parameters else None
@@ -84,6 +91,8 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
         return entry.value
     (key, inner), *_ = entry.value.items()
     if key == "step":
+        if isinstance(known[inner.value], Table):
+            raise inner.error(f"{inner.value!r} is a table, not a number")
         return known[inner.value]
     size = inner.plain()
     with _mistakes(entry.where, key):
@@ -92,10 +101,16 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
         return footprints()[key](size, ndim=ndim)
 
 
-def _targets(output: Output, item: Any) -> Iterator[Target | Scalar]:
+def _targets(output: Output, item: Any) -> Iterator[Wanted]:
     if isinstance(item, Volume):
         if output.path is None:
             raise RecipeError(output.where, f"{output.step!r} is a volume: its output needs path:")
+        with _mistakes(output.where, ""):
+            yield item.to(output.path, **output.options)
+    elif isinstance(item, Table) and output.path is not None:
+        for option in output.options:
+            if option != "format":
+                raise RecipeError(output.where, f"a table's output has no {option!r}, only format")
         with _mistakes(output.where, ""):
             yield item.to(output.path, **output.options)
     elif output.path is not None:
@@ -104,6 +119,12 @@ def _targets(output: Output, item: Any) -> Iterator[Target | Scalar]:
         )
     else:
         yield from item if isinstance(item, tuple) else (item,)
+
+
+def _kind(item: Any) -> str:
+    if isinstance(item, Table):
+        return "a table"
+    return "a list" if isinstance(item, tuple | list) else "a number"
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.cli.box import crop
 from beam_volumes.graph.elementwise import SUPPORTED
-from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
+from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,20 @@ def astype(volume: Volume, dtype: str) -> Volume:
     return as_volume(volume).astype(dtype)
 
 
+def num_labels(labels: Volume) -> Scalar:
+    """How many labels there are of what `label` gave."""
+    try:
+        return as_volume(labels).num_labels
+    except AttributeError as error:
+        raise ValueError(str(error)) from None
+
+
 @cache
 def operations() -> dict[str, Operation]:
     """Every operation by name."""
     found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
     public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
-    for function in (*public, astype, crop):
+    for function in (*public, astype, crop, num_labels):
         if inspect.isfunction(function) and _takes_volume(_first(function)):
             found[function.__name__] = _function(function)
     return found

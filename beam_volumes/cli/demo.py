@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from pathlib import Path
@@ -12,18 +13,21 @@ import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.cli.execute import How
 from beam_volumes.cli.options import no_others, running, verb
 from beam_volumes.cli.recipe import read_recipe
 from beam_volumes.cli.run import run_recipe
 from beam_volumes.cli.specimen import write_specimen
 
 RECIPE = """\
-# Membranes of an electron-microscopy stack: denoise, take the background away, threshold, clean up.
+# Cells of an electron-microscopy stack: denoise, take the background away, threshold the membranes,
+# clean up; label what they enclose, and measure it.
 # Try:  beam-volumes run @/recipe.yaml --dry-run
 #       beam-volumes run @/recipe.yaml --set width=2.5 --overwrite
-#       beam-volumes run @/recipe.yaml --crop 0:32 --set output=@/trial.ome.zarr
+#       beam-volumes run @/recipe.yaml --crop 0:32 --set out=@/trial
 variables:
   width: 1.5
+  out: "@"
 
 input: {path: @/slices, voxel_size: [10, 10, 10], unit: nm}
 
@@ -34,8 +38,18 @@ steps:
   threshold: {op: threshold_otsu}
   dark: {op: less, inputs: [even, threshold]}
   membranes: {op: binary_opening, structure: {cross: 1}}
+  thick: {op: binary_dilation, structure: {ball: 2}}
+  inside: {op: logical_not}
+  large: {op: remove_small_objects, max_size: "0.002 um^3"}
+  cells: {op: label}
+  table: {op: regionprops_table, intensity: input, properties: [area, centroid, intensity_mean]}
+  count: {op: num_labels, input: cells}
 
-output: {path: @/membranes.ome.zarr}
+outputs:
+  - {step: membranes, path: "${out}/membranes.ome.zarr"}
+  - {step: cells, path: "${out}/cells.ome.zarr"}
+  - {step: table, path: "${out}/cells.csv"}
+  - {step: count}
 """
 
 
@@ -62,22 +76,31 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     run_recipe(
         read_recipe(str(recipe)),
-        memory=args.memory,
-        workers=args.workers,
-        runner=None if args.runner.lower() == "none" else args.runner,
-        overwrite=True,
+        How(
+            args.memory,
+            args.workers,
+            None if args.runner.lower() == "none" else args.runner,
+            overwrite=True,
+        ),
     )
     write_preview(folder, z // 2)
-    print(f"{folder / 'preview.png'}: input and result, slice {z // 2}")
+    with open(folder / "cells.csv") as table:
+        print("".join(itertools.islice(table, 4)) + "...")
+    print(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
     tell(f"demo took {time.perf_counter() - began:.0f} s")
 
 
 def write_preview(folder: Path, z: int) -> None:
-    """A slice of the input and of the result side by side, as a PNG file."""
+    """A slice of the input, the membranes and the cells side by side, as a PNG file."""
     image = np.asarray(bv.open(folder / "slices")[z])
     mask = np.asarray(bv.open(folder / "membranes.ome.zarr")[z])
-    gap = np.full((image.shape[0], 8), 128, np.uint8)
-    both = np.hstack([image, gap, np.where(mask, 255, 0).astype(np.uint8)])
+    cells = np.asarray(bv.open(folder / "cells.ome.zarr")[z])
+    # Some colour for each label: neighbours' differ.
+    colours = np.random.default_rng(0).integers(60, 256, (256, 3), np.uint8)
+    colours = np.where((cells > 0)[..., None], colours[cells % 256], np.uint8(0))
+    gap = np.full((image.shape[0], 8, 3), 128, np.uint8)
+    grey = [np.repeat(a[..., None], 3, 2) for a in (image, np.where(mask, 255, 0).astype("u1"))]
+    both = np.hstack([grey[0], gap, grey[1], gap, colours])
     (folder / "preview.png").write_bytes(imagecodecs.png_encode(both))
 
 

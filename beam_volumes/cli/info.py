@@ -8,8 +8,7 @@ import os
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.document import parse_value
-from beam_volumes.cli.options import no_others, verb
+from beam_volumes.cli.options import no_others, opening, parse_index, verb
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, format_bytes
 from beam_volumes.storage.formats import READERS
@@ -22,9 +21,7 @@ def register(verbs: Any) -> None:
     parser.add_argument(
         "path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec as JSON"
     )
-    parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
-    parser.add_argument("--level", metavar="N", type=int, help="the level of an OME-Zarr pyramid")
-    parser.add_argument("--index", metavar="t=0,c=DAPI", help="which time point and channel")
+    opening(parser)
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
@@ -65,25 +62,6 @@ def facts(volume: Volume) -> dict[str, str]:
     found["voxel size"] = f"{_times(volume.voxel_size)}{unit}" if volume.voxel_size else "not known"
     if any(volume.origin):
         found["origin"] = ", ".join(f"{o:g}" for o in volume.origin) + unit
-    return found
-
-
-def parse_index(text: str | None) -> dict[str, int | str] | None:
-    """``t=0,c=DAPI`` as a mapping.
-
-    Examples
-    --------
-    >>> parse_index("t=0,c=DAPI")
-    {'t': 0, 'c': 'DAPI'}
-    """
-    if text is None:
-        return None
-    found = {}
-    for part in text.split(","):
-        axis, equals, value = (s.strip() for s in part.partition("="))
-        if not (axis and equals and value):
-            raise ValueError(f"--index {text}: write it as t=0,c=DAPI")
-        found[axis] = parse_value(value, "--index").value
     return found
 
 

@@ -6,17 +6,27 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from beam_volumes.cli import demo, info, run
-from beam_volumes.cli.errors import quiet, report
+from beam_volumes.cli import demo, info, label, run, stats
+from beam_volumes.cli.errors import MISTAKE, quiet, report
 from beam_volumes.version import __version__
 
-VERBS = (info, run, demo)
+VERBS = (info, run, label, stats, demo)
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells of wrong arguments as of all other mistakes."""
+
+    def error(self, message: str) -> NoReturn:
+        """A line, and the exit code of mistakes."""
+        print(f"beam-volumes: error: {message} ({self.prog} --help tells more)", file=sys.stderr)
+        sys.exit(MISTAKE)
 
 
 def parser() -> argparse.ArgumentParser:
     """The arguments of every verb; each verb's module says its own."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="beam-volumes",
         description="scipy.ndimage for volumes larger than memory, on any Apache Beam runner",
         allow_abbrev=False,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from functools import partial
 from typing import Any
 
-from beam_volumes.cli.document import nearest
+from beam_volumes.cli.document import nearest, parse_value
+from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import open as open_volume
 
 
 def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
@@ -33,6 +36,114 @@ def running(parser: argparse.ArgumentParser) -> None:
         default="FnApiRunner",
         help="a Beam runner, or none for this process without Beam (default: %(default)s)",
     )
+
+
+def computing(parser: argparse.ArgumentParser) -> None:
+    """The arguments of verbs that write outputs: `running`, and how."""
+    parser.epilog = "Options that are not listed go to Beam as pipeline options."
+    running(parser)
+    parser.add_argument(
+        "--slab", metavar="Z,Y,X", help="the shape of slabs, instead of one that the plan chooses"
+    )
+    parser.add_argument(
+        "--crop",
+        metavar="Z0:Z1,Y0:Y1,X0:X1",
+        help="crop every input first, for a trial; parts may be empty",
+    )
+    parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
+    parser.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the whole plan and write nothing"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print results and errors only")
+
+
+def opening(parser: argparse.ArgumentParser) -> None:
+    """The arguments of verbs that open one volume."""
+    parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
+    parser.add_argument("--level", metavar="N", type=int, help="the level of an OME-Zarr pyramid")
+    parser.add_argument("--index", metavar="t=0,c=DAPI", help="which time point and channel")
+
+
+def spacing(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say the size of voxels."""
+    parser.add_argument(
+        "--voxel-size", metavar="Z,Y,X", help="instead of that which the volume's metadata say"
+    )
+    parser.add_argument("--unit", metavar="UNIT", help="of the voxel size, e.g. nm")
+
+
+def opened(path: str, args: argparse.Namespace) -> Volume:
+    """The volume that a path and the arguments of `opening` and `spacing` mean."""
+    size = numbers(args.voxel_size, "--voxel-size") if args.voxel_size else None
+    return open_volume(
+        json.loads(path) if path.startswith("{") else path,
+        index=parse_index(args.index),
+        dataset=args.dataset,
+        level=args.level,
+        voxel_size=size[0] if size is not None and len(size) == 1 else size,
+        unit=args.unit,
+    )
+
+
+def parse_index(text: str | None) -> dict[str, int | str] | None:
+    """``t=0,c=DAPI`` as a mapping.
+
+    Examples
+    --------
+    >>> parse_index("t=0,c=DAPI")
+    {'t': 0, 'c': 'DAPI'}
+    """
+    if text is None:
+        return None
+    found = {}
+    for part in text.split(","):
+        axis, equals, value = (s.strip() for s in part.partition("="))
+        if not (axis and equals and value):
+            raise ValueError(f"--index {text}: write it as t=0,c=DAPI")
+        found[axis] = parse_value(value, "--index").value
+    return found
+
+
+def number(text: str, option: str) -> int | float:
+    """A number from the command line.
+
+    Examples
+    --------
+    >>> number("1e-3", "--threshold")
+    0.001
+    """
+    found = parse_value(text, option).value
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(f"{option} {text}: not a number")
+    return found
+
+
+def numbers(text: str, option: str) -> list[int | float]:
+    """Numbers with commas between them.
+
+    Examples
+    --------
+    >>> numbers("40, 4, 4", "--voxel-size")
+    [40, 4, 4]
+    """
+    return [number(part.strip(), option) for part in text.split(",")]
+
+
+def extents(text: str | None, option: str) -> list[int] | None:
+    """A shape from the command line, if there is one.
+
+    Examples
+    --------
+    >>> extents("64,512,512", "--slab")
+    [64, 512, 512]
+    """
+    if text is None:
+        return None
+    found = numbers(text, option)
+    if any(not isinstance(n, int) or n < 1 for n in found):
+        raise ValueError(f"{option} {text}: whole numbers from 1 on, e.g. 64,512,512")
+    return [int(n) for n in found]
 
 
 def no_others(others: list[str], parser: argparse.ArgumentParser) -> None:

@@ -195,17 +195,21 @@ def _watched(
     if session.journal is None:
         return drive(session)
     works = [
-        Work(_yields(p), len(p.grid), p.bytes_read + p.bytes_written) for p in session.plan.passes
+        Work(_yields(session.plan, p), len(p.grid), p.bytes_read + p.bytes_written)
+        for p in session.plan.passes
     ]
     with Watch(session.journal, works, reporter(progress)):
         return drive(session)
 
 
-def _yields(p: Pass) -> str:
+def _yields(plan: Plan, p: Pass) -> str:
     """What a pass is for, in a word or two."""
+    outputs = p.program.outputs
+    kept = [o for o in outputs if o.sink not in plan.intermediates]
+    stored = [p.program.steps[o.edge.step].name for o in outputs if o not in kept]
     names = [f.reduction.name for f in p.program.folds]
     names += [b.survey.name for b in p.program.surveys]
-    names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in p.program.outputs]
+    names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in kept] or stored
     return ", ".join(dict.fromkeys(names))
 
 

@@ -66,7 +66,7 @@ def regionprops_table(
         labels.dtype,
         None if intensity is None else operands[1].dtype,
         properties,
-        _spacing(labels, spacing, name),
+        spacing_of(labels, spacing, name),
         2 if labels.ndim == 2 else 3,
         nan,
     )
@@ -133,7 +133,8 @@ def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[
     return labels, (labels, other)
 
 
-def _spacing(volume: Volume, spacing: Any, name: str) -> tuple[float, float, float]:
+def spacing_of(volume: Volume, spacing: Any, name: str) -> tuple[float, float, float]:
+    """The size of a voxel along z, y, x that a table's ``spacing=`` means."""
     if spacing is None:
         return (1.0, 1.0, 1.0)
     if isinstance(spacing, str):

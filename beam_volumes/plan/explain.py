@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.volume import format_bytes
-from beam_volumes.sweep.program import Edge, Step
+from beam_volumes.sweep.program import Step
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Pass, Plan
@@ -27,13 +26,13 @@ def explain(plan: Plan) -> str:
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {sweeps} sweep(s)")
     for p in plan.passes:
-        lines += ["", *_pass(p)]
+        lines += ["", *_pass(plan, p)]
     if plan.reasons:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
     return "\n".join(lines)
 
 
-def _pass(p: Pass) -> list[str]:
+def _pass(plan: Plan, p: Pass) -> list[str]:
     part = p.partition
     slab = " x ".join(map(str, p.grid.step))
     overlap = "reading ahead and writing behind" if part.overlap else "no room to read ahead"
@@ -42,22 +41,40 @@ def _pass(p: Pass) -> list[str]:
         f"pass {p.index + 1}: {shape} voxels in {len(p.grid)} slab(s) of {slab}, "
         f"windows of {part.window} slice(s), {overlap}",
     ]
-    for step in p.program.steps:
-        lines.append("  " + _step(p, step))
+    answered = [_surveying(plan, token) for token in p.program.barriers]
+    if answered:
+        names = ", ".join(f"pass {k + 1}" for k in sorted({k for k, _ in answered}))
+        lines.append(f"  slabs and windows are those of {names}, whose answers it takes")
+    steps = p.program.steps
+    for step in steps:
+        lines.append("  " + _step(plan, p, step))
     for f in p.program.folds:
-        lines.append(f"  fold {f.reduction.name} of {p.program.steps[f.voxels.step].name}")
-    for b in p.program.surveys:
-        lines.append(f"  survey for {b.survey.name}: {_steps(p, b.edges)}")
-        if p.merges[b.survey.name]:
+        lines.append(f"  fold {f.reduction.name} of {steps[f.voxels.step].name}")
+    for seen in p.program.surveys:
+        names = ", ".join(steps[e.step].name for e in seen.edges)
+        name, room = seen.survey.name, format_bytes(p.room)
+        lines.append(
+            f"  survey {name} of {names}, up to {room} a slab; then merge what the slabs found"
+        )
+        if p.merges[name]:
+            most = format_bytes(p.merges[name])
             lines.append(
-                f"    merging slabs takes at most {format_bytes(p.merges[b.survey.name])} at once, known "
-                f"after this pass; more than {format_bytes(p.room)} is refused then"
+                f"    a step of the merge holds at most {most}; how much it will is known after this "
+                f"sweep, and more than {room} is refused then"
             )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
-        lines.append(
-            f"  write {p.program.steps[o.edge.step].name} to {o.sink.name} ({o.sink.dtype}, units of {unit})"
-        )
+        what = steps[o.edge.step].name
+        if o.sink in plan.intermediates:
+            lines.append(f"  store {what} for this run ({o.sink.dtype}, units of {unit})")
+        else:
+            lines.append(f"  write {what} to {o.sink.name} ({o.sink.dtype}, units of {unit})")
+    for seen in p.program.surveys:
+        for sink in plan.tables.get(seen.token, ()):
+            rows = f"the rows of {seen.survey.name}"
+            inside = sink in plan.intermediates
+            end = "for this run" if inside else f"to {sink.name}"
+            lines.append(f"  {'store' if inside else 'write'} {rows} {end} ({sink.format})")
     lines.append(
         f"  reads {p.chunks_read} chunk(s), {format_bytes(p.bytes_read)} "
         f"({p.read_amplification:.2f}x); writes {p.units_written} unit(s), {format_bytes(p.bytes_written)}"
@@ -68,15 +85,19 @@ def _pass(p: Pass) -> list[str]:
     return lines
 
 
-def _steps(p: Pass, edges: Sequence[Edge]) -> str:
-    return ", ".join(p.program.steps[e.step].name for e in edges)
+def _surveying(plan: Plan, token: str) -> tuple[int, str]:
+    """The pass that surveys for a barrier, and what it is called."""
+    return next(
+        (p.index, b.survey.name) for p in plan.passes for b in p.program.surveys if b.token == token
+    )
 
 
-def _step(p: Pass, step: Step) -> str:
+def _step(plan: Plan, p: Pass, step: Step) -> str:
     if step.source is not None:
-        return (
-            f"read {step.name} ({step.dtype}, chunks of {' x '.join(map(str, step.source.chunk))})"
-        )
+        kept = {o.sink.name: q.index for q in plan.passes for o in q.program.outputs}
+        where = f", stored by pass {kept[step.source.name] + 1}" if step.source.name in kept else ""
+        chunk = " x ".join(map(str, step.source.chunk))
+        return f"read {step.name} ({step.dtype}, chunks of {chunk}{where})"
     inputs = []
     for edge in step.edges:
         name = p.program.steps[edge.step].name
@@ -85,5 +106,8 @@ def _step(p: Pass, step: Step) -> str:
                 " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
             )
         inputs.append(name)
-    answered = ", and what came back to the slab" if step.completion is not None else ""
-    return f"{step.name} ({step.dtype}) of {', '.join(inputs)}{answered}"
+    text = f"{step.name} ({step.dtype}) of {', '.join(inputs)}"
+    if step.completion is not None:
+        index, name = _surveying(plan, step.barrier)
+        text += f" and what pass {index + 1} found of {name}"
+    return text

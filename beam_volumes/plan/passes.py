@@ -204,7 +204,7 @@ def cut(
     stored : dict
         By token of a node, where later passes read it.
     reasons : list of str
-        Why each pass is cut off and each node is stored or computed again.
+        Why nodes are stored or computed again.
     """
     levels = Levels([n for n, _ in targets], values, barriers, pencils)
     cuts: dict[tuple[int, Triple], Cut] = {}
@@ -240,13 +240,6 @@ def cut(
             at(here, node.shape).outputs.append((node, written))
         stored[node.token] = written.read_back()
     passes = sorted(cuts.values(), key=lambda c: c.level)
-    for c in passes[1:]:
-        before = [f.name for f in levels.folds.values() if levels.value[f.token] < c.level]
-        before += [b.name for b in levels.barriers.values() if levels.barrier[b.token] < c.level]
-        if before:
-            reasons.append(
-                f"pass level {c.level + 1} comes after {', '.join(dict.fromkeys(before))}, which it needs"
-            )
     return passes, stored, list(dict.fromkeys(reasons))
 
 

@@ -374,7 +374,7 @@ def plan(
         tuple(results),
         tuple(intermediates),
         place if intermediates else None,
-        _sweeps([*values, *used]),
+        _sweeps([*values, *_outermost(used)]),
         _fingerprint(voxels, values, barriers, tables),
         tables,
     )
@@ -406,6 +406,7 @@ def _passes(
         before = _before(c, cuts, stored)
         programs.append(compile_program(c.shape, c.outputs, c.folds, c.barriers, before))
         values.append(_needed_values(c, before))
+    reasons += _waits(separate, programs, values, stored)
     passes: list[Pass | None] = [None] * len(programs)
     smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
     for together in _same_slabs(programs):
@@ -421,6 +422,36 @@ def _passes(
         for k, part in zip(together, parts, strict=True):
             passes[k] = _costed(k, programs[k], part, without_voxels(values[k]), how.budget)
     return [p for p in passes if p is not None], [v for vs in values for v in vs], smallest
+
+
+def _waits(
+    cuts: list[Cut],
+    programs: Sequence[Program],
+    values: Sequence[Sequence[Value]],
+    stored: dict[str, Any],
+) -> list[str]:
+    """What each pass needs of those before it."""
+    found: dict[str, tuple[int, str]] = {}
+    kept: dict[int, tuple[int, str]] = {}
+    for k, (c, program) in enumerate(zip(cuts, programs, strict=True)):
+        found |= {f.token: (k, f.reduction.name) for f in program.folds}
+        found |= {b.token: (k, b.survey.name) for b in program.surveys}
+        kept |= {
+            id(stored[n.token]): (k, f"the stored {n.name}")
+            for n, _ in c.outputs
+            if n.token in stored
+        }
+    lines = []
+    for k, (program, own) in enumerate(zip(programs, values, strict=True)):
+        tokens = {
+            v.barrier.token if isinstance(v, BarrierValue) else v.token for v in values_below(own)
+        }
+        needs = {found[t] for t in (*tokens, *program.barriers) if t in found}
+        needs |= {kept[id(s.source)] for s in program.steps if id(s.source) in kept}
+        for before in sorted({i for i, _ in needs if i < k}):
+            names = ", ".join(sorted(name for i, name in needs if i == before))
+            lines.append(f"pass {k + 1} comes after pass {before + 1}, of which it needs {names}")
+    return lines
 
 
 def _same_slabs(programs: Sequence[Program]) -> list[list[int]]:
@@ -644,6 +675,12 @@ def _kernels(
         dtypes = tuple(n.dtype.str for n in barrier.operands)
         compiled.add((type(barrier.survey).__name__, dtypes))
     return len(compiled)
+
+
+def _outermost(values: Sequence[Value]) -> list[Value]:
+    """Those that no other rests on."""
+    inner = {a.token for v in values_below(values) for a in v.arguments}
+    return [v for v in values if v.token not in inner]
 
 
 def _sweeps(values: Sequence[Value]) -> dict[str, int]:

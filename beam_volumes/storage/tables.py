@@ -302,6 +302,19 @@ def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
+def csv_text(columns: Columns) -> str:
+    """A whole table as CSV, as tables are written.
+
+    Examples
+    --------
+    >>> print(csv_text({"label": np.array([1, 2]), "mean": np.array([0.5, np.nan])}), end="")
+    label,mean
+    1,0.5
+    2,
+    """
+    return _csv_lines([list(columns)]) + _csv_rows(columns)
+
+
 def _csv_rows(columns: Columns) -> str:
     return _csv_lines(_rows(columns, "", "inf"))
 

@@ -34,6 +34,7 @@ from beam_volumes.transforms.components import (  # noqa: E402
 from beam_volumes.transforms.compute import Compute  # noqa: E402
 from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
+from beam_volumes.transforms.tables import RegionTable  # noqa: E402
 
 __all__ = [
     "ApplyStages",
@@ -41,6 +42,7 @@ __all__ = [
     "LabelComponents",
     "MergeEquivalences",
     "ReadSlabs",
+    "RegionTable",
     "RelabelSlabs",
     "Slab",
     "SlabKey",

@@ -37,7 +37,7 @@ from beam_volumes.transforms.slab import MOST_BYTES, Slab
 from beam_volumes.transforms.slabs import ReadSlabs, read_slab, slab_grid
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
-_ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
+ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
 
 
 class SummaryCoder(beam.coders.Coder):
@@ -113,7 +113,7 @@ class LabelComponents(beam.PTransform):
         measures: tuple[str, ...] = (),
     ):
         super().__init__()
-        self.grid = _grid(slabs)
+        self.grid = grid_of(slabs)
         some = connectivity_structure(connectivity) if structure is None else structure
         self.labelling = Labelling(some, by_value, background)
         known = ("size", "box", "touches_border")
@@ -127,7 +127,7 @@ class LabelComponents(beam.PTransform):
         return slabs | label.with_output_types(Tuple[Tuple[int, ...], SlabSummary])
 
 
-def _grid(slabs: ReadSlabs | LabelComponents | Grid) -> Grid:
+def grid_of(slabs: ReadSlabs | LabelComponents | Grid) -> Grid:
     found = slabs if isinstance(slabs, Grid) else getattr(slabs, "grid", None)
     if not isinstance(found, Grid):
         raise TypeError(f"{slabs!r} has no grid of slabs: give the ReadSlabs that yields them")
@@ -142,7 +142,7 @@ def _summarise(
     if slab.shape != grid.shape or slab.core != core or not slab.box.contains(region):
         raise ValueError(
             f"slab {tuple(slab.key)} has the voxels {slab.box}, and components are found in {region}, "
-            f"one plane beyond the core {core}: {_ABOUT}"
+            f"one plane beyond the core {core}: {ABOUT}"
         )
     labeler = SlabLabeler(grid, (z, y, x), labelling, measures)
     labeler.feed(slab.data[region.translate([-a for a in slab.box.start]).slices])
@@ -205,7 +205,7 @@ class MergeEquivalences(beam.PTransform):
         memory: int | str | None = None,
     ):
         super().__init__()
-        self.grid = _grid(slabs)
+        self.grid = grid_of(slabs)
         if isinstance(slabs, LabelComponents):
             sized = (min_size, max_size, k_largest) != (None, None, None)
             needs = {"size": sized, "touches_border": touches_border is not None}
@@ -373,7 +373,7 @@ class SlabScan(beam.PTransform):
         super().__init__()
         self.backward = backward
         self.flow = scan_flow(
-            _grid(slabs),
+            grid_of(slabs),
             combine,
             itemsize=itemsize,
             forward=not backward,

@@ -17,12 +17,11 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.session.session import check_portable
-from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.plan import Pass, Plan, plan
+from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.tables import TableSink
@@ -122,7 +121,7 @@ class Compute(beam.PTransform):
         for k, result in enumerate(plan.results, 1):
             if k in self.rows:
                 barrier = self.rows[k]
-                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(_batches)
+                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(row_batches)
                 results[_unused(barrier.name, results)] = batches
             elif isinstance(result, Value):
                 number = known[-1] | f"Target {k}" >> beam.Map(_number, result)
@@ -185,7 +184,7 @@ def _without_places(plan: Plan) -> Plan:
     return replace(plan, tables=tables, intermediates=left, scratch_place=place)
 
 
-def _batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+def row_batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
     """A shard's rows in elements that runners take."""
     columns = rows[1]
     count = len(next(iter(columns.values())))
@@ -198,9 +197,7 @@ def _batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, np.n
 Collections = dict[str, beam.PCollection]
 
 
-def build(
-    pipeline: beam.Pipeline, session: Session
-) -> tuple[list[beam.PCollection], Collections]:
+def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
 
     Returns
@@ -238,9 +235,7 @@ class _Pass(beam.PTransform):
         super().__init__()
         self.session, self.index, self.answers = session, index, answers
 
-    def expand(
-        self, known: beam.PCollection
-    ) -> tuple[beam.PCollection, Collections, Collections]:
+    def expand(self, known: beam.PCollection) -> tuple[beam.PCollection, Collections, Collections]:
         session, index = self.session, self.index
         p = session.plan.passes[index]
         surveyed = [b.token for b in p.program.surveys]

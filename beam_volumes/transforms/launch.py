@@ -31,13 +31,13 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
 from beam_volumes.across.rounds import Flow, Key, Message, Round
-from beam_volumes.session.session import Emission, Session
 from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Work
 from beam_volumes.runs.supervise import RemoteTraceback
+from beam_volumes.session.session import Emission, Session
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction

@@ -79,13 +79,7 @@ class ReadSlabs(beam.PTransform):
         self.volume = as_volume(self.volume)
         self.halo = as_halo(self.halo, self.volume.axes)
         self.grid = slab_grid(self.volume, self.depth, self.tile, self.halo)
-        check_no_numbers(self.volume.node)
-        for node in ancestors([self.volume.node]):
-            if isinstance(node, SourceNode) and not node.source.portable:
-                raise ValueError(
-                    f"{node.source.name} lives in this process ({format_bytes(node.source.nbytes)}): a "
-                    "pipeline's workers cannot read it; write it to a .zarr first"
-                )
+        check_readable(self.volume)
 
     def expand(self, begin: Any) -> beam.PCollection[Slab]:
         return (
@@ -96,6 +90,22 @@ class ReadSlabs(beam.PTransform):
             | "Read"
             >> beam.Map(read_slab, self.volume, self.grid, self.halo).with_output_types(Slab)
         )
+
+
+def check_readable(volume: Volume) -> None:
+    """Refuse what workers cannot compute slab by slab.
+
+    Raises
+    ------
+    ValueError
+    """
+    check_no_numbers(volume.node)
+    for node in ancestors([volume.node]):
+        if isinstance(node, SourceNode) and not node.source.portable:
+            raise ValueError(
+                f"{node.source.name} lives in this process ({format_bytes(node.source.nbytes)}): a "
+                "pipeline's workers cannot read it; write it to a .zarr first"
+            )
 
 
 def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo) -> Slab:

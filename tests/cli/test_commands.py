@@ -14,7 +14,7 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.cli import demo, errors
 from beam_volumes.cli.errors import message
-from beam_volumes.cli.info import parse_index
+from beam_volumes.cli.options import parse_index
 
 RECIPE = """\
 input: {path: slices, voxel_size: 5, unit: nm}
@@ -211,13 +211,16 @@ def test_demo(work, command):
         assert code == 0, err
     assert "demo/preview.png" in out
     image = imagecodecs.png_decode((work / "demo" / "preview.png").read_bytes())
-    assert image.shape == (64, 64 + 8 + 64)
-    assert 0.05 < (image[:, 72:] == 255).mean() < 0.95
+    assert image.shape == (64, 3 * 64 + 2 * 8, 3)
+    assert 0.05 < (image[:, 72:136] == 255).mean() < 0.95
+    count = int(re.search(r"^count: (\d+)$", out, re.M)[1])
+    assert count == np.asarray(bv.open("demo/cells.ome.zarr")).max() > 0
+    assert "label,area,centroid-0,centroid-1,centroid-2,intensity_mean\n1," in out
     code, _, err = command(
-        "run", "demo/recipe.yaml", "--runner", "none", "--crop", "0:8", "--set", "output=t.zarr"
+        "run", "demo/recipe.yaml", "--runner", "none", "--crop", "0:8", "--set", "out=t"
     )
     assert code == 0, err
-    assert bv.open("t.zarr").shape == (8, 64, 64)
+    assert bv.open("t/membranes.ome.zarr").shape == (8, 64, 64)
 
 
 def test_the_demos_slices_are_the_same_every_time(work):
@@ -229,7 +232,7 @@ def test_the_demos_slices_are_the_same_every_time(work):
 
 
 def test_the_demos_recipe_is_among_the_templates():
-    path = os.path.join(os.path.dirname(__file__), "../../templates/recipes/membranes.yaml")
+    path = os.path.join(os.path.dirname(__file__), "../../templates/recipes/cells.yaml")
     with open(path) as file:
         assert file.read() == demo.RECIPE.replace("@", "demo")
 

@@ -296,6 +296,29 @@ def test_explain_and_to_dict(v, tmp_path):
     assert sum(numbers["passes"][0]["parts"].values()) == numbers["passes"][0]["slab_memory"]
 
 
+def test_explain_of_labels_and_tables(v, tmp_path):
+    cells = bv.label(bv.gaussian_filter(v, 2) > bv.mean(v))
+    table = bv.regionprops_table(cells, v)
+    plan = bv.plan(cells.to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv"), cells.num_labels)
+    text = plan.explain()
+    for part in (
+        "survey label of greater, up to ",
+        "how much it will is known after this sweep",
+        "slabs and windows are those of pass 2, whose answers it takes",
+        "and what pass 2 found of label",
+        f"write the rows of regionprops_table to {tmp_path}/t.csv (csv)",
+        "pass 2 comes after pass 1, of which it needs mean",
+        "label count takes 1 sweep(s)",
+    ):
+        assert part in text, part
+    assert re.search("pass 3 comes after pass 2, of which it needs .*label", text)
+    assert [p["surveys"] for p in plan.to_dict()["passes"]] == [
+        [],
+        ["label"],
+        ["regionprops_table"],
+    ]
+
+
 def test_outputs_are_never_inputs(tmp_path):
     stored = bv.compute(
         bv.open(np.zeros((4, 8, 8), "u1")).to(tmp_path / "in.zarr"), runner=None, progress=False

@@ -63,7 +63,10 @@ def test_numbers_and_what_is_too_much(tmp_path):
         merged = p | bv.ReadSlabs(mask, depth=4, halo=UPPER) | label | bv.MergeEquivalences(label)
         count = ndi.label(np.asarray(mask))[1]
         assert_that(merged["numbers"], equal_to([((), {"count": count})]))
-    with pytest.raises(Exception, match="merging the slabs takes in"), beam.Pipeline("FnApiRunner") as p:
+    with (
+        pytest.raises(Exception, match="merging the slabs takes in"),
+        beam.Pipeline("FnApiRunner") as p,
+    ):
         read = bv.ReadSlabs(mask, depth=4, halo=UPPER)
         _ = p | read | label | bv.MergeEquivalences(label, memory="1 KB")
 
@@ -134,7 +137,9 @@ def test_a_summary_that_is_too_large():
     slab = Slab(Box((0, 0, 0), (8, 2048, 2048)), ((0, 0),) * 3, voxels, (8, 2048, 2048))
     grid = Grid(slab.shape, slab.shape)
     labelling = Labelling(connectivity_structure(1))
-    with pytest.raises(ValueError, match=r"components takes .*use ReadSlabs\(..., depth=\d+\)") as e:
+    with pytest.raises(
+        ValueError, match=r"components takes .*use ReadSlabs\(..., depth=\d+\)"
+    ) as e:
         _summarise(slab, grid, labelling, ("size", "box"))
     depth = int(str(e.value).split("depth=")[1][:-1])
     core = Box((0, 0, 0), (depth, 2048, 2048))

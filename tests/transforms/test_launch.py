@@ -16,10 +16,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
-from beam_volumes.session.session import Session
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import budget
 from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.session.session import Session
 from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
 from tests.transforms.trees import chunk_files, membranes, stored
 

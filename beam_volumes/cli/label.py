@@ -1,0 +1,111 @@
+"""``beam-volumes label``: number the connected components of a mask."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import beam_volumes as bv
+from beam_volumes.cli.box import crop
+from beam_volumes.cli.build import Built
+from beam_volumes.cli.document import nearest
+from beam_volumes.cli.execute import How, execute, tell, took
+from beam_volumes.cli.options import computing, extents, number, opened, opening, spacing, verb
+from beam_volumes.graph.volume import Volume
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "label", act, "number the connected components of a mask")
+    parser.description = "Number the connected components of a mask, and print how many there are."
+    parser.add_argument("mask", metavar="MASK", help="a path, glob or URL; not 0 is foreground")
+    parser.add_argument("out", metavar="OUT", help="where the labels go, e.g. cells.ome.zarr")
+    parser.add_argument(
+        "--connectivity",
+        metavar="N",
+        type=int,
+        default=1,
+        help="voxels touch that are at most so many steps along axes apart: 1, 2 or 3 (default: 1)",
+    )
+    parser.add_argument(
+        "--by-value", action="store_true", help="only equal neighbours belong together"
+    )
+    parser.add_argument(
+        "--background",
+        metavar="V",
+        help="with --by-value, the value that is left out (default: 0), or none",
+    )
+    parser.add_argument("--dtype", help="of the labels (default: uint32, if they fit)")
+    parser.add_argument(
+        "--threshold", metavar="T", help="foreground is what is above T, a number or otsu"
+    )
+    parser.add_argument(
+        "--fill-holes", action="store_true", help="first fill what cannot be reached from outside"
+    )
+    parser.add_argument(
+        "--remove-small",
+        metavar="SIZE",
+        help='first remove components of up to so many voxels, or a volume such as "0.001 um^3"',
+    )
+    parser.add_argument("--chunks", metavar="Z,Y,X", help="of the labels, instead of the default")
+    opening(parser)
+    spacing(parser)
+    computing(parser)
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    how = How.of(args, others, parser)
+    volume = opened(args.mask, args)
+    cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
+    target = cells.to(args.out, chunks=extents(args.chunks, "--chunks"))
+    outcome = execute(Built((target, cells.num_labels), (args.out, "labels")), how)
+    if outcome is not None:
+        print(int(outcome.results[1]))
+        sys.stdout.flush()
+        tell(took(outcome), how)
+
+
+def labels(volume: Volume, args: argparse.Namespace) -> Volume:
+    """The labels that the arguments ask for."""
+    _check_dtype(args.dtype)
+    if args.by_value:
+        for option in ("threshold", "fill_holes", "remove_small"):
+            if getattr(args, option):
+                name = option.replace("_", "-")
+                raise ValueError(f"--{name} makes a mask, which has no values for --by-value")
+        background = _background(args.background)
+        return bv.label(
+            volume, args.connectivity, by_value=True, background=background, dtype=args.dtype
+        )
+    if args.background is not None:
+        raise ValueError("--background goes with --by-value; of a mask it is 0")
+    mask = volume if volume.dtype == bool else volume != 0
+    if args.threshold is not None:
+        otsu = args.threshold.lower() == "otsu"
+        mask = volume > (
+            bv.threshold_otsu(volume) if otsu else number(args.threshold, "--threshold")
+        )
+    if args.fill_holes:
+        mask = bv.binary_fill_holes(mask)
+    if args.remove_small is not None:
+        mask = bv.remove_small_objects(mask, _size(args.remove_small), args.connectivity)
+    return bv.label(mask, args.connectivity, dtype=args.dtype)
+
+
+def _check_dtype(name: str | None) -> None:
+    known = [f"{u}int{bits}" for u in ("u", "") for bits in (8, 16, 32, 64)]
+    if name is not None and name not in known:
+        raise ValueError(f"--dtype {name}: labels are integers{nearest(name, known)}")
+
+
+def _background(text: str | None) -> Any:
+    if text is None:
+        return 0
+    return None if text.lower() == "none" else number(text, "--background")
+
+
+def _size(text: str) -> Any:
+    """Voxels, or a volume with a unit as it is."""
+    return (
+        text if any(c.isalpha() for c in text.replace("e", "")) else number(text, "--remove-small")
+    )

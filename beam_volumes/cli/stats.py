@@ -1,0 +1,98 @@
+"""``beam-volumes stats``: measure every region of a label volume."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+import beam_volumes as bv
+from beam_volumes.cli.box import crop
+from beam_volumes.cli.build import Built
+from beam_volumes.cli.execute import How, execute, tell, took
+from beam_volumes.cli.options import computing, numbers, opened, opening, verb
+from beam_volumes.cli.options import spacing as voxel_size
+from beam_volumes.graph.table import Table
+from beam_volumes.storage.tables import csv_text
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Rows of a table that are printed.
+MOST_ROWS = 10_000
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "stats", act, "measure every region of a label volume")
+    parser.add_argument("labels", metavar="LABELS", help="a path, glob or URL; 0 is background")
+    parser.add_argument(
+        "out",
+        metavar="OUT",
+        nargs="?",
+        help="a .parquet folder, .csv or .jsonl file; left out, the table is printed as CSV",
+    )
+    parser.add_argument(
+        "--intensity", metavar="VOLUME", help="of the same shape, to be measured too"
+    )
+    parser.add_argument(
+        "--properties",
+        metavar="a,b,c",
+        help="scikit-image's names, e.g. area,centroid (default: all)",
+    )
+    parser.add_argument(
+        "--spacing",
+        metavar="Z,Y,X",
+        help="size of a voxel for areas and lengths, or voxel_size for the volume's own (default: 1)",
+    )
+    parser.add_argument(
+        "--nan",
+        metavar="HOW",
+        default="raise",
+        help="omit leaves out intensities that are not finite (default: an error)",
+    )
+    opening(parser)
+    voxel_size(parser)
+    computing(parser)
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    how = How.of(args, others, parser)
+    table = measured(args)
+    target = table if args.out is None else table.to(args.out)
+    outcome = execute(Built((target,), (args.out or "table",)), how)
+    if outcome is None:
+        return
+    if args.out is None:
+        print(shown(outcome.results[0]))
+    else:
+        print(outcome.results[0])
+    sys.stdout.flush()
+    tell(took(outcome), how)
+
+
+def measured(args: argparse.Namespace) -> Table:
+    """The table that the arguments ask for."""
+    labels = opened(args.labels, args)
+    intensity = None if args.intensity is None else bv.open(args.intensity)
+    if args.crop is not None:
+        labels = crop(labels, args.crop)
+        intensity = None if intensity is None else crop(intensity, args.crop)
+    spacing = args.spacing
+    if spacing is not None and spacing != "voxel_size":
+        found = numbers(spacing, "--spacing")
+        spacing = found[0] if len(found) == 1 else found
+    names = args.properties
+    return bv.regionprops_table(
+        labels,
+        intensity,
+        None if names is None else [n.strip() for n in names.split(",")],
+        spacing=spacing,
+        nan=args.nan,
+    )
+
+
+def shown(table: pyarrow.Table) -> str:
+    """A table as CSV, or how many rows it has where those are too many to be looked at."""
+    if table.num_rows > MOST_ROWS:
+        return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
+    return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
