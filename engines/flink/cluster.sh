@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# A standalone Flink cluster on this machine: a JobManager, two TaskManagers of two slots each, and the
+# pool of Python worker processes that they run a pipeline's steps in.
+#
+#   cluster.sh up DIR       start it and print the options for Beam that name it
+#   cluster.sh down DIR     end whatever `up` started
+#
+# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR.
+# FLINK_HOME, JOB_SERVER and PYTHON say where things are: by default where install.sh puts them. PYTHON
+# must have apache-beam and this package. REST_PORT, RPC_PORT and POOL_PORT are the ports taken.
+set -euo pipefail
+usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# = 2 ] || usage
+project=$(cd "$(dirname "$0")/../.." && pwd)
+engines=$project/.engines
+FLINK_HOME=${FLINK_HOME:-$engines/flink}
+JOB_SERVER=${JOB_SERVER:-$engines/job-server.jar}
+PYTHON=${PYTHON:-$project/.venv/bin/python}
+REST_PORT=${REST_PORT:-8081} RPC_PORT=${RPC_PORT:-6123} POOL_PORT=${POOL_PORT:-50000}
+dir=$(mkdir -p "$2/flink" && cd "$2" && pwd)
+
+# Without a strategy of the cluster's the first TaskManager that is lost fails the job; heartbeats say
+# that it is lost within 10 s. TaskManagers hold no voxels, so little memory does; but of pipelines with
+# labels or distances many small shuffles are open at once, and each takes its least of network buffers.
+settings=(
+  -Djobmanager.rpc.address=localhost
+  -Djobmanager.rpc.port="$RPC_PORT"
+  -Drest.address=localhost
+  -Drest.port="$REST_PORT"
+  -Dblob.server.port=0
+  -Dheartbeat.interval=2000
+  -Dheartbeat.timeout=10000
+  -Drestart-strategy.type=fixed-delay
+  -Drestart-strategy.fixed-delay.attempts=3
+  -Drestart-strategy.fixed-delay.delay=1s
+  -Djobmanager.memory.process.size=1024m
+  -Dtaskmanager.memory.process.size=1600m
+  -Dtaskmanager.memory.network.min=256m
+  -Dtaskmanager.memory.network.max=256m
+  -Dtaskmanager.network.sort-shuffle.min-buffers=64
+  -Dtaskmanager.numberOfTaskSlots=2
+)
+
+# start NAME COMMAND...: in the background, in a group of its own, its log and process id in DIR.
+start() {
+  local name=$1
+  shift
+  FLINK_LOG_DIR=$dir/flink FLINK_PID_DIR=$dir/flink nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
+  echo $! >"$dir/$name.pid"
+}
+
+up() {
+  # Its first two arguments are the host and the port of the web interface.
+  start jobmanager "$FLINK_HOME/bin/jobmanager.sh" start-foreground localhost "$REST_PORT" "${settings[@]}"
+  for k in 1 2; do
+    start "taskmanager-$k" "$FLINK_HOME/bin/taskmanager.sh" start-foreground "${settings[@]}" \
+      -Dtaskmanager.resource-id="taskmanager-$k"
+  done
+  # The pool starts its workers as plain `python`: the one that has the package must come first.
+  PATH=$(dirname "$("$PYTHON" -c 'import sys; print(sys.executable)')"):$PATH \
+    start pool "$PYTHON" -m apache_beam.runners.worker.worker_pool_main --service_port "$POOL_PORT"
+  local left=120
+  until curl --silent "localhost:$REST_PORT/overview" | grep -q '"taskmanagers":2,'; do
+    if [ $((left -= 1)) = 0 ] || ! alive; then
+      echo "the cluster has not come up; its logs are in $dir" >&2
+      down
+      exit 1
+    fi
+    sleep 1
+  done
+  echo "--runner=FlinkRunner --flink_version=1.19 --flink_job_server_jar=$JOB_SERVER" \
+    "--flink_master=localhost:$REST_PORT --parallelism=2" \
+    "--environment_type=EXTERNAL --environment_config=localhost:$POOL_PORT"
+}
+
+alive() {
+  for file in "$dir"/*.pid; do
+    kill -0 "$(cat "$file")" 2>/dev/null || return 1
+  done
+}
+
+down() {
+  for file in "$dir"/*.pid; do
+    [ -e "$file" ] || continue
+    kill "$(cat "$file")" 2>/dev/null || true
+    rm -f "$file"
+  done
+}
+
+case $1 in
+  up) up ;;
+  down) down ;;
+  *) usage ;;
+esac

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Installs the engines and object stores that `make test-engines` runs on, each once, into .engines:
+#
+#   flink/           Flink as it is distributed; flink/cluster.sh here starts it
+#   job-server.jar   Beam's job server for Flink, assembled by Maven from flink/pom.xml
+#   bin/prism        Beam's Prism, of the version of the Beam installed
+#   bin/fake-gcs-server
+#   moto/            a Python environment with moto's S3 server
+#
+# Needs Java 11 or 17, Maven and Go. PYTHON names a Python with apache-beam: by default that of .venv.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+to=$here/../.engines
+mkdir -p "$to" && to=$(cd "$to" && pwd)
+python=${PYTHON:-$here/../.venv/bin/python}
+
+flink=1.19.3
+fake_gcs=v1.56.1
+moto=5.2.5
+
+missing=
+for tool in java:Java mvn:Maven go:Go; do
+  command -v "${tool%:*}" >/dev/null || missing+=" ${tool#*:}"
+done
+if [ -n "$missing" ]; then
+  echo "make engines: missing on this machine:$missing. The engines are built by Java 11 or 17, Maven" \
+    "and Go (e.g. apt-get install openjdk-17-jdk-headless maven golang). 'make test' needs none of them." >&2
+  exit 1
+fi
+beam=$("$python" -c 'import apache_beam; print(apache_beam.__version__)')
+
+# install NAME VERSION COMMAND: what is there in this version stays; what fails leaves no mark.
+install() {
+  local mark=$to/.$1
+  if [ "$(cat "$mark" 2>/dev/null)" = "$2" ]; then return; fi
+  echo "installing $1 $2 ..."
+  rm -f "$mark"
+  work=$to/work.$1
+  rm -rf "$work" && mkdir "$work"
+  "$3"
+  rm -rf "$work"
+  echo "$2" >"$mark"
+}
+
+# PyPI has the whole of Flink: jars in one package, scripts in the other, the same for every platform.
+# Neither is installed as a Python package: that would bring an old Beam.
+get_flink() {
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps -d "$work" \
+    --only-binary :all: --python-version 3.11 --platform manylinux2014_x86_64 "apache-flink==$flink"
+  "$python" -m pip download --quiet --disable-pip-version-check --no-deps -d "$work" \
+    --no-binary :all: "apache-flink-libraries==$flink"
+  "$python" -m zipfile -e "$work"/apache_flink-*.whl "$work/scripts"
+  tar xzf "$work"/apache?flink?libraries-*.tar.gz -C "$work"
+  rm -rf "$to/flink" && mkdir -p "$to/flink/log"
+  cp -r "$work"/apache?flink?libraries-*/deps/* "$to/flink"
+  cp -r "$work"/scripts/pyflink/bin "$work"/scripts/pyflink/conf "$to/flink"
+  chmod +x "$to"/flink/bin/*
+}
+
+get_job_server() {
+  cp "$here/flink/pom.xml" "$work"
+  mvn --batch-mode --quiet --file "$work/pom.xml" package
+  mv "$work"/target/job-server.jar "$to/job-server.jar"
+}
+
+go_install() {
+  GOBIN=$to/bin GOFLAGS=-mod=mod go install "$1"
+}
+get_prism() { go_install "github.com/apache/beam/sdks/v2/go/cmd/prism@v$beam"; }
+get_fake_gcs_server() { go_install "github.com/fsouza/fake-gcs-server@$fake_gcs"; }
+
+get_moto() {
+  rm -rf "$to/moto"
+  "$python" -m venv "$to/moto"
+  "$to/moto/bin/python" -m pip install --quiet --disable-pip-version-check "moto[server]==$moto"
+}
+
+cd "$here" # Go and Maven look around in the folder they are started in: it is ours
+install flink "$flink" get_flink
+install job-server "$(cksum <"$here/flink/pom.xml" | tr ' ' -)" get_job_server
+install prism "$beam" get_prism
+install fake-gcs-server "$fake_gcs" get_fake_gcs_server
+install moto "$moto" get_moto
