@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_volumes.cli import demo, info, label, run, stats
+from beam_volumes.cli import demo, info, label, pool, run, stats
 from beam_volumes.cli.errors import MISTAKE, quiet, report
 from beam_volumes.version import __version__
 
-VERBS = (info, run, label, stats, demo)
+VERBS = (info, run, label, stats, demo, pool)
 
 
 class Parser(argparse.ArgumentParser):

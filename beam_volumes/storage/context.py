@@ -66,12 +66,15 @@ def context() -> ts.Context:
             # the resource is made when first used; everything opened later shares it
             ts.KvStore.open({"driver": "memory"}, context=_root).result()
         if _context is None:
-            spec = {
+            spec: dict[str, Any] = {
                 "cache_pool": {"total_bytes_limit": 0},
                 "data_copy_concurrency": {"limit": _threads},
                 "file_io_concurrency": {"limit": max(4, 2 * _threads)},
                 "file_io_sync": False,
             }
+            if "AWS_ACCESS_KEY_ID" in os.environ:
+                # Otherwise every place that may hold keys is asked, and what is missing is printed.
+                spec["aws_credentials"] = {"type": "environment"}
             _context = ts.Context(spec, parent=_root)
         return _context
 

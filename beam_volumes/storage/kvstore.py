@@ -34,7 +34,17 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
         )
     # not urlsplit: keys may hold ? and #
     bucket, _, path = text.partition("://")[2].partition("/")
-    return {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
+    spec = {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
+    return spec | _endpoint() if driver == "s3" else spec
+
+
+def _endpoint() -> Spec:
+    """The S3 server that the environment names as AWS's own programs have it; workers are told too."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not endpoint:
+        return {}
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return {"endpoint": endpoint, "aws_region": region}
 
 
 def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:

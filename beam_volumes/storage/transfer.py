@@ -19,6 +19,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
+from beam_volumes.storage import kvstore
 from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
 
@@ -280,16 +281,18 @@ def _write_unit(
 
 def describe(handle: ts.TensorStore) -> str:
     """How messages name what a handle shows."""
-    kvstore = handle.kvstore
-    if kvstore is None:
+    if handle.kvstore is None:
         return "the volume"
-    text = str(kvstore.url)
+    spec = handle.kvstore.spec().to_json()
+    # TensorStore has no URL for an S3 server that is not Amazon's.
+    text = kvstore.url(spec) if "bucket" in spec else str(handle.kvstore.url)
     return text.removeprefix("file://").rstrip("/")
 
 
 def _remote(handle: ts.TensorStore) -> bool:
-    kvstore = handle.kvstore
-    return kvstore is not None and not str(kvstore.url).startswith(("file:", "memory:"))
+    if handle.kvstore is None:
+        return False
+    return handle.kvstore.spec().to_json()["driver"] not in ("file", "memory")
 
 
 def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:

@@ -39,6 +39,7 @@ settings=(
   -Dtaskmanager.memory.network.max=256m
   -Dtaskmanager.network.sort-shuffle.min-buffers=64
   -Dtaskmanager.numberOfTaskSlots=2
+  -Dcluster.evenly-spread-out-slots=true
 )
 
 # start NAME COMMAND...: in the background, in a group of its own, its log and process id in DIR.
@@ -56,9 +57,7 @@ up() {
     start "taskmanager-$k" "$FLINK_HOME/bin/taskmanager.sh" start-foreground "${settings[@]}" \
       -Dtaskmanager.resource-id="taskmanager-$k"
   done
-  # The pool starts its workers as plain `python`: the one that has the package must come first.
-  PATH=$(dirname "$("$PYTHON" -c 'import sys; print(sys.executable)')"):$PATH \
-    start pool "$PYTHON" -m apache_beam.runners.worker.worker_pool_main --service_port "$POOL_PORT"
+  start pool "$PYTHON" -m beam_volumes.cli.main worker-pool --port "$POOL_PORT"
   local left=120
   until curl --silent "localhost:$REST_PORT/overview" | grep -q '"taskmanagers":2,'; do
     if [ $((left -= 1)) = 0 ] || ! alive; then

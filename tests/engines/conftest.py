@@ -1,0 +1,268 @@
+"""The engines and object stores of ``make engines``, started for these tests and ended after them.
+
+Nothing here is ever skipped: an engine that does not start fails its tests.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beam_volumes.runs import run_folder
+
+PROJECT = Path(__file__).parents[2]
+INSTALLED = PROJECT / ".engines"
+
+
+def installed(path: str) -> str:
+    """The path of something that `make engines` installs."""
+    found = INSTALLED / path
+    assert found.exists(), f"{found} is not there: run `make engines` first"
+    return str(found)
+
+
+@dataclass
+class Engine:
+    """Something to run on: the arguments of `bv.compute`, and what tells that a job was run there."""
+
+    how: dict[str, Any]
+    ran: Callable[[str, Path], None]
+    jobs: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
+
+    def job(self, name: str) -> tuple[str, dict[str, Any]]:
+        """A new job's name, and the arguments that run it."""
+        named = f"{name}-{next(self.jobs)}"
+        return named, {**self.how, "options": [*self.how["options"], f"--job_name={named}"]}
+
+
+def free_ports(count: int) -> list[int]:
+    held = [socket.socket() for _ in range(count)]
+    for s in held:
+        s.bind(("localhost", 0))
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+@contextmanager
+def server(log: Path, *command: str, port: int, **env: str) -> Iterator[None]:
+    """A server process, from when it answers at its port."""
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env={**os.environ, **env}, start_new_session=True
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with suppress(OSError), socket.create_connection(("localhost", port), 1):
+                break
+            assert process.poll() is None, f"{command[0]} has ended: {log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, f"{command[0]} does not answer; see {log}"
+            time.sleep(0.1)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def swept_by(output: Path) -> set[str]:
+    """Which processes have begun slabs of a run: "host pid" of each."""
+    starts = Path(run_folder(str(output))["path"]) / "starts"
+    return {f.read_text() for f in starts.rglob("*-*")}
+
+
+# The engines.
+
+
+def _fnapi(workers: int, *options: str) -> Engine:
+    def ran(job: str, output: Path) -> None:
+        processes = swept_by(output)
+        assert str(os.getpid()) not in {p.split()[1] for p in processes}
+        assert len(processes) == (workers if options else 1)
+
+    how = {"runner": "FnApiRunner", "workers": workers, "options": list(options)}
+    return Engine(how, ran)
+
+
+@contextmanager
+def in_memory(tmp: Path) -> Iterator[Engine]:
+    yield _fnapi(1)
+
+
+@contextmanager
+def in_memory_2(tmp: Path) -> Iterator[Engine]:
+    yield _fnapi(2)
+
+
+@contextmanager
+def multi_processing(tmp: Path) -> Iterator[Engine]:
+    yield _fnapi(2, "--direct_running_mode=multi_processing")
+
+
+@contextmanager
+def prism(tmp: Path) -> Iterator[Engine]:
+    (port,) = free_ports(1)
+    log = tmp / "prism.log"
+    command = (installed("bin/prism"), f"--job_port={port}", "--serve_http=false")
+
+    ended = 0
+
+    def ran(job: str, output: Path) -> None:
+        # Prism does not tell the names of its jobs.
+        nonlocal ended
+        before, ended = ended, log.read_text().count("pipeline done!")
+        assert ended > before
+
+    with server(log, *command, "--log_kind=text", port=port):
+        options = [f"--job_endpoint=localhost:{port}", "--environment_type=LOOPBACK"]
+        yield Engine({"runner": "PrismRunner", "workers": 2, "options": options}, ran)
+
+
+@contextmanager
+def flink_embedded(tmp: Path) -> Iterator[Engine]:
+    """A Flink of its own for each job, in the job server that FlinkRunner starts."""
+    log = tmp / "job-server.log"
+    jobs = logging.getLogger("FlinkJarJobServer")
+    handler = logging.FileHandler(log)
+    jobs.addHandler(handler)
+    jobs.setLevel(logging.INFO)
+
+    def ran(job: str, output: Path) -> None:
+        text = log.read_text()
+        assert "Flink Mini Cluster started" in text
+        assert re.search(rf"Job {job} .* switched from state RUNNING to FINISHED", text)
+
+    options = [
+        "--flink_version=1.19",
+        f"--flink_job_server_jar={installed('job-server.jar')}",
+        "--flink_master=[local]",
+    ]
+    yield Engine({"runner": "FlinkRunner", "workers": 2, "options": options}, ran)
+    jobs.removeHandler(handler)
+
+
+@dataclass
+class Cluster:
+    """A standalone Flink: its REST address, and the folder of its logs and process ids."""
+
+    rest: str
+    folder: Path
+    options: list[str]
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.rest}/{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    def job(self, name: str) -> dict[str, Any]:
+        """What it says of a job."""
+        jobs = [j for j in self.get("jobs/overview")["jobs"] if j["name"] == name]
+        assert jobs, f"the cluster knows no job {name}"
+        return self.get(f"jobs/{jobs[0]['jid']}")
+
+    def taskmanager(self, number: int) -> int:
+        return int((self.folder / f"taskmanager-{number}.pid").read_text())
+
+
+@contextmanager
+def flink_cluster(tmp: Path) -> Iterator[Cluster]:
+    """A standalone Flink by the script that users are shown: two TaskManagers, a pool of workers."""
+    installed("flink/bin/taskmanager.sh")
+    folder = tmp / "flink"
+    rest, rpc, pool = free_ports(3)
+    ports = {"REST_PORT": str(rest), "RPC_PORT": str(rpc), "POOL_PORT": str(pool)}
+    env = {**os.environ, "PYTHON": sys.executable, **ports}
+    script = str(PROJECT / "engines" / "flink" / "cluster.sh")
+    said = subprocess.run(
+        [script, "up", str(folder)], env=env, stdout=subprocess.PIPE, text=True, timeout=300
+    )
+    logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
+    assert said.returncode == 0, logs
+    try:
+        yield Cluster(f"http://localhost:{rest}", folder, said.stdout.split())
+    finally:
+        subprocess.run([script, "down", str(folder)], env=env, timeout=60)
+
+
+@contextmanager
+def flink_standalone(tmp: Path) -> Iterator[Engine]:
+    with flink_cluster(tmp) as cluster:
+
+        def ran(job: str, output: Path) -> None:
+            said = cluster.job(job)
+            assert said["state"] == "FINISHED"
+            hosts = set()
+            for vertex in said["vertices"]:
+                subtasks = cluster.get(f"jobs/{said['jid']}/vertices/{vertex['id']}")["subtasks"]
+                hosts |= {t["taskmanager-id"] for t in subtasks}
+            assert hosts == {"taskmanager-1", "taskmanager-2"}
+            processes = swept_by(output)
+            assert len(processes) > 1
+            assert str(os.getpid()) not in {p.split()[1] for p in processes}
+
+        yield Engine({"runner": "FlinkRunner", "workers": 2, "options": cluster.options}, ran)
+
+
+ENGINES = [in_memory, in_memory_2, multi_processing, prism, flink_embedded, flink_standalone]
+
+
+@pytest.fixture(scope="session", params=ENGINES, ids=lambda start: start.__name__)
+def engine(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp(request.param.__name__)) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with flink_cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+# The object stores.
+
+BUCKET = "volumes"
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    """The URL of a bucket of a server that speaks S3, and the environment to reach it in."""
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("s3") / "moto.log"
+    with server(log, installed("moto/bin/moto_server"), "-p", str(port), port=port):
+        url = f"http://localhost:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT"))
+        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+        yield f"s3://{BUCKET}", {"AWS_ENDPOINT_URL": url, "AWS_REGION": "us-east-1", **keys}
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory):
+    """The same of one that speaks GCS."""
+    (port,) = free_ports(1)
+    log = tmp_path_factory.mktemp("gcs") / "fake-gcs-server.log"
+    url = f"http://localhost:{port}"
+    command = [installed("bin/fake-gcs-server"), "-scheme", "http", "-port", str(port)]
+    command += ["-backend", "memory", "-public-host", f"localhost:{port}", "-external-url", url]
+    with server(log, *command, port=port):
+        body = json.dumps({"name": BUCKET}).encode()
+        headers = {"Content-Type": "application/json"}
+        urllib.request.urlopen(urllib.request.Request(f"{url}/storage/v1/b", body, headers))
+        token = {"GOOGLE_AUTH_TOKEN_FOR_TESTING": "x"}
+        yield f"gs://{BUCKET}", {"TENSORSTORE_GCS_HTTP_URL": url, **token}
+

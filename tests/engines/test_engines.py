@@ -1,0 +1,91 @@
+"""The same bytes on every engine: filters in one pass and two, labels, tables, distances."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+import beam_volumes as bv
+from tests.transforms.trees import chunk_files, membranes, stored
+
+CHUNKS = (8, 16, 16)
+SLAB = (8, 32, 32)
+
+
+@pytest.fixture(scope="session")
+def em(tmp_path_factory):
+    return stored(tmp_path_factory.mktemp("in"), membranes((24, 48, 56)), chunks=CHUNKS)
+
+
+def filters(em, folder, **how):
+    """A fused chain, and a mask whose threshold a pass before it finds."""
+    chain = bv.median_filter(em, 3) - bv.gaussian_filter(em, 1) + 0.5
+    smooth = bv.gaussian_filter(em, 1.5)
+    mask = bv.binary_opening(smooth > bv.threshold_otsu(smooth))
+    targets = chain.to(folder / "chain.zarr", chunks=CHUNKS), mask.to(folder / "mask.zarr", chunks=CHUNKS)
+    _, _, spread = bv.compute(*targets, bv.std(em), slab=SLAB, **how)
+    return [chunk_files(t.sink.name) for t in targets], spread
+
+
+def components(em, folder, **how):
+    """Labels through tiles, their table and number, and distances."""
+    mask = bv.binary_opening(em > 150)
+    labels = bv.label(mask)
+    edt = bv.distance_transform_edt(mask)
+    targets = labels.to(folder / "labels.zarr", chunks=CHUNKS), edt.to(folder / "edt.zarr", chunks=CHUNKS)
+    table = bv.regionprops_table(labels, em)
+    _, _, rows, count = bv.compute(*targets, table, labels.num_labels, slab=SLAB, **how)
+    columns = {name: rows[name].to_numpy().tobytes() for name in rows.column_names}
+    return [chunk_files(t.sink.name) for t in targets], columns, count
+
+
+@pytest.fixture(scope="session")
+def expected(em, tmp_path_factory):
+    """What FnApiRunner gives with one worker; of labels scipy has a word too."""
+    folder = tmp_path_factory.mktemp("expected")
+    found = {f.__name__: f(em, folder, workers=1) for f in (filters, components)}
+    assert all(files for files in [*found["filters"][0], *found["components"][0]])
+    from scipy import ndimage
+
+    mask = ndimage.binary_opening(np.asarray(em) > 150)
+    labels, count = ndimage.label(mask)
+    np.testing.assert_array_equal(bv.open(str(folder / "labels.zarr")), labels)
+    assert found["components"][2] == count > 10
+    return found
+
+
+@pytest.mark.parametrize(("work", "first"), [(filters, "chain"), (components, "labels")])
+def test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path):
+    job, how = engine.job(work.__name__)
+    assert work(em, tmp_path, **how) == expected[work.__name__]
+    engine.ran(job, tmp_path / f"{first}.zarr")
+
+
+def test_errors_in_workers_arrive_as_they_were_raised(engine, tmp_path):
+    v = stored(tmp_path, membranes(), chunks=(5, 24, 28), codec="zstd")
+    (tmp_path / "in.zarr" / "c" / "2" / "0" / "0").write_bytes(b"junk")
+    with pytest.raises(OSError, match=r"in\.zarr/c/2/0/0.*damaged") as caught:
+        bv.compute((v + 1).to(tmp_path / "out.zarr"), **engine.job("damaged")[1])
+    for noise in ("Traceback", "while running", "java."):
+        assert noise not in str(caught.value)
+
+
+def test_a_recipe_runs_anywhere_by_flags(engine, em, tmp_path):
+    """``beam-volumes run RECIPE --runner ...``, with Beam's own options behind it."""
+    recipe = {
+        "input": em.node.source.name,
+        "steps": {"gaussian_filter": {"sigma": 1}},
+        "output": {"path": str(tmp_path / "out.zarr"), "chunks": list(CHUNKS)},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    job, how = engine.job("recipe")
+    flags = ["--runner", how["runner"], "--workers", str(how["workers"]), *how["options"]]
+    flags += ["--slab", ",".join(map(str, SLAB))]
+    command = [sys.executable, "-m", "beam_volumes.cli.main", "run", str(tmp_path / "recipe.yaml")]
+    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    engine.ran(job, tmp_path / "out.zarr")
+    alone = np.asarray(bv.gaussian_filter(em, 1))
+    np.testing.assert_array_equal(bv.open(str(tmp_path / "out.zarr")), alone)
