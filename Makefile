@@ -1,5 +1,7 @@
 # make demo    the demonstration of the README (sets everything up by itself)
 # make test    the tests
+# make engines and then
+# make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make lint    style and types
 # make bench   benchmarks against other ways to do the same
 # make clean   remove what the above have made
@@ -9,7 +11,7 @@ VENV ?= .venv
 JOBS ?= auto
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: venv demo test lint bench clean
+.PHONY: venv demo test engines test-engines lint bench clean
 
 venv: $(VENV)/.checks
 
@@ -28,6 +30,13 @@ demo: $(VENV)/.ready
 
 test: venv
 	$(VENV)/bin/python -m pytest -n $(JOBS)
+
+engines: venv
+	PYTHON=$(abspath $(VENV))/bin/python engines/install.sh
+
+# One after the other: an engine takes all cores.
+test-engines: venv
+	$(VENV)/bin/python -m pytest tests/engines --durations=0 --durations-min=1
 
 lint: venv
 	$(VENV)/bin/ruff check .

@@ -14,6 +14,14 @@ settings.register_profile("explore", database=None, phases=_PHASES[:2], print_bl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what a run of everything leaves out."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        terminalreporter.write_line(
+            "left out: the tests on Flink, Prism, S3 and GCS; make engines test-engines"
+        )
+
+
 @pytest.fixture(autouse=True)
 def loggers_as_they_were():
     """The command line quietens this process's loggers: not for the tests after it."""

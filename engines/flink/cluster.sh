@@ -19,8 +19,9 @@ PYTHON=${PYTHON:-$project/.venv/bin/python}
 REST_PORT=${REST_PORT:-8081} RPC_PORT=${RPC_PORT:-6123} POOL_PORT=${POOL_PORT:-50000}
 dir=$(mkdir -p "$2/flink" && cd "$2" && pwd)
 
-# Without a strategy of the cluster's the first TaskManager that is lost fails the job; heartbeats say
-# that it is lost within 10 s. TaskManagers hold no voxels, so little memory does; but of pipelines with
+# Without a strategy of the cluster's the first TaskManager that is lost fails the job. It must go on trying
+# for longer than it takes to notice: heartbeats say within 10 s that a TaskManager is lost, and until then
+# its slots are given out again. TaskManagers hold no voxels, so little memory does; but of pipelines with
 # labels or distances many small shuffles are open at once, and each takes its least of network buffers.
 settings=(
   -Djobmanager.rpc.address=localhost
@@ -31,8 +32,8 @@ settings=(
   -Dheartbeat.interval=2000
   -Dheartbeat.timeout=10000
   -Drestart-strategy.type=fixed-delay
-  -Drestart-strategy.fixed-delay.attempts=3
-  -Drestart-strategy.fixed-delay.delay=1s
+  -Drestart-strategy.fixed-delay.attempts=10
+  -Drestart-strategy.fixed-delay.delay=2s
   -Djobmanager.memory.process.size=1024m
   -Dtaskmanager.memory.process.size=1600m
   -Dtaskmanager.memory.network.min=256m

@@ -6,7 +6,6 @@ Nothing here is ever skipped: an engine that does not start fails its tests.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import signal
@@ -139,10 +138,6 @@ def prism(tmp: Path) -> Iterator[Engine]:
 def flink_embedded(tmp: Path) -> Iterator[Engine]:
     """A Flink of its own for each job, in the job server that FlinkRunner starts."""
     log = tmp / "job-server.log"
-    jobs = logging.getLogger("FlinkJarJobServer")
-    handler = logging.FileHandler(log)
-    jobs.addHandler(handler)
-    jobs.setLevel(logging.INFO)
 
     def ran(job: str, output: Path) -> None:
         text = log.read_text()
@@ -153,9 +148,9 @@ def flink_embedded(tmp: Path) -> Iterator[Engine]:
         "--flink_version=1.19",
         f"--flink_job_server_jar={installed('job-server.jar')}",
         "--flink_master=[local]",
+        f"--job_server_jvm_properties=-Dorg.slf4j.simpleLogger.logFile={log}",
     ]
     yield Engine({"runner": "FlinkRunner", "workers": 2, "options": options}, ran)
-    jobs.removeHandler(handler)
 
 
 @dataclass
@@ -265,4 +260,3 @@ def gcs(tmp_path_factory):
         urllib.request.urlopen(urllib.request.Request(f"{url}/storage/v1/b", body, headers))
         token = {"GOOGLE_AUTH_TOKEN_FOR_TESTING": "x"}
         yield f"gs://{BUCKET}", {"TENSORSTORE_GCS_HTTP_URL": url, **token}
-

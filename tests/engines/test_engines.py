@@ -10,6 +10,9 @@ import yaml
 import beam_volumes as bv
 from tests.transforms.trees import chunk_files, membranes, stored
 
+# Beam's workers in this process complain when an engine hangs up.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
 CHUNKS = (8, 16, 16)
 SLAB = (8, 32, 32)
 
@@ -24,7 +27,10 @@ def filters(em, folder, **how):
     chain = bv.median_filter(em, 3) - bv.gaussian_filter(em, 1) + 0.5
     smooth = bv.gaussian_filter(em, 1.5)
     mask = bv.binary_opening(smooth > bv.threshold_otsu(smooth))
-    targets = chain.to(folder / "chain.zarr", chunks=CHUNKS), mask.to(folder / "mask.zarr", chunks=CHUNKS)
+    targets = (
+        chain.to(folder / "chain.zarr", chunks=CHUNKS),
+        mask.to(folder / "mask.zarr", chunks=CHUNKS),
+    )
     _, _, spread = bv.compute(*targets, bv.std(em), slab=SLAB, **how)
     return [chunk_files(t.sink.name) for t in targets], spread
 
@@ -34,7 +40,10 @@ def components(em, folder, **how):
     mask = bv.binary_opening(em > 150)
     labels = bv.label(mask)
     edt = bv.distance_transform_edt(mask)
-    targets = labels.to(folder / "labels.zarr", chunks=CHUNKS), edt.to(folder / "edt.zarr", chunks=CHUNKS)
+    targets = (
+        labels.to(folder / "labels.zarr", chunks=CHUNKS),
+        edt.to(folder / "edt.zarr", chunks=CHUNKS),
+    )
     table = bv.regionprops_table(labels, em)
     _, _, rows, count = bv.compute(*targets, table, labels.num_labels, slab=SLAB, **how)
     columns = {name: rows[name].to_numpy().tobytes() for name in rows.column_names}
