@@ -17,7 +17,7 @@ from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Pass, Plan, Wanted, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import ENDED, Session, check_portable
+from beam_volumes.session.session import ENDED, Session
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
@@ -151,7 +151,7 @@ def run(
     drive: Callable[[Session], dict[str, Any]] = run_local
     processes, base = 1, machine.BASE_ALONE
     if runner is not None:
-        from beam_volumes.transforms.launch import launcher
+        from beam_volumes.transforms.launch import check_places, launcher
 
         drive, processes, base = launcher(runner, options, workers)
     planned = plan(
@@ -165,7 +165,7 @@ def run(
         base=base,
     )
     if runner is not None:
-        check_portable(planned)
+        check_places(planned, journal, runner)
     session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
     begin = time.perf_counter()
     ended = False

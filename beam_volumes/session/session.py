@@ -18,9 +18,11 @@ from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, ranges
+from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
-from beam_volumes.storage.kvstore import join, kvstore_spec
-from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.storage.kvstore import is_local, join, kvstore_spec, url
+from beam_volumes.storage.sink import OutputExistsError, Sink
+from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
@@ -310,8 +312,12 @@ def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
             )
 
 
-def check_portable(planned: Plan) -> None:
-    """Refuse what other processes cannot open."""
+def check_portable(planned: Plan, journal: Any = None) -> None:
+    """Refuse what other processes cannot open; ``journal`` is where the user wants it, if they say so."""
+    if journal is not None and kvstore_spec(journal).get("driver") == "memory":
+        raise ValueError(
+            f"the journal {journal} is memory of this process; use a path or runner=None"
+        )
     for p in planned.passes:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
@@ -319,11 +325,36 @@ def check_portable(planned: Plan) -> None:
                     f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
                     "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
                 )
-        for output in p.program.outputs:
-            if not output.sink.portable:
+        sinks: list[Sink | TableSink] = [output.sink for output in p.program.outputs]
+        for b in p.program.surveys:
+            sinks += planned.tables.get(b.token, ())
+        for sink in sinks:
+            if not sink.portable:
                 raise ValueError(
-                    f"{output.sink.name} is memory of this process; use runner=None or a path"
+                    f"{sink.name} is memory of this process; use runner=None or a path"
                 )
+
+
+def check_remote(plan: Plan, journal: Any, runner: str) -> None:
+    """Refuse local paths for a runner whose workers are never on this machine."""
+    book = journal_place(plan, journal)
+    sources = [s.source for p in plan.passes for s in p.program.steps if s.source is not None]
+    # Small arrays travel with the plan.
+    here = [
+        f"the input {source.name}"
+        for source in sources
+        if not source.reader.remote and not isinstance(source.reader, ArrayReader)
+    ]
+    outputs = [sink for sink in plan.sinks if sink not in plan.intermediates]
+    here += [f"the output {sink.name}" for sink in outputs if is_local(sink.kvstore)]
+    if book is not None and is_local(book):
+        here.append(f"the journal {url(book)}")
+    if plan.scratch_place is not None and is_local(plan.scratch_place):
+        here.append(f"what lies between passes or comes back in memory, {url(plan.scratch_place)},")
+    if here:
+        raise ValueError(
+            f"{here[0]} is on this machine, where {runner} has no workers; use a bucket, gs:// or s3://"
+        )
 
 
 def journal_place(plan: Plan, journal: Any) -> dict[str, Any] | None:

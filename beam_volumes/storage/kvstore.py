@@ -59,6 +59,11 @@ def beside(spec: Spec, suffix: str) -> Spec:
     return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
 
 
+def is_local(spec: Spec) -> bool:
+    """Whether a place is on a disk of this machine (or looks so: it may be shared)."""
+    return spec.get("driver") == "file"
+
+
 def url(spec: Spec) -> str:
     """How messages name a place.
 

@@ -110,7 +110,7 @@ class Compute(beam.PTransform):
         #: By number of the target, the barrier whose rows it asks for: they are not written.
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)
-        check_portable(planned)
+        check_portable(planned, journal)
         session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
         self.session = session if run_id is None else _named(session, run_id, resume)
 

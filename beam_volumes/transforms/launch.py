@@ -14,6 +14,7 @@ import io
 import logging
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Work
 from beam_volumes.runs.supervise import RemoteTraceback
-from beam_volumes.session.session import Emission, Session
+from beam_volumes.session.session import Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
@@ -47,6 +48,10 @@ _LOG = logging.getLogger(__name__)
 
 #: What users call the runners that run on this machine.
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
+#: Those whose workers are never on this machine.
+REMOTE = {"dataflow"}
+#: The mark by which workers see that they share the journal's place with this machine.
+ASKED = "asked"
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
@@ -131,9 +136,22 @@ def is_local(runner: Any) -> bool:
     >>> is_local("DirectRunner"), is_local("FlinkRunner")
     (True, False)
     """
+    return runner_name(runner).lower().removesuffix("runner") in LOCAL
+
+
+def check_places(plan: Plan, journal: Any, runner: Any) -> None:
+    """Refuse what a runner's workers cannot open."""
+    check_portable(plan, journal)
+    name = runner_name(runner)
+    if name.lower().removesuffix("runner") in REMOTE:
+        check_remote(plan, journal, name)
+
+
+def runner_name(runner: Any) -> str:
+    """The name of a runner given by name, class or instance."""
     if not isinstance(runner, str):
         runner = (runner if isinstance(runner, type) else type(runner)).__name__
-    return runner.rpartition(".")[2].lower().removesuffix("runner") in LOCAL
+    return runner.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -172,7 +190,13 @@ class Elsewhere:
         place = self.options.view_as(GoogleCloudOptions).temp_location
         with reporting(session, place) as (telling, journal):
             runner = self.runner() if isinstance(self.runner, type) else self.runner
-            run_pipeline(telling, runner, self.options)
+            journal.mark(ASKED)
+            try:
+                asked = replace(telling, asked=socket.gethostname())
+                run_pipeline(asked, runner, self.options)
+            finally:
+                if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
+                    journal.remove()
             return numbers(session.plan, journal)
 
 
@@ -203,6 +227,8 @@ class Telling:
     """A session whose steps put what they raise into the message, to be read out of a runner's text."""
 
     session: Session
+    #: The machine that has left a mark for workers to find, if it has.
+    asked: str | None = None
 
     @property
     def plan(self) -> Plan:
@@ -210,7 +236,23 @@ class Telling:
 
     def prepare(self) -> None:
         with told():
+            if self.asked is not None:
+                self._check_place()
             self.session.prepare()
+
+    def _check_place(self) -> None:
+        """A worker elsewhere would write into folders of its own and lose what it found."""
+        journal = self.session.journal
+        assert journal is not None
+        if journal.marked(ASKED):
+            return
+        manifest = Journal.load(journal.spec)  # there when a runner repeats this step
+        if manifest is None or manifest.run_id != journal.run_id:
+            raise OSError(
+                f"the worker on {socket.gethostname()} does not see {journal.url}, where {self.asked} has "
+                "begun this run: use places that all machines share, such as a bucket, or give journal= "
+                "or Beam's temp_location"
+            )
 
     def slab(
         self,

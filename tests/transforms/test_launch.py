@@ -20,7 +20,13 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import budget
 from beam_volumes.runs import Journal, WorkerDied, run_folder
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
+from beam_volumes.transforms.launch import (
+    ASKED,
+    Elsewhere,
+    Telling,
+    launcher,
+    pipeline_options,
+)
 from tests.transforms.trees import chunk_files, membranes, stored
 
 PROCESSES = ["--direct_running_mode=multi_processing"]
@@ -61,6 +67,38 @@ def test_options_that_cannot_work_are_refused():
         bv.compute(bv.max(v), options=["--runner=FlinkRunner"])
     with pytest.raises(TypeError, match="give PipelineOptions"):
         bv.compute(bv.max(v), options="--direct_running_mode=in_memory")
+
+
+def test_places_that_workers_cannot_reach_are_refused(tmp_path):
+    v = stored(tmp_path, membranes((4, 5, 6)))
+    small = bv.open(np.zeros((2, 3, 4), "u1"))
+    dataflow = {"runner": "DataflowRunner"}
+    with pytest.raises(ValueError, match=r"the input .*in\.zarr is on this machine"):
+        bv.compute(bv.max(v), **dataflow)
+    with pytest.raises(ValueError, match=r"the output .*out\.zarr is on this machine"):
+        bv.compute(small.to(tmp_path / "out.zarr"), **dataflow)
+    for runner in ("FnApiRunner", "FlinkRunner"):
+        with pytest.raises(ValueError, match=r"memory://run is memory of this process"):
+            bv.compute((v + 1).to(tmp_path / "out.zarr"), journal="memory://run", runner=runner)
+        with pytest.raises(ValueError, match=r"memory://out\.zarr is memory of this process"):
+            bv.compute((v + 1).to("memory://out.zarr"), runner=runner)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_worker_that_does_not_see_the_journal_says_so(tmp_path):
+    v = stored(tmp_path, membranes((4, 5, 6)))
+    session = Session.begin(bv.plan((v + 1).to(tmp_path / "out.zarr")))
+    telling = Telling(session, asked="head")
+    with pytest.raises(RuntimeError, match=r"does not see .*out\.zarr\.run/, where head has"):
+        telling.prepare()
+    assert not (tmp_path / "out.zarr").exists()
+    session.journal.mark(ASKED)
+    telling.prepare()
+    telling.prepare()  # as a runner may, that takes the first time for failed
+    # A job that is never taken leaves nothing.
+    with pytest.raises(ValueError, match="Unexpected pipeline runner"):
+        bv.compute((v + 1).to(tmp_path / "new.zarr"), runner="NoSuchRunner")
+    assert not list(tmp_path.glob("new*"))
 
 
 def test_arguments_of_this_program_are_no_options(monkeypatch):
