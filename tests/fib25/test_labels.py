@@ -37,21 +37,21 @@ def check_table(ours, labels, intensity, box=250 * 3**0.5):
 
 @pytest.fixture(scope="module")
 def mask():
-    """Our own dark voxels, in memory."""
+    """Our own bright voxels, in memory."""
     smooth = bv.gaussian_filter(bv.open(DATA), 1.5)
-    dark = smooth < bv.threshold_otsu(smooth)
-    return bv.compute(dark, runner=None, progress=False)
+    bright = smooth > bv.threshold_otsu(smooth)
+    return bv.compute(bright, runner=None, progress=False)
 
 
 def targets():
     em = bv.open(DATA)
     smooth = bv.gaussian_filter(em, 1.5)
-    dark = smooth < bv.threshold_otsu(smooth)
-    large = bv.remove_small_objects(bv.binary_fill_holes(dark), 200)
+    bright = smooth > bv.threshold_otsu(smooth)
+    large = bv.remove_small_objects(bv.binary_fill_holes(bright), 200)
     cells = bv.label(large)
     names = [*REFERENCE[1:], *REFERENCE_INTENSITY, "axis_major_length", "axis_minor_length"]
     table = bv.regionprops_table(cells, em, names)
-    one, three = bv.label(dark), bv.label(dark, 3)
+    one, three = bv.label(bright), bv.label(bright, 3)
     return one, three, one.num_labels, three.num_labels, large, cells, table
 
 

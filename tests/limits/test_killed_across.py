@@ -70,7 +70,7 @@ def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
     begun = Journal.open(run_folder(str(out)))
     done = [set(begun.finished(k)) for k in (0, 1)]
     assert len(done[0]) == SLABS
-    assert second <= len(done[1]) <= second + 6
+    assert second <= len(done[1]) <= max(second, SLABS - 1)
     assert not (tmp_path / "out.zarr.csv").exists()
 
     stdout, stderr = run(source, out, runner, mode, "resume").communicate(timeout=120)
@@ -107,7 +107,7 @@ def test_an_input_that_changes_between_the_sweeps(tmp_path):
     changed[1, 5:9, 5:9] ^= 0x80
     chunk.write_bytes(changed.tobytes())
     for runner in (None, "FnApiRunner"):
-        with pytest.raises(ValueError, match=r"label.*slab 1.*changed") as error:
+        with pytest.raises(ValueError, match=r"label.* slab \[4:8, 0:32, 0:32\].*has changed") as error:
             bv.compute(target, resume=True, **how | {"runner": runner})
         assert "\n" not in str(error.value)
 
@@ -122,10 +122,11 @@ def test_what_is_not_deterministic_is_stored(tmp_path):
     source = bv.open(membranes((12, 20, 24)))
     mask = bv.map_overlap(noise, source, dtype=bool, deterministic=False)
     cells = bv.label(mask)
-    plan = bv.plan(cells.to(tmp_path / "labels.zarr"), slab=(4, 20, 24))
+    how = {"chunks": (4, 20, 24)}
+    plan = bv.plan(cells.to(tmp_path / "labels.zarr", **how), slab=(4, 20, 24))
     assert len(plan.intermediates) == 1
     assert any("deterministic" in reason for reason in plan.reasons)
-    out = [cells.to(tmp_path / "labels.zarr"), mask.to(tmp_path / "mask.zarr")]
+    out = [cells.to(tmp_path / "labels.zarr", **how), mask.to(tmp_path / "mask.zarr", **how)]
     *_, count = bv.compute(*out, cells.num_labels, runner=None, slab=(4, 20, 24), workers=2)
     expected, n = ndi.label(np.asarray(bv.open(tmp_path / "mask.zarr")))
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "labels.zarr")), expected)
