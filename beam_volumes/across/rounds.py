@@ -79,14 +79,20 @@ def group_by_key(pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]
 
 
 def run(
-    flow: Flow, given: Iterable[tuple[Key, Any]], group: Group = group_by_key
+    flow: Flow,
+    given: Iterable[tuple[Key, Any]],
+    group: Group = group_by_key,
+    keep: Callable[[Any], Any] = lambda value: value,
 ) -> dict[str, list[tuple[Key, Any]]]:
-    """All rounds in this process: what came out at each port."""
+    """All rounds in this process: what came out at each port.
+
+    What ``keep`` makes of a value waits for the next round; ``group`` has to turn it back.
+    """
     boxes: dict[str, list[tuple[Key, Any]]] = {r.name: [] for r in flow.rounds}
     boxes |= {port: [] for port in flow.ports}
     boxes[flow.rounds[0].name] = list(given)
     for r in flow.rounds:
         for key, values in group(boxes.pop(r.name)):
             for address, to, value in r.step(key, values):
-                boxes[address].append((to, value))
+                boxes[address].append((to, keep(value)))
     return boxes

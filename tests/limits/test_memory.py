@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import ndimage as ndi
 
 from beam_volumes.geometry import Box
 from beam_volumes.space import Space
@@ -17,12 +18,21 @@ from beam_volumes.storage.transfer import write_units
 MIB = 1 << 20
 
 
-def big_volume(path: Path, shape, chunk, codec=None) -> str:
+def noise(shape):
+    return np.random.default_rng(0).integers(1, 255, shape, np.uint8)
+
+
+def blobs(shape):
+    """Blobs of some 15 voxels, so that a layer continues in the same layer."""
+    x = ndi.uniform_filter(np.random.default_rng(0).random(shape, np.float32), 15, mode="wrap")
+    return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
+
+
+def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
     """A volume of noise whose layers of chunks are one layer, linked: quick to make, real to read."""
     sink = make_sink(path, shape=shape, dtype="u1", space=Space(), chunks=chunk, codec=codec)
     sink.create("noise")
-    rng = np.random.default_rng(0)
-    layer = rng.integers(1, 255, (chunk[0], *shape[1:]), np.uint8)
+    layer = fill((chunk[0], *shape[1:]))
     write_units(sink.open(), Box((0, 0, 0), layer.shape), layer).result()
     for z in range(1, -(-shape[0] // chunk[0])):
         for row in (path / "c" / "0").iterdir():
@@ -62,15 +72,44 @@ CASES = {
         how={"workers": 2},
     ),
 }
+ACROSS = {
+    "labels of 1 GiB": dict(
+        what="labels",
+        shape=(256, 2048, 2048),
+        chunk=(16, 512, 512),
+        ours=512 * MIB,
+        codec="zstd",
+        fill=blobs,
+        how={},
+    ),
+    # As much again as a slab holds comes back to each: eight of them must not meet in memory.
+    "distances": dict(
+        what="distance",
+        shape=(128, 1024, 2048),
+        chunk=(16, 256, 256),
+        ours=400 * MIB,
+        codec="zstd",
+        fill=blobs,
+        how={},
+    ),
+}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("case", [*CASES.values(), *ACROSS.values()], ids=[*CASES, *ACROSS])
 def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
-    source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], case.get("codec"))
+    how = case.get("codec"), case.get("fill", noise)
+    source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], *how)
     command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
     how = json.dumps({"codec": case.get("codec"), **case["how"]})
     done = subprocess.run(
-        [*command, source, str(tmp_path / "out.zarr"), str(case["ours"]), how],
+        [
+            *command,
+            source,
+            str(tmp_path / "out.zarr"),
+            str(case["ours"]),
+            how,
+            case.get("what", "filtered"),
+        ],
         capture_output=True,
         text=True,
     )
