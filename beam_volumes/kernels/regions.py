@@ -40,19 +40,21 @@ def _grown(keys):
 
 
 @kernel
-def _discover_row(row, keys, count):
-    previous = np.uint64(0)
-    for x in range(row.size):
-        label = np.uint64(row[x])
-        if label != previous and label != np.uint64(0):
-            i = _slot(keys, label)
+def _discover(row, x, keys, count):
+    """Put the labels of a row, from ``x`` on, into a table; up to where, if it gets too full."""
+    while x < row.size:
+        label = row[x]
+        if label != 0:
+            i = _slot(keys, np.uint64(label))
             if keys[i] == np.uint64(0):
+                if 2 * count >= keys.size:
+                    return x, count
                 keys[i] = label
                 count += 1
-                if 2 * count > keys.size:
-                    keys = _grown(keys)
-        previous = label
-    return keys, count
+        x += 1
+        while x < row.size and row[x] == label:
+            x += 1
+    return x, count
 
 
 @kernel
@@ -60,11 +62,13 @@ def discover(labels, below):
     """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
     keys = np.zeros(1024, np.uint64)
     count = 0
-    for y in range(below.shape[0]):
-        keys, count = _discover_row(below[y], keys, count)
-    for z in range(labels.shape[0]):
-        for y in range(labels.shape[1]):
-            keys, count = _discover_row(labels[z, y], keys, count)
+    nz, ny, nx = labels.shape
+    for r in range(nz * ny + below.shape[0]):
+        row = below[r - nz * ny] if r >= nz * ny else labels[r // ny, r % ny]
+        x, count = _discover(row, 0, keys, count)
+        while x < row.size:
+            keys = _grown(keys)
+            x, count = _discover(row, x, keys, count)
     return keys, count
 
 
