@@ -96,3 +96,44 @@ def run(
             for address, to, value in r.step(key, values):
                 boxes[address].append((to, keep(value)))
     return boxes
+
+
+def at_once(flow: Flow) -> Flow:
+    """The same results from all that is given in one place: for few, when each round costs more than it does.
+
+    Examples
+    --------
+    >>> class Parity(Round):
+    ...     def step(self, key, values):
+    ...         return [("sum", (key[0] % 2,), (key[0], values[0]))]
+    >>> class Sum(Round):
+    ...     def step(self, key, values):
+    ...         return [("double", key, sum(dict(values).values()))]
+    >>> class Double(Round):
+    ...     def step(self, key, values):
+    ...         return [("numbers", key, 2 * values[0])]
+    >>> rounds = Parity("parity", ("sum",)), Sum("sum", ("double",)), Double("double", ("numbers",))
+    >>> flow = at_once(Flow(rounds, ("numbers",)))
+    >>> len(flow.rounds), run(flow, [((k,), 10 * k) for k in range(5)])
+    (2, {'numbers': [((0,), 120), ((1,), 80)]})
+    """
+    if len(flow.rounds) < 3:
+        return flow
+    return Flow((_Gather("gather", ("all",)), _All("all", flow.ports, flow)), flow.ports)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gather(Round):
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        return [("all", (), (key, values[0]))]
+
+
+@dataclass(frozen=True, eq=False)
+class _All(Round):
+    flow: Flow
+
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        given = dict(values)
+        for port, messages in run(self.flow, given.items()).items():
+            for to, value in messages:
+                yield port, to, value
