@@ -1,4 +1,4 @@
-"""All that reaches across slabs, as targets of one pipeline: scipy's numbers, and the same files as without Beam."""
+"""All that reaches across slabs in one pipeline: scipy's numbers, and the same files as without Beam."""
 
 import json
 from dataclasses import dataclass
