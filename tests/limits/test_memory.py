@@ -142,10 +142,10 @@ def test_the_largest_step_of_a_merge_stays_under_its_bound(tmp_path, measures):
 
 
 def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path):
-    board = np.indices((32, 256, 256)).sum(0) % 2 == 0
-    bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(8, 32, 32)), runner=None)
-    target = bv.label(bv.open(tmp_path / "in.zarr")).to(tmp_path / "out.zarr", chunks=(8, 32, 32))
-    how = {"slab": (8, 32, 32), "runner": None, "progress": False}
+    board = np.indices((16, 512, 512)).sum(0) % 2 == 0
+    bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(4, 128, 128)), runner=None)
+    target = bv.label(bv.open(tmp_path / "in.zarr")).to(tmp_path / "out.zarr", chunks=(4, 128, 128))
+    how = {"slab": (4, 128, 128), "runner": None, "progress": False}
     least = bv.plan(target, slab=how["slab"], base=budget.BASE_ALONE).smallest_memory
     memory = least + 2 * MIB
     with pytest.raises(ValueError, match=r"merging the slabs takes in \d+ components") as refused:
