@@ -239,21 +239,21 @@ def test_mistakes_across_slabs_are_said_in_one_line_and_leave_nothing(
 
 
 @pytest.mark.parametrize(
-    ("target", "says"),
+    ("target", "says", "runner"),
     [
-        (lambda v, p: bv.relabel(v, {0: 0, 1: 2}).to(f"{p}.zarr"), "no value for label"),
+        (lambda v, p: bv.relabel(v, {0: 0, 1: 2}).to(f"{p}.zarr"), "no value for label", None),
         (
             lambda v, p: bv.label(v % 2, dtype="i1", by_value=True, background=None).to(
                 f"{p}.zarr"
             ),
             "int8",
+            "FnApiRunner",
         ),
-        (lambda v, p: bv.regionprops_table(0 - v).to(f"{p}.parquet"), "label of -"),
-        (lambda v, p: bv.regionprops_table(v, v / 0.0).to(f"{p}.csv"), 'nan="omit"'),
+        (lambda v, p: bv.regionprops_table(0 - v).to(f"{p}.parquet"), "label of -", None),
+        (lambda v, p: bv.regionprops_table(v, v / 0.0).to(f"{p}.csv"), 'nan="omit"', "FnApiRunner"),
     ],
 )
-@pytest.mark.parametrize("runner", [None, "FnApiRunner"])
-def test_what_only_the_voxels_tell(runner, target, says, tmp_path):
+def test_what_only_the_voxels_tell(target, says, runner, tmp_path):
     """An error of the sweep or the merge: one line, and no voxel and no row is left behind."""
     compute(bv.open(LABELS).to(tmp_path / "in.zarr"))
     wanted = target(bv.open(tmp_path / "in.zarr"), tmp_path / "out")

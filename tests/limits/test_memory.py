@@ -82,19 +82,19 @@ CASES = {
 ACROSS = {
     "labels": dict(
         what="labels",
-        shape=(128, 1024, 2048),
+        shape=(64, 1024, 2048),
         chunk=(16, 512, 512),
         ours=200 * MIB,
         codec="zstd",
         fill=blobs,
         how={},
     ),
-    # As much again as a slab holds comes back to each: eight of them must not meet in memory.
+    # As much again as a slab holds comes back to each: they must not all meet in memory.
     "distances": dict(
         what="distance",
-        shape=(128, 1024, 2048),
+        shape=(128, 1024, 1024),
         chunk=(16, 256, 256),
-        ours=400 * MIB,
+        ours=220 * MIB,
         codec="zstd",
         fill=blobs,
         how={},
@@ -130,7 +130,7 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
     assert found["predicted_ours"] <= 2 * measured_ours
 
 
-@pytest.mark.parametrize("measures", [(), ("size", "box")])
+@pytest.mark.parametrize("measures", [("size",)])
 def test_the_largest_step_of_a_merge_stays_under_its_bound(tmp_path, measures):
     bound = fresh_merge.make(tmp_path, measures)
     command = [sys.executable, fresh_merge.__file__, str(tmp_path)]
