@@ -333,7 +333,9 @@ def main() -> None:
         f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
         f"{psutil.virtual_memory().total >> 30} GiB, Python {platform.python_version()}"
     )
-    packages = "numpy scipy numba tensorstore apache-beam connected-components-3d dask dask-image edt"
+    packages = (
+        "numpy scipy numba tensorstore apache-beam connected-components-3d dask dask-image edt"
+    )
     print(", ".join(f"{p} {_version(p)}" for p in [*packages.split(), "scikit-image"]))
     for side in sizes:
         runs = args.runs if side < 1024 else 1
