@@ -135,10 +135,19 @@ class RegionSurvey(Survey):
         return RegionTable(shape, self.properties, self.spacing, self.ndim, self.intensity)
 
     @property
+    def with_faces(self) -> bool:
+        return "surface_area_faces" in self.properties
+
+    @property
+    def upper(self) -> bool:
+        return self.with_faces
+
+    @property
     def cost(self) -> float:
-        if self.intensity is None:
-            return 12.0
-        return 25.0 if self.intensity.kind == "f" else 15.0
+        cost = 9.0 if self.with_faces else 3.0
+        if self.intensity is not None:
+            cost += 13.0 if self.intensity.kind == "f" else 3.0
+        return cost
 
     @property
     def row_bytes(self) -> int:
@@ -185,11 +194,18 @@ class RegionSurveyor(Surveyor):
             values = intensities[0][tuple(slice(0, n) for n in core)]
         try:
             part = tables.regions(
-                labels, origin, self.shape, values, self.survey.nan, core, self.below
+                labels,
+                origin,
+                self.shape,
+                values,
+                self.survey.nan,
+                core,
+                self.below,
+                self.survey.with_faces,
             )
         except ValueError as error:
             raise ValueError(f"{self.where}: {error}") from None
-        if core[0]:
+        if core[0] and self.survey.with_faces:
             self.below = _last(labels, core)
         self.rows.add(part)
 
