@@ -126,7 +126,7 @@ def test_refused():
     survey = RegionSurvey.of(labels.dtype)
     with pytest.raises(ValueError, match=r"rows of a slab .* smaller slabs, e.g. slab="):
         list(surveyed(survey, (labels,), (8, 9, 10), 2, room=100_000))
-    with pytest.raises(ValueError, match=r"slab 1 at .* a label of -1"):
+    with pytest.raises(ValueError, match=r"a label of -1"):
         list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
     with pytest.raises(TypeError, match="labels of float32"):
         RegionSurvey.of(np.float32)
@@ -134,5 +134,5 @@ def test_refused():
         RegionSurvey.of(np.uint8, properties=["volume"])
     with pytest.raises(TypeError, match="boundary of complex64"):
         AdjacencySurvey.of(np.uint8, np.complex64)
-    with pytest.raises(ValueError, match=r"smaller slabs would do"):
+    with pytest.raises(ValueError, match=r"smaller slabs"):
         list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, room=100_000))
