@@ -298,7 +298,12 @@ def bench(scene: Scene, rows: list[Row], runs: int, start: float, runner: str | 
         for name in row.source.split():
             scene[name]
         print(f"{row.name}, {scene.side}^3{_described(row, scene)}")
-        peers = [Peer(row, scene, call, work) for call, work in row.peers.items()]
+        peers = []
+        for call, work in row.peers.items():
+            try:
+                peers.append(Peer(row, scene, call, work))
+            except Exception as error:  # one of the others does not take this input
+                print(f"           failed  {call}: {type(error).__name__}: {error}")
         found = []
         for _ in range(runs):
             found.append(ours(row, scene, runner))

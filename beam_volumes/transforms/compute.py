@@ -341,8 +341,10 @@ class _Sweep(beam.DoFn):
             for answer in whole(own)
         }
         emission = self.session.slab(self.index, number, known, answers, _count)
+        reductions = self.session.reductions(self.index) if emission.states else {}
         for token, state in emission.states.items():
-            yield token, {token: state}
+            for part, piece in reductions[token].pieces(state):
+                yield f"{token} {part}", {token: piece}
         for token, summary in emission.summaries.items():
             yield TaggedOutput(token, ((number,), summary))
 
