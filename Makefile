@@ -46,6 +46,7 @@ lint: venv
 bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/sweep.py
 	$(VENV)/bin/python benchmarks/merge.py
+	$(VENV)/bin/python benchmarks/across.py
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install --quiet -e '.[bench]'

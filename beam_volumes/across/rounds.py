@@ -79,14 +79,61 @@ def group_by_key(pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]
 
 
 def run(
-    flow: Flow, given: Iterable[tuple[Key, Any]], group: Group = group_by_key
+    flow: Flow,
+    given: Iterable[tuple[Key, Any]],
+    group: Group = group_by_key,
+    keep: Callable[[Any], Any] = lambda value: value,
 ) -> dict[str, list[tuple[Key, Any]]]:
-    """All rounds in this process: what came out at each port."""
+    """All rounds in this process: what came out at each port.
+
+    What ``keep`` makes of a value waits for the next round; ``group`` has to turn it back.
+    """
     boxes: dict[str, list[tuple[Key, Any]]] = {r.name: [] for r in flow.rounds}
     boxes |= {port: [] for port in flow.ports}
     boxes[flow.rounds[0].name] = list(given)
     for r in flow.rounds:
         for key, values in group(boxes.pop(r.name)):
             for address, to, value in r.step(key, values):
-                boxes[address].append((to, value))
+                boxes[address].append((to, keep(value)))
     return boxes
+
+
+def at_once(flow: Flow) -> Flow:
+    """The same results from all that is given in one place: for few, when each round costs more than it does.
+
+    Examples
+    --------
+    >>> class Parity(Round):
+    ...     def step(self, key, values):
+    ...         return [("sum", (key[0] % 2,), (key[0], values[0]))]
+    >>> class Sum(Round):
+    ...     def step(self, key, values):
+    ...         return [("double", key, sum(dict(values).values()))]
+    >>> class Double(Round):
+    ...     def step(self, key, values):
+    ...         return [("numbers", key, 2 * values[0])]
+    >>> rounds = Parity("parity", ("sum",)), Sum("sum", ("double",)), Double("double", ("numbers",))
+    >>> flow = at_once(Flow(rounds, ("numbers",)))
+    >>> len(flow.rounds), run(flow, [((k,), 10 * k) for k in range(5)])
+    (2, {'numbers': [((0,), 120), ((1,), 80)]})
+    """
+    if len(flow.rounds) < 3:
+        return flow
+    return Flow((_Gather("gather", ("all",)), _All("all", flow.ports, flow)), flow.ports)
+
+
+@dataclass(frozen=True, eq=False)
+class _Gather(Round):
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        return [("all", (), (key, values[0]))]
+
+
+@dataclass(frozen=True, eq=False)
+class _All(Round):
+    flow: Flow
+
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        given = dict(values)
+        for port, messages in run(self.flow, given.items()).items():
+            for to, value in messages:
+                yield port, to, value

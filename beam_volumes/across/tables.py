@@ -134,6 +134,7 @@ def regions(
     nan: str = "raise",
     core: tuple[int, int, int] | None = None,
     below: np.ndarray | None = None,
+    with_faces: bool = True,
 ) -> Regions:
     """What one block adds: its core's voxels, and the faces at their upper sides.
 
@@ -156,6 +157,8 @@ def regions(
     below : ndarray (rows, columns), optional
         The slice of labels before the block, if that is a core's whose upper faces were not counted
         yet.
+    with_faces : bool
+        Whether to count faces; without, they are all 0.
     """
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
@@ -166,8 +169,10 @@ def regions(
     below = np.empty((0, 0), labels.dtype) if below is None else as_labels(below)
     longest = max(own)
     if longest > 1 << 15 or math.prod(own) * longest**2 >= 1 << 62:
-        halves = _halves(labels, below, own, origin, shape, intensity, nan)
+        halves = _halves(labels, below, own, origin, shape, intensity, nan, with_faces)
         return merge(halves)
+    if not with_faces:
+        labels, below = labels[tuple(slice(0, n) for n in own)], below[:0]
     label, keys, place = kernels.table_of(labels, below)
     first = tuple(o == 0 for o in origin)
     last = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
@@ -175,7 +180,8 @@ def regions(
     box = np.full((len(label), 6), 1 << 40, np.int64)
     box[:, 3:] = -(1 << 40)
     faces = np.zeros((len(label), 3), np.int64)
-    kernels.geometry(labels, below, own, first, last, keys, place, moments, box, faces)
+    counted = faces if with_faces else faces[:0]
+    kernels.geometry(labels, below, own, first, last, keys, place, moments, box, counted)
     seen = moments[:, 0] > 0
     box[seen] += np.array(origin * 2, np.int64)
     count = moments[:, 0].copy()
@@ -189,7 +195,7 @@ def regions(
     return part if used.all() else part[used]
 
 
-def _halves(labels, below, own, origin, shape, intensity, nan) -> list[Regions]:
+def _halves(labels, below, own, origin, shape, intensity, nan, with_faces) -> list[Regions]:
     """The same block as two."""
     axis = int(np.argmax(own))
     middle = own[axis] // 2
@@ -207,7 +213,8 @@ def _halves(labels, below, own, origin, shape, intensity, nan) -> list[Regions]:
             under = below if a == 0 else None
         elif below.size:
             under = cut(below, a, stop, axis - 1)
-        parts.append(regions(cut(labels, a, stop), start, shape, values, nan, core, under))
+        block = cut(labels, a, stop)
+        parts.append(regions(block, start, shape, values, nan, core, under, with_faces))
     return parts
 
 

@@ -63,6 +63,8 @@ def find(parent, i):
 
 @kernel
 def _unite(parent, i, j):
+    if parent[i] == parent[j]:
+        return
     i, j = find(parent, i), find(parent, j)
     if i < j:
         parent[j] = i
@@ -176,10 +178,9 @@ def find_components(block, links, is_joined, kind, background):
                     and (is_mask or rows[r, starts[i]] == rows[q, starts[j]])
                 ):
                     _unite(parent, i, j)
-                if stops[i] + shift < stops[j]:
-                    i += 1
-                else:
-                    j += 1
+                is_before = np.int64(stops[i] + shift < stops[j])
+                i += is_before
+                j += 1 - is_before
     offsets[nz * ny] = n
 
     labels = np.empty(n, np.uint32)

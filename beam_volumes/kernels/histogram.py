@@ -121,12 +121,29 @@ def radix_counts(
 
 
 @kernel
+def bin_of(value, edges, start, scale):
+    """The bin ``[e[i], e[i+1])`` of a value, the last one closed; -1 beyond, -2 if not finite."""
+    last = len(edges) - 2
+    if not np.isfinite(value):
+        return -2
+    if value < edges[0] or value > edges[last + 1]:
+        return -1
+    guess = (0.5 * np.float64(value) - start) * scale
+    i = 0
+    if guess > 0.0:
+        i = np.int64(min(guess, np.float64(last)))
+    while i > 0 and value < edges[i]:
+        i -= 1
+    while i < last and value >= edges[i + 1]:
+        i += 1
+    return i
+
+
+@kernel
 def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, counts):
-    last = len(counts) - 1
-    first_edge, last_edge = edges[0], edges[last + 1]
     # halves, so that the width of all of float64's range does not overflow
-    start = 0.5 * np.float64(first_edge)
-    scale = len(counts) / (0.5 * np.float64(last_edge) - start)
+    start = 0.5 * np.float64(edges[0])
+    scale = len(counts) / (0.5 * np.float64(edges[-1]) - start)
     bad = 0
     for y in range(rows):
         for x in range(cols):
@@ -135,20 +152,11 @@ def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, counts):
             v = src[y * pitch + x]
             # as numpy: the comparisons are made in the dtype of the edges
             value = edges.dtype.type(v)
-            if not np.isfinite(value):
+            i = bin_of(value, edges, start, scale)
+            if i == -2:
                 bad += 1
-                continue
-            if value < first_edge or value > last_edge:
-                continue
-            guess = (0.5 * np.float64(value) - start) * scale
-            i = 0
-            if guess > 0.0:
-                i = np.int64(min(guess, np.float64(last)))
-            while i > 0 and value < edges[i]:
-                i -= 1
-            while i < last and value >= edges[i + 1]:
-                i += 1
-            counts[i] += 1
+            elif i >= 0:
+                counts[i] += 1
     return bad
 
 

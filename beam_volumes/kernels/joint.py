@@ -6,26 +6,8 @@ import numpy as np
 
 from beam_volumes.kernels.accumulate import flat_mask
 from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.histogram import bin_of
 from beam_volumes.kernels.jit import kernel
-
-
-@kernel
-def _bin(value, edges, start, scale):
-    """The bin ``[e[i], e[i+1])`` of a value, the last one closed; -1 beyond, -2 if not finite."""
-    last = len(edges) - 2
-    if not np.isfinite(value):
-        return -2
-    if value < edges[0] or value > edges[last + 1]:
-        return -1
-    guess = (0.5 * np.float64(value) - start) * scale
-    i = 0
-    if guess > 0.0:
-        i = np.int64(min(guess, np.float64(last)))
-    while i > 0 and value < edges[i]:
-        i -= 1
-    while i < last and value >= edges[i + 1]:
-        i += 1
-    return i
 
 
 @kernel
@@ -39,8 +21,8 @@ def _count_pairs(a, pitch, rows, cols, mask, mask_pitch, b, b_pitch, edges, b_ed
         for x in range(cols):
             if mask is not None and mask[y * mask_pitch + x] == 0:
                 continue
-            i = _bin(edges.dtype.type(a[y * pitch + x]), edges, start, scale)
-            j = _bin(b_edges.dtype.type(b[y * b_pitch + x]), b_edges, b_start, b_scale)
+            i = bin_of(edges.dtype.type(a[y * pitch + x]), edges, start, scale)
+            j = bin_of(b_edges.dtype.type(b[y * b_pitch + x]), b_edges, b_start, b_scale)
             if i == -2 or j == -2:
                 bad += 1
             elif i >= 0 and j >= 0:

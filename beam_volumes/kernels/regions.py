@@ -129,10 +129,14 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
     box : ndarray of int64 (labels, 6)
         Least z, y, x and largest plus one; likewise.
     faces : ndarray of int64 (labels, 3)
-        Faces across z, y and x to anything else, the volume's borders included.
+        Faces across z, y and x to anything else, the volume's borders included; of no labels: they
+        are not counted.
     """
     cz, cy, cx = core
     nz, ny, nx = labels.shape
+    with_faces = faces.size > 0
+    if not with_faces:
+        nz, ny, nx = core
     for z in range(nz):
         for y in range(ny if z < cz else cy):
             row = labels[z, y]
@@ -146,25 +150,22 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
                     end += 1
                 i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
                 n = end - start
-                if y > 0 and z < cz:
-                    _count_faces(labels[z, y - 1, start:end], label, i, 1, keys, place, faces)
-                if z > 0 and y < cy:
-                    _count_faces(labels[z - 1, y, start:end], label, i, 0, keys, place, faces)
-                elif y < cy and below.size:
-                    _count_faces(below[y, start:end], label, i, 0, keys, place, faces)
-                if not own:
+                if with_faces:
+                    if y > 0 and z < cz:
+                        _count_faces(labels[z, y - 1, start:end], label, i, 1, keys, place, faces)
+                    if z > 0 and y < cy:
+                        _count_faces(labels[z - 1, y, start:end], label, i, 0, keys, place, faces)
+                    elif y < cy and below.size:
+                        _count_faces(below[y, start:end], label, i, 0, keys, place, faces)
+                    if own and start > 0:
+                        _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
+                if not own or i < 0:
                     continue
-                if start > 0:
-                    _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
-                if i < 0:
-                    continue
-                faces[i, 2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
-                faces[i, 1] += n * (
-                    np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1])
-                )
-                faces[i, 0] += n * (
-                    np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0])
-                )
+                if with_faces:
+                    f = faces[i]
+                    f[2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
+                    f[1] += n * (np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1]))
+                    f[0] += n * (np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0]))
                 sx = (start + end - 1) * n // 2
                 sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
                 m = moments[i]
@@ -185,7 +186,7 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
                 r[3] = max(r[3], z + 1)
                 r[4] = max(r[4], y + 1)
                 r[5] = max(r[5], end)
-            if own and nx > cx:
+            if with_faces and own and nx > cx:
                 label = row[cx]
                 i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
                 _count_faces(row[cx - 1 : cx], label, i, 2, keys, place, faces)

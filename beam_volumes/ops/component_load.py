@@ -75,7 +75,7 @@ class ComponentLoad(Reduction):
     ...     load.finish(state)
     ... except ValueError as error:
     ...     print(str(error).split(": ")[-1])
-    use slab=(2, 100, 100), or a memory= that is larger by 195.3 KiB
+    use slab=(2, 100, 100), or a memory= that is larger by 1 MiB for each slab in flight
     """
 
     grid: Grid
@@ -135,7 +135,8 @@ class ComponentLoad(Reduction):
         density = state.members / np.maximum(state.area, 1)
         # Where measured and expected differ, here, they will there.
         scale = most / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
-        memory = f"a memory= that is larger by {format_bytes(most * state.bytes - self.room)}"
+        more = -(-(most * state.bytes - self.room) // (1 << 20))  # what is offered has to do
+        memory = f"a memory= that is larger by {more} MiB for each slab in flight"
         for step in _larger(self.grid):
             if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= self.room:
                 return f"use slab={step}, or {memory}"

@@ -331,6 +331,9 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     array([[0, 1, 1, 1, 0, 0, 0]])
     """
     image = as_volume(image)
+    for which, limit in (("low", low), ("high", high)):
+        if not isinstance(limit, int | float | np.number | Scalar):
+            raise TypeError(f"apply_hysteresis_threshold: {which}={limit!r} is not a number")
     lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
     low = np.minimum(low, high) if lazy else min(low, high)
     element = connectivity_structure(1)

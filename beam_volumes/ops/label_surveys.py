@@ -72,17 +72,13 @@ class UniqueSurvey(Survey):
 class _Labels(Surveyor):
     def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, room: int) -> None:
         self.start = grid.box(index).start
-        self.where = f"{survey.name}: slab {index} at {grid.box(index)}"
-        self.rows = Rows(add, _TALLY_BYTES, room, self.where)
+        self.rows = Rows(add, _TALLY_BYTES, room, grid)
         within = [(survey.border, n - survey.border) for n in grid.shape]
         everything = (-1, 1 << 62)
         self.within = [within[a] if a in survey.border_axes else everything for a in range(3)]
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
-        try:
-            labels = as_labels(arrays[0])
-        except ValueError as error:
-            raise ValueError(f"{self.where}: {error}") from None
+        labels = as_labels(arrays[0])
         origin = (self.start[0] + z[0], *self.start[1:])
         lower = tuple(max(-1, a - o) for (a, _), o in zip(self.within, origin, strict=True))
         upper = tuple(b - o for (_, b), o in zip(self.within, origin, strict=True))
@@ -183,13 +179,11 @@ class LookupCompletion(Completion):
         return _labels_in(shape) * (_TABLE_BYTES + 24)
 
     def begin(self, grid: Grid, index: int, answer: tuple[np.ndarray, np.ndarray]) -> Completer:
-        return _Lookup(self, f"{self.name}: slab {index} at {grid.box(index)}", *answer)
+        return _Lookup(self, *answer)
 
 
 class _Lookup(Completer):
-    def __init__(
-        self, how: LookupCompletion, where: str, labels: np.ndarray, answer: np.ndarray
-    ) -> None:
+    def __init__(self, how: LookupCompletion, labels: np.ndarray, answer: np.ndarray) -> None:
         values = answer
         if answer.dtype == bool and how.dtype != bool:
             values = np.where(answer, labels, np.uint64(0))
@@ -197,7 +191,6 @@ class _Lookup(Completer):
         background = len(labels) > 0 and labels[0] == 0
         self.zero = self.values[0] if background else how.dtype.type(0)
         self.table = kernels.indexed(labels)
-        self.where = where
 
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
@@ -211,7 +204,7 @@ class _Lookup(Completer):
                 unknown = kernels.look_up(part, *how, to)
                 if unknown:
                     raise ValueError(
-                        f"{self.where}: label {unknown} was not there in the first sweep: the input has "
+                        f"label {unknown} was not there in the first sweep: the input has "
                         "changed, or an operation before gives other voxels when run again; "
                         "materialise it (deterministic=False)"
                     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,8 @@ LIMIT = 256 << 20
 
 #: Cells that are turned from exact numbers into results at a time.
 _CELLS = 1 << 16
+#: Cells of a state that are sent at a time: few megabytes, whatever they hold.
+_PIECE = 1 << 14
 
 Parts = dict[Box, Any]
 
@@ -157,6 +159,20 @@ class Along(Fold):
             merged[box] = self.joined(merged[box], part) if box in merged else part
         return merged
 
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> Any:
+        """Some of the cells."""
+        raise NotImplementedError
+
+    def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
+        for number, cells in enumerate(_blocks(self.extent, _PIECE)):
+            piece: Parts = {}
+            for box, part in state.items():
+                both = box.intersect(cells)
+                if both.size:
+                    piece[both] = self.cut_out(part, both.translate([-a for a in box.start]).slices)
+            if piece:
+                yield number, piece
+
     def finish(self, state: Parts, values: tuple[Any, ...]) -> np.ndarray:
         result = np.empty(self.extent, self.dtype)
         for cells in _blocks(self.extent):
@@ -165,14 +181,14 @@ class Along(Fold):
         return result.reshape(self.shape)
 
 
-def _blocks(extent: Triple) -> Iterator[Box]:
+def _blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
     """Boxes of a bounded number of cells."""
     if not math.prod(extent):
         return iter(())
     _, ny, nx = extent
-    cols = min(nx, _CELLS)
-    rows = min(ny, max(1, _CELLS // cols))
-    return iter(Grid(extent, (max(1, _CELLS // (cols * rows)), rows, cols)))
+    cols = min(nx, most)
+    rows = min(ny, max(1, most // cols))
+    return iter(Grid(extent, (max(1, most // (cols * rows)), rows, cols)))
 
 
 def _shared(cells: Box, box: Box) -> tuple[Any, Any]:
@@ -206,6 +222,9 @@ class ExtremeAlong(Along):
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         return np.minimum(a[0], b[0]), a[1] | b[1]
+
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> tuple[np.ndarray, np.ndarray]:
+        return part[0][at], part[1][at]
 
     def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
         u = accumulate.unsigned(self.source)
@@ -257,6 +276,14 @@ class MomentsAlong(Along):
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Digits, Digits | None]:
         return a[0] + b[0], a[1] + b[1], a[2] + b[2] if self.whole.squares else None
+
+    def cut_out(
+        self, part: Any, at: tuple[slice, slice, slice]
+    ) -> tuple[np.ndarray, Digits, Digits | None]:
+        count, *digits = part
+        total, square = (None if d is None else replace(d, cells=d.cells[at]) for d in digits)
+        assert total is not None
+        return count[at], total, square
 
     def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
         shared = [(*_shared(cells, box), part) for box, part in parts]

@@ -15,10 +15,11 @@ from beam_volumes.across.rounds import Flow
 from beam_volumes.across.table_rounds import AdjacencyTable, RegionTable, table_flow
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.graph.volume import format_bytes
 from beam_volumes.sweep.survey import Survey, Surveyor
 
 #: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
-VOXELS_PER_REGION = 5_000
+VOXELS_PER_REGION = 2_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
 #: Merging holds the rows in parts, put together, in order and summed.
@@ -32,7 +33,7 @@ class Rows:
     merge: Callable[[list[Any]], Any]
     row_bytes: int
     room: int
-    where: str
+    grid: Grid
     parts: list[Any] = field(default_factory=list)
     merged_bytes: int = 0
 
@@ -44,9 +45,11 @@ class Rows:
             held = self.merged_bytes = self.parts[0].nbytes
         rows = sum(map(len, self.parts))
         if MERGE_COPIES * max(held, rows * self.row_bytes) > self.room:
+            depth, *tile = self.grid.step
+            smaller = (max(1, depth // 4), *tile)
             raise ValueError(
-                f"{self.where}: {rows:,} rows of its table take more than the {self.room / 1e6:.1f} MB "
-                "set aside for them; smaller slabs would do, or a larger memory="
+                f"{rows:,} rows of a slab take more than the {format_bytes(self.room)} that the budget "
+                f"leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
             )
 
     def all(self) -> Any:
@@ -135,10 +138,19 @@ class RegionSurvey(Survey):
         return RegionTable(shape, self.properties, self.spacing, self.ndim, self.intensity)
 
     @property
+    def with_faces(self) -> bool:
+        return "surface_area_faces" in self.properties
+
+    @property
+    def upper(self) -> bool:
+        return self.with_faces
+
+    @property
     def cost(self) -> float:
-        if self.intensity is None:
-            return 12.0
-        return 25.0 if self.intensity.kind == "f" else 15.0
+        cost = 9.0 if self.with_faces else 3.0
+        if self.intensity is not None:
+            cost += 13.0 if self.intensity.kind == "f" else 3.0
+        return cost
 
     @property
     def row_bytes(self) -> int:
@@ -173,9 +185,8 @@ class RegionSurveyor(Surveyor):
     def __init__(self, survey: RegionSurvey, grid: Grid, index: int, room: int) -> None:
         self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
-        self.where = f"{survey.name}: slab {index} at {self.windows.core}"
         self.below: np.ndarray | None = None
-        self.rows = Rows(tables.merge, survey.row_bytes, room, self.where)
+        self.rows = Rows(tables.merge, survey.row_bytes, room, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
         labels, *intensities = arrays
@@ -183,13 +194,17 @@ class RegionSurveyor(Surveyor):
         values = None
         if intensities:
             values = intensities[0][tuple(slice(0, n) for n in core)]
-        try:
-            part = tables.regions(
-                labels, origin, self.shape, values, self.survey.nan, core, self.below
-            )
-        except ValueError as error:
-            raise ValueError(f"{self.where}: {error}") from None
-        if core[0]:
+        part = tables.regions(
+            labels,
+            origin,
+            self.shape,
+            values,
+            self.survey.nan,
+            core,
+            self.below,
+            self.survey.with_faces,
+        )
+        if core[0] and self.survey.with_faces:
             self.below = _last(labels, core)
         self.rows.add(part)
 
@@ -313,20 +328,14 @@ class AdjacencySurveyor(Surveyor):
     def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, room: int) -> None:
         self.survey = survey
         self.windows = _Windows(grid.box(index))
-        self.where = f"{survey.name}: slab {index} at {self.windows.core}"
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
-        self.rows = Rows(pairs.merge, survey.row_bytes, room, self.where)
+        self.rows = Rows(pairs.merge, survey.row_bytes, room, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
         labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)
         _, core = self.windows.of(z)
         how = self.survey
-        try:
-            part = pairs.adjacency(
-                labels, boundary, how.value, how.edges, how.nan, core, self.below
-            )
-        except ValueError as error:
-            raise ValueError(f"{self.where}: {error}") from None
+        part = pairs.adjacency(labels, boundary, how.value, how.edges, how.nan, core, self.below)
         if core[0]:
             values = None if boundary is None else _last(boundary, core)
             self.below = _last(labels, core), values

@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_volumes.across.rounds import Key, run
 from beam_volumes.session.session import Emission, Session
+from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import release
 
 
@@ -17,52 +18,59 @@ def run_local(session: Session) -> dict[str, Any]:
     Workers are threads: stages release the GIL.
     """
     session.prepare()
+    with Spill() as spill:
+        try:
+            return _run(session, spill)
+        finally:
+            release()
+
+
+def _run(session: Session, spill: Spill) -> dict[str, Any]:
     known: dict[str, Any] = {}
     answers: Answers = {}
-    try:
-        for index in range(len(session.plan.passes)):
-            summaries: dict[str, list[tuple[Key, Any]]] = {}
-            emissions = _sweeps(session, index, known, answers)
-            states = session.merge(index, _states(emissions, summaries))
-            known = session.finish_pass(index, states, known)
-            numbers: dict[str, dict[str, Any]] = {}
-            for token, flow in session.flows(index).items():
-                came = run(flow, summaries.pop(token, []))
-                answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
-                numbers[token] = {
-                    n: v for _, part in came.get("numbers", []) for n, v in part.items()
-                }
-                for (shard,), columns in came.get("rows", []):
-                    session.write_rows(token, shard, columns)
-            known = session.finish_merge(index, numbers, known)
-    finally:
-        release()
+    for index in range(len(session.plan.passes)):
+        summaries: dict[str, list[tuple[Key, Kept]]] = {}
+        emissions = _sweeps(session, index, known, answers, spill)
+        states = session.merge(index, _states(emissions, summaries, spill))
+        known = session.finish_pass(index, states, known)
+        numbers: dict[str, dict[str, Any]] = {}
+        for token, flow in session.flows(index).items():
+            came = run(flow, summaries.pop(token, []), spill.group, spill.keep)
+            answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
+            numbers[token] = {
+                n: v for _, part in came.get("numbers", []) for n, v in spill.value(part).items()
+            }
+            for (shard,), columns in came.get("rows", []):
+                session.write_rows(token, shard, spill.value(columns))
+        known = session.finish_merge(index, numbers, known)
     return known
 
 
 #: By barrier and slab, what came back.
-Answers = dict[str, dict[int, Any]]
+Answers = dict[str, dict[int, Kept]]
 
 
 def _states(
-    emissions: Iterator[tuple[int, Emission]], summaries: dict[str, list[tuple[Key, Any]]]
+    emissions: Iterator[tuple[int, Emission]],
+    summaries: dict[str, list[tuple[Key, Kept]]],
+    spill: Spill,
 ) -> Iterator[dict[str, Any]]:
     """The states of emissions; their summaries are put aside."""
     for slab, emission in emissions:
         for token, summary in emission.summaries.items():
-            summaries.setdefault(token, []).append(((slab,), summary))
+            summaries.setdefault(token, []).append(((slab,), spill.keep(summary)))
         yield emission.states
 
 
 def _sweeps(
-    session: Session, index: int, known: dict[str, Any], answers: Answers
+    session: Session, index: int, known: dict[str, Any], answers: Answers, spill: Spill
 ) -> Iterator[tuple[int, Emission]]:
     p = session.plan.passes[index]
     slabs = iter(range(len(p.grid)))
     workers = session.plan.workers
 
     def one(slab: int) -> tuple[int, Emission]:
-        own = {token: answers[token][slab] for token in p.program.barriers}
+        own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
         return slab, session.slab(index, slab, known, own)
 
     if workers == 1:

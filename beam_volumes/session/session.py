@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_volumes.across.rounds import Flow
+from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.plan import Plan, repartitioned
@@ -249,7 +249,11 @@ class Session:
     def flows(self, pass_index: int) -> dict[str, Flow]:
         """By barrier, how what was found in a pass is merged."""
         p = self.plan.passes[pass_index]
-        return {b.token: b.survey.flow(p.grid) for b in p.program.surveys}
+        flows = {b.token: b.survey.flow(p.grid) for b in p.program.surveys}
+        # One process has room for what the slabs that are in flight at a time leave.
+        if len(p.grid) <= -(-self.plan.workers // self.plan.processes):
+            return {token: at_once(flow) for token, flow in flows.items()}
+        return flows
 
     def write_rows(self, token: str, shard: int, columns: Mapping[str, Any]) -> None:
         """Write a shard of a barrier's table wherever it is wanted; may be repeated."""

@@ -412,7 +412,9 @@ class _Sweep:
             for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2])):
                 index = (z * ny + y) * nx + x
                 unit = grid.box(index).translate([-a for a in box.start])
-                found = self.result.written if view[unit.slices].any() else self.result.empty
+                # Slice by slice: the first one tells, mostly.
+                is_stored = any(plane.any() for plane in view[unit.slices])
+                found = self.result.written if is_stored else self.result.empty
                 found[sink.name].append(index)
 
     def _bytes_of(self, i: int) -> int:

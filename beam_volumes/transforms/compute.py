@@ -242,8 +242,9 @@ class _Pass(beam.PTransform):
         swept = self._slabs(known.pipeline) | "Sweep" >> beam.ParDo(
             _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
         ).with_outputs(*surveyed, main="states")
-        merge = beam.CombinePerKey(MergeStates(session.reductions(index)))
-        states = swept["states"] | "Merge" >> merge
+        states = swept["states"]
+        if reductions := session.reductions(index):
+            states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
         known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
         if not surveyed:
             return known, {}, {}
@@ -261,11 +262,14 @@ class _Pass(beam.PTransform):
                 write = beam.Map(_write_rows, session, token)
                 written.append(came["rows"] | f"Write rows {n}" >> write)
                 rows[token] = came["rows"]
-        together = tuple(numbers) | "Numbers" >> beam.Flatten(pipeline=known.pipeline)
-        places = tuple(written) | "Rows" >> beam.Flatten(pipeline=known.pipeline)
-        finish = beam.Map(
-            _finish_merge, session, index, numbers=AsIter(together), written=AsIter(places)
-        )
+        found = {
+            name: AsIter(
+                some[0] if len(some) == 1 else tuple(some) | name.capitalize() >> beam.Flatten()
+            )
+            for name, some in (("numbers", numbers), ("written", written))
+            if some
+        }
+        finish = beam.Map(_finish_merge, session, index, **found)
         return known | "Finish merge" >> finish, answers, rows
 
     def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
@@ -337,8 +341,10 @@ class _Sweep(beam.DoFn):
             for answer in whole(own)
         }
         emission = self.session.slab(self.index, number, known, answers, _count)
+        reductions = self.session.reductions(self.index) if emission.states else {}
         for token, state in emission.states.items():
-            yield token, {token: state}
+            for part, piece in reductions[token].pieces(state):
+                yield f"{token} {part}", {token: piece}
         for token, summary in emission.summaries.items():
             yield TaggedOutput(token, ((number,), summary))
 
@@ -398,8 +404,8 @@ def _finish_merge(
     known: States,
     session: Session,
     index: int,
-    numbers: Iterable[tuple[str, States]],
-    written: Any,
+    numbers: Iterable[tuple[str, States]] = (),
+    written: Any = (),
 ) -> States:
     # What is written only makes Beam wait: all rows are in their places before.
     found: dict[str, States] = {}

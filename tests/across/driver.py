@@ -2,7 +2,6 @@
 and some of them twice, as a runner that retries may deliver them."""
 
 import itertools
-import pickle
 
 import numpy as np
 
@@ -10,23 +9,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.geometry import Grid
-
-
-def unreliable(rng):
-    """A group by key that pickles, shuffles and partly duplicates."""
-
-    def group(pairs):
-        pairs = [pickle.loads(pickle.dumps(p)) for p in pairs]
-        pairs += [pairs[i] for i in rng.integers(0, len(pairs), len(pairs) // 3)] if pairs else []
-        groups = {}
-        for i in rng.permutation(len(pairs)):
-            key, value = pairs[i]
-            assert type(key) is tuple and all(type(k) is int for k in key)
-            groups.setdefault(key, []).append(value)
-        order = list(groups)
-        return [(order[i], groups[order[i]]) for i in rng.permutation(len(order))]
-
-    return group
+from tests.across.groups import shuffling
 
 
 def windows_of(depth, window):
@@ -55,7 +38,7 @@ def solve(summaries, grid, rng, **options):
     flow = component_flow(grid, **options)
     given = [((grid_index(grid, s.cell),), s) for s in summaries]
     # The first round is given one value for each key, the others what a runner makes of it.
-    chaos = unreliable(rng)
+    chaos = shuffling(rng)
     first = iter([group_by_key])
     out = run(flow, given, lambda pairs: next(first, chaos)(pairs))
     answers = dict(out["answers"])

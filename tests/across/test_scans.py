@@ -12,7 +12,7 @@ from beam_volumes.across import scans
 from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.geometry import Grid
-from tests.across.driver import unreliable
+from tests.across.groups import shuffling
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 64, 65, 100])
@@ -84,7 +84,7 @@ def test_rounds(counts, radix, directions, most, seed):
         patch.setattr(scans.state_tiles, "__defaults__", (most,))
         flow = scan_flow(grid, add, forward=forward, backward=backward, radix=radix)
         first = iter([group_by_key])
-        chaos = unreliable(rng)
+        chaos = shuffling(rng)
         out = run(
             flow,
             [((i,), s) for i, s in enumerate(states)],

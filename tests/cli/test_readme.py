@@ -1,12 +1,17 @@
 """What the README and the documentation show is run, on small data."""
 
+import inspect
 import re
 import shlex
 from pathlib import Path
 
 import imagecodecs
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from scipy import ndimage
+from skimage import morphology
 
 import beam_volumes as bv
 from beam_volumes.cli.build import build
@@ -32,13 +37,18 @@ def slices(tmp_path, monkeypatch):
 
 def test_python(slices):
     known = {}
+    pq.write_table(pa.table({"label": [1], "value": [7]}), "mapping.parquet")
     for text in snippets("README.md", "python"):
         exec(compile(text, "README.md", "exec"), known)
     em = bv.open("slices")
     smooth = bv.gaussian_filter(em, 1.5)
-    expected = np.asarray(bv.binary_opening(smooth < bv.threshold_otsu(smooth), bv.cross(1)))
-    assert np.array_equal(bv.open("membranes.ome.zarr"), expected)
+    mask = np.asarray(smooth >= bv.threshold_otsu(smooth))
+    expected, n = ndimage.label(morphology.remove_small_objects(mask, max_size=500))
+    assert np.array_equal(bv.open("cells.ome.zarr"), expected)
     assert np.array_equal(bv.open("again.ome.zarr"), expected)
+    assert known["count"] == n == pq.read_table("cells.parquet").num_rows
+    depth = ndimage.distance_transform_edt(mask, (10, 10, 10))
+    assert np.allclose(bv.open("depth.zarr"), depth, rtol=1e-6)
     assert np.array_equal(bv.open("median.zarr"), bv.median_filter(em, 3))
     assert known["mean"] == np.asarray(em).mean()
     assert known["steps"].dtype == np.float32
@@ -56,11 +66,13 @@ def test_shell(slices, command):
             assert arguments[0] in targets
             continue
         assert program == "beam-volumes"
-        runner = ["--runner", "none"] if arguments[0] == "run" else []
+        runner = [] if arguments[0] == "info" else ["--runner", "none"]
         code, _, err = command(*arguments, *runner)
         assert code == 0, (line, err)
     assert bv.open("trial.ome.zarr").shape == (16, 40, 50)
     assert bv.open("cells.ome.zarr").voxel_size == (10, 10, 10)
+    rows = Path("bright.csv").read_text().splitlines()
+    assert len(rows) == np.asarray(bv.open("bright.ome.zarr")).max() + 1
 
 
 def test_recipes(slices):
@@ -74,3 +86,11 @@ def test_links_lead_somewhere(name):
     page = ROOT / name
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert "://" in link or (page.parent / link).exists(), link
+
+
+def test_every_public_function_is_in_the_table_of_functions():
+    page = (ROOT / "docs/coverage.md").read_text()
+    functions = [n for n in bv.__all__ if inspect.isfunction(getattr(bv, n))]
+    transforms = bv._TRANSFORMS
+    for name in (*functions, *(n for n in transforms if n not in ("Slab",))):
+        assert f"`{name}`" in page, name

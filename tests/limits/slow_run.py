@@ -1,4 +1,4 @@
-"""A run slow enough to be killed: ``slow_run.py INPUT OUTPUT RUNNER MODE RESUME``."""
+"""A run slow enough to be killed: ``slow_run.py INPUT OUTPUT RUNNER MODE RESUME [WHAT]``."""
 
 import sys
 import time
@@ -11,19 +11,30 @@ def slowly(block):
     return block
 
 
-def target(source: str, out: str):
+def slow(volume):
+    return bv.map_overlap(slowly, volume, depth=1, name="slowly", version=1)
+
+
+def mask(source: str, out: str):
     """Two passes: Otsu of a smoothed volume, then an opening of what lies above it."""
-    smooth = bv.map_overlap(
-        slowly, bv.gaussian_filter(bv.open(source), 1), depth=1, name="slowly", version=1
-    )
+    smooth = slow(bv.gaussian_filter(bv.open(source), 1))
     mask = bv.binary_opening(smooth > bv.threshold_otsu(smooth))
-    return mask.to(out, chunks=(4, 16, 16), codec=None)
+    return [mask.to(out, chunks=(4, 16, 16), codec=None)]
+
+
+def cells(source: str, out: str):
+    """Two passes and a merge after each: labels, and their tables."""
+    volume = slow(bv.open(source))
+    cells = bv.label(volume > 140)
+    table = bv.regionprops_table(cells, volume)
+    files = [table.to(f"{out}.{ending}") for ending in ("parquet", "csv")]
+    return [cells.to(out, chunks=(4, 16, 16), codec=None), *files]
 
 
 if __name__ == "__main__":
-    source, out, runner, mode, resume = sys.argv[1:]
+    source, out, runner, mode, resume, *what = sys.argv[1:]
     bv.compute(
-        target(source, out),
+        *(cells if what == ["cells"] else mask)(source, out),
         runner=None if runner == "none" else runner,
         options=[f"--direct_running_mode={mode}"] if runner != "none" else None,
         workers=2,

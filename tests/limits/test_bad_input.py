@@ -5,6 +5,7 @@ import sys
 
 import imagecodecs
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import beam_volumes as bv
@@ -179,3 +180,86 @@ def test_mistakes_are_said_in_one_line_before_any_work(request_, says):
     with pytest.raises((ValueError, IndexError), match=says) as error:
         request_(bv.open(ARRAY))
     one_line(error)
+
+
+MASK = ARRAY > 120
+TABLE = pa.table({"a": [1, 2]})
+LABELS = (ARRAY // 40).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (lambda m, v, s: bv.label(m, 0), "connectivity=0"),
+        (lambda m, v, s: bv.label(m, structure=np.ones((3, 3))), r"structure of shape \(3, 3\)"),
+        (lambda m, v, s: bv.binary_fill_holes(m, np.ones((5, 5, 5))), r"\(5, 5, 5\)"),
+        (lambda m, v, s: bv.binary_propagation(m, mask=s), "do not match"),
+        (lambda m, v, s: bv.label(m, dtype="f4"), "labels are integers"),
+        (lambda m, v, s: bv.remove_small_objects(v * 0.5, 3), "integers"),
+        (lambda m, v, s: bv.keep_largest(m, True), "k=True"),
+        (lambda m, v, s: bv.clear_border(m, 1.5), "buffer_size=1.5"),
+        (lambda m, v, s: bv.relabel(v * 0.5, {1: 2}), "float"),
+        (lambda m, v, s: bv.relabel(v, 7), "mapping of int"),
+        (lambda m, v, s: bv.relabel(v, {1: 300}, dtype="u1"), "300 does not fit uint8"),
+        (lambda m, v, s: bv.relabel(v, ([1, 1], [2, 3])), "label 1"),
+        (lambda m, v, s: bv.relabel(v, {1: 2}, missing="drop"), "missing='drop'"),
+        (lambda m, v, s: bv.relabel(v, TABLE), "columns a; give"),
+        (lambda m, v, s: bv.relabel(v, TABLE, columns=("a", "b")), "columns a; give"),
+        (lambda m, v, s: bv.relabel(v, "nowhere.parquet"), r"nowhere\.parquet"),
+        (lambda m, v, s: bv.regionprops_table(v * 0.5), "float"),
+        (lambda m, v, s: bv.regionprops_table(v, s), "do not match"),
+        (lambda m, v, s: bv.regionprops_table(v, properties=["volume"]), "volume"),
+        (lambda m, v, s: bv.regionprops_table(v, properties=["intensity_mean"]), "intensity"),
+        (lambda m, v, s: bv.regionprops_table(v, spacing="voxel_size"), "voxel_size="),
+        (lambda m, v, s: bv.region_adjacency(v, s), "do not match"),
+        (lambda m, v, s: bv.region_adjacency(v, v, value="min"), "min"),
+        (lambda m, v, s: bv.region_adjacency(v, v, bins=4), "range"),
+        (lambda m, v, s: bv.regionprops_table(v).to("x.xlsx"), r"x\.xlsx.*\.parquet"),
+        (lambda m, v, s: bv.regionprops_table(v).to("s3://b/x.csv"), r"write \.parquet"),
+        (lambda m, v, s: bv.regionprops_table(v).to("x.csv", format="tsv"), "tsv"),
+        (lambda m, v, s: bv.distance_transform_edt(m, 0), "above 0"),
+        (lambda m, v, s: bv.distance_transform_edt(m, (1, 2)), "2 entries for 3 axes"),
+        (lambda m, v, s: bv.distance_transform_edt(m, return_indices=True), "return_indices"),
+        (lambda m, v, s: bv.distance_transform_edt(m, max_distance="9 nm"), "voxel_size"),
+        (lambda m, v, s: bv.signed_distance(m, max_distance=-1), "above 0"),
+        (lambda m, v, s: bv.cumsum(v, 3), "0 to 2"),
+        (lambda m, v, s: bv.cumsum(v, None), "axis=None"),
+        (lambda m, v, s: bv.max(v, "t"), "axis='t'"),
+        (lambda m, v, s: bv.apply_hysteresis_threshold(v, 1, "high"), "high"),
+    ],
+)
+def test_mistakes_across_slabs_are_said_in_one_line_and_leave_nothing(
+    request_, says, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, TypeError, OSError), match=says) as error:
+        request_(bv.open(MASK), bv.open(LABELS), bv.open(LABELS[:-1]))
+    one_line(error)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("target", "says", "runner"),
+    [
+        (lambda v, p: bv.relabel(v, {0: 0, 1: 2}).to(f"{p}.zarr"), "no value for label", None),
+        (
+            lambda v, p: bv.label(v % 2, dtype="i1", by_value=True, background=None).to(
+                f"{p}.zarr"
+            ),
+            "int8",
+            "FnApiRunner",
+        ),
+        (lambda v, p: bv.regionprops_table(0 - v).to(f"{p}.parquet"), "label of -", None),
+        (lambda v, p: bv.regionprops_table(v, v / 0.0).to(f"{p}.csv"), 'nan="omit"', "FnApiRunner"),
+    ],
+)
+def test_what_only_the_voxels_tell(target, says, runner, tmp_path):
+    """An error of the sweep or the merge: one line, and no voxel and no row is left behind."""
+    compute(bv.open(LABELS).to(tmp_path / "in.zarr"))
+    wanted = target(bv.open(tmp_path / "in.zarr"), tmp_path / "out")
+    with pytest.raises((ValueError, OverflowError), match=says) as error:
+        bv.compute(wanted, runner=runner, progress=False)
+    one_line(error)
+    assert not [f for f in tmp_path.glob("out*/c/**/*") if f.is_file()]
+    assert not [f for f in tmp_path.glob("*/part-*")]
+    assert not (tmp_path / "out.csv").exists()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorstore as ts
+from scipy import ndimage as ndi
 
 import beam_volumes as bv
 
@@ -87,3 +88,31 @@ def test_a_unit_is_written_once_even_by_a_narrow_window(tmp_path):
     options = dict(runner=None, window=3, progress=False, journal="memory://journal-of-narrow/")
     counts = file_counts(lambda: bv.compute(target, **options))
     assert 1 <= counts["write"] <= 1 + 4
+
+
+def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
+    """Each sweep reads the chunks of its slabs, and those of the planes beyond their upper ends."""
+    a, volume = stored(tmp_path / "in.zarr", (48, 96, 80), (8, 32, 40))
+    target = bv.label(volume > 150).to(tmp_path / "out.zarr", chunks=(8, 48, 40), codec=None)
+    table = bv.regionprops_table(bv.label(volume > 150), volume, ["num_pixels"])
+    tables = [table.to(tmp_path / f"table.{e}") for e in ("parquet", "csv")]
+    how = {"runner": None, "progress": False, "journal": "memory://journal-of-labels/"}
+    for slab, planes in (((48, 96, 80), 0), ((16, 96, 80), 2), ((8, 48, 80), None)):
+        counts = file_counts(
+            lambda slab=slab: bv.compute(target, *tables, slab=slab, overwrite=True, **how)
+        )
+        plan = bv.plan(target, *tables, slab=slab)
+        per_sweep = {p.chunks_read for p in plan.passes}
+        if planes is not None:  # whole planes: a layer of 3 x 2 chunks more for each inner end
+            assert per_sweep == {6 * 3 * 2 + planes * 3 * 2}
+        else:  # five inner ends of two tiles, one of which sees a row of chunks of the other
+            assert len(per_sweep) == 1
+        assert len(plan.passes) == 2
+        assert counts["batch_read"] <= 2 * per_sweep.pop() + 40
+        read = sum(p.bytes_read for p in plan.passes)
+        assert read <= counts["bytes_read"] <= 1.02 * read + 20_000
+        units = 6 * 2 * 2
+        assert plan.passes[1].units_written == units and plan.passes[0].units_written == 0
+        assert units <= counts["write"] <= units + 20  # metadata, and a shard of each table
+        assert counts["bytes_written"] >= a.size * 4
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), ndi.label(a > 150)[0])

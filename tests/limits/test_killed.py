@@ -39,8 +39,8 @@ def volume(tmp_path_factory):
     return folder / "in.zarr", digest(folder / "out.zarr")
 
 
-def run(source, out, runner, mode, resume) -> subprocess.Popen:
-    command = [sys.executable, str(SCRIPT), str(source), str(out), runner, mode, resume]
+def run(source, out, runner, mode, resume, *what) -> subprocess.Popen:
+    command = [sys.executable, str(SCRIPT), str(source), str(out), runner, mode, resume, *what]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -2,27 +2,44 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import ndimage as ndi
 
+import beam_volumes as bv
 from beam_volumes.geometry import Box
+from beam_volumes.plan import budget
+from beam_volumes.plan.budget import parse_bytes as parse
 from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
+from tests.limits import fresh_merge
 
 MIB = 1 << 20
 
 
-def big_volume(path: Path, shape, chunk, codec=None) -> str:
+def noise(shape):
+    return np.random.default_rng(0).integers(1, 255, shape, np.uint8)
+
+
+def blobs(shape):
+    """Blobs of some 15 voxels, so that a layer continues in the same layer."""
+    x = np.random.default_rng(0).random(shape, np.float32)
+    for _ in range(2):
+        x = ndi.uniform_filter(x, 9, mode="wrap")
+    return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
+
+
+def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
     """A volume of noise whose layers of chunks are one layer, linked: quick to make, real to read."""
     sink = make_sink(path, shape=shape, dtype="u1", space=Space(), chunks=chunk, codec=codec)
     sink.create("noise")
-    rng = np.random.default_rng(0)
-    layer = rng.integers(1, 255, (chunk[0], *shape[1:]), np.uint8)
+    layer = fill((chunk[0], *shape[1:]))
     write_units(sink.open(), Box((0, 0, 0), layer.shape), layer).result()
     for z in range(1, -(-shape[0] // chunk[0])):
         for row in (path / "c" / "0").iterdir():
@@ -62,15 +79,44 @@ CASES = {
         how={"workers": 2},
     ),
 }
+ACROSS = {
+    "labels": dict(
+        what="labels",
+        shape=(64, 1024, 2048),
+        chunk=(16, 512, 512),
+        ours=200 * MIB,
+        codec="zstd",
+        fill=blobs,
+        how={},
+    ),
+    # As much again as a slab holds comes back to each: they must not all meet in memory.
+    "distances": dict(
+        what="distance",
+        shape=(128, 1024, 1024),
+        chunk=(16, 256, 256),
+        ours=220 * MIB,
+        codec="zstd",
+        fill=blobs,
+        how={},
+    ),
+}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("case", [*CASES.values(), *ACROSS.values()], ids=[*CASES, *ACROSS])
 def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
-    source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], case.get("codec"))
+    how = case.get("codec"), case.get("fill", noise)
+    source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], *how)
     command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
     how = json.dumps({"codec": case.get("codec"), **case["how"]})
     done = subprocess.run(
-        [*command, source, str(tmp_path / "out.zarr"), str(case["ours"]), how],
+        [
+            *command,
+            source,
+            str(tmp_path / "out.zarr"),
+            str(case["ours"]),
+            how,
+            case.get("what", "filtered"),
+        ],
         capture_output=True,
         text=True,
     )
@@ -82,3 +128,38 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
     assert found["base"] <= found["predicted_base"]
     measured_ours = found["peak"] - found["base"]
     assert found["predicted_ours"] <= 2 * measured_ours
+
+
+@pytest.mark.parametrize("measures", [("size",)])
+def test_the_largest_step_of_a_merge_stays_under_its_bound(tmp_path, measures):
+    bound = fresh_merge.make(tmp_path, measures)
+    command = [sys.executable, fresh_merge.__file__, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    print({"bound": f"{bound / MIB:.0f} MiB", "measured": f"{found['peak'] / MIB:.0f} MiB"})
+    assert found["peak"] <= bound <= 2 * found["peak"]
+
+
+def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path):
+    board = np.indices((16, 512, 512)).sum(0) % 2 == 0
+    bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(4, 128, 128)), runner=None)
+    target = bv.label(bv.open(tmp_path / "in.zarr")).to(tmp_path / "out.zarr", chunks=(4, 128, 128))
+    how = {"slab": (4, 128, 128), "runner": None, "progress": False}
+    least = bv.plan(target, slab=how["slab"], base=budget.BASE_ALONE).smallest_memory
+    memory = least + 2 * MIB
+    with pytest.raises(ValueError, match=r"merging the slabs takes in \d+ components") as refused:
+        bv.compute(target, memory=memory, **how)
+    assert "\n" not in str(refused.value)
+    assert not [f for f in (tmp_path / "out.zarr").glob("c/**/*") if f.is_file()]
+    print(refused.value)
+    offer = re.search(
+        r"use slab=\((\d+), (\d+), (\d+)\), or a memory= that is larger by ([\d.]+ \w+)",
+        str(refused.value),
+    )
+    *slab, more = offer.groups()
+    again = {"overwrite": True, "memory": memory}
+    for change in ({"slab": tuple(map(int, slab))}, {"memory": memory + parse(more)}):
+        print(change)
+        written = bv.compute(target, **how | again | change)
+        np.testing.assert_array_equal(np.asarray(written), ndi.label(board)[0])

@@ -22,13 +22,13 @@ def in_parts(*lazy, slab=None, window=None, **how):
 
 @st.composite
 def cases(draw, ndim=3):
-    """A mask, and how it is cut: odd sizes, tiles, slabs of one voxel, windows of one slice."""
+    """A mask, and how it is cut: odd sizes, up to 3 x 3 x 3 slabs, windows of one slice."""
     shape = tuple(draw(st.integers(1, n)) for n in (14, 18, 20)[3 - ndim :])
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     mask = random.random(shape) < draw(st.sampled_from([0.0, 0.2, 0.5, 0.8, 1.0]))
     if draw(st.booleans()):  # blobs: larger components, across slabs
         mask = ndi.uniform_filter(random.random(shape), 3) > 0.5
-    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    slab = tuple(-(-n // draw(st.integers(1, 3))) for n in shape)
     return mask, slab, draw(st.integers(1, 5))
 
 

@@ -155,7 +155,8 @@ def test_a_lazy_array_in_an_expression():
     np.testing.assert_array_equal(np.asarray(v > brightest[3]), x > x[3].mean())
 
 
-def test_inside_a_pipeline(tmp_path):
+def test_inside_a_pipeline(tmp_path, monkeypatch):
+    monkeypatch.setattr(projections, "_PIECE", 50)  # states travel in pieces
     x = membranes()
     v = stored(tmp_path, x, chunks=(5, 12, 14))
     with beam.Pipeline("FnApiRunner") as p:

@@ -91,7 +91,7 @@ def cut(draw, mask):
     return grid, draw(st.integers(1, 6)), np.random.default_rng(draw(st.integers(0, 99)))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
 def test_distance(data):
     mask, sampling, *_ = data.draw(cases())

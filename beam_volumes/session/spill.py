@@ -1,0 +1,78 @@
+"""What waits for a later step of a run in this process: on disk, where it does not take memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from beam_volumes.across.rounds import Key, group_by_key
+
+#: Bytes of a pickle that is kept in memory: a place on disk takes about as much.
+_SMALL = 512
+
+
+class Kept(NamedTuple):
+    """Where a value lies in the file, or its pickle itself."""
+
+    offset: int
+    length: int
+    data: bytes | None
+
+
+class Spill:
+    """Keeps values of any number and size, pickled, in a temporary file.
+
+    Examples
+    --------
+    >>> with Spill() as spill:
+    ...     some = [spill.keep(value) for value in (1, "ab" * 1000)]
+    ...     [value[:4] if isinstance(value, str) else value for value in map(spill.value, some)]
+    [1, 'abab']
+    """
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._end = 0
+
+    def __enter__(self) -> Spill:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def keep(self, value: Any) -> Kept:
+        data = pickle.dumps(value, protocol=5)
+        if len(data) <= _SMALL:
+            return Kept(0, len(data), data)
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="beam-volumes-")  # noqa: SIM115
+        kept = Kept(self._end, len(data), None)
+        written = 0
+        while written < len(data):
+            written += os.pwrite(
+                self._file.fileno(), memoryview(data)[written:], self._end + written
+            )
+        self._end += len(data)
+        return kept
+
+    def value(self, kept: Kept) -> Any:
+        """From any thread."""
+        if kept.data is not None:
+            return pickle.loads(kept.data)
+        data = b""
+        while len(data) < kept.length:
+            at = kept.offset + len(data)
+            more = os.pread(self._file.fileno(), kept.length - len(data), at)
+            if not more:
+                raise OSError("the temporary file of this run was cut off")
+            data = data + more if data else more
+        return pickle.loads(data)
+
+    def group(self, pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
+        """For `beam_volumes.across.rounds.run`: the values of one key after the other."""
+        for key, values in group_by_key(pairs):
+            yield key, [self.value(v) for v in values]

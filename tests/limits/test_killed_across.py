@@ -1,0 +1,136 @@
+"""Killed while slabs are merged, and while their answers are written: resumed, all files are equal."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.runs.journal import Journal, run_folder
+from tests.limits import test_killed as killed
+from tests.transforms.trees import membranes
+
+SLABS = 24
+
+
+def run(source, out, runner, mode, resume):
+    return killed.run(source, out, runner, mode, resume, "cells")
+
+
+@pytest.fixture(scope="module")
+def volume(tmp_path_factory):
+    """The input, and an undisturbed run's output."""
+    folder = tmp_path_factory.mktemp("killed")
+    v = bv.open(membranes((24, 64, 64)))
+    bv.compute(v.to(folder / "in.zarr"), runner=None, progress=False)
+    run(folder / "in.zarr", folder / "out.zarr", "none", "in_memory", "new").communicate()
+    return folder / "in.zarr", folder / "out.zarr"
+
+
+def finished(out: Path, sweep: int) -> int:
+    return sum(p.name.isdigit() for p in Path(f"{out}.run").glob(f"records/{sweep}/*/*"))
+
+
+#: Runner, its mode, who is killed, and when: after so many slabs of the first and the second sweep.
+MOMENTS = {
+    "a worker, first sweep over": ("FnApiRunner", "multi_processing", "worker", (SLABS, 0)),
+    "labels half written": ("none", "in_memory", "driver", (SLABS, 10)),
+    "a worker, labels half written": ("FnApiRunner", "multi_processing", "worker", (SLABS, 7)),
+    "labels written, tables not": ("FnApiRunner", "in_memory", "driver", (SLABS, SLABS)),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
+    runner, mode, who, (first, second) = MOMENTS[moment]
+    source, undisturbed = volume
+    out = tmp_path / "out.zarr"
+    process = run(source, out, runner, mode, "new")
+    limit = time.time() + 60
+    while (finished(out, 0) < first or finished(out, 1) < second) and time.time() < limit:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    if who == "worker":
+        family = psutil.Process(process.pid).children(recursive=True)
+        workers = [p for p in family if "sdk_worker_main" in " ".join(p.cmdline())]
+        killed_at = time.time()
+        os.kill(next(p.pid for p in workers if p.name() != "sh"), signal.SIGKILL)
+        _, stderr = process.communicate(timeout=60)
+        assert time.time() - killed_at < 10
+        assert process.returncode == 1
+        assert "WorkerDied" in stderr and "resume=True" in stderr
+    else:
+        process.kill()
+        process.communicate()
+    begun = Journal.open(run_folder(str(out)))
+    done = [set(begun.finished(k)) for k in (0, 1)]
+    assert len(done[0]) == SLABS
+    assert second <= len(done[1]) <= max(second, SLABS - 1)
+    assert not (tmp_path / "out.zarr.csv").exists()
+
+    stdout, stderr = run(source, out, runner, mode, "resume").communicate(timeout=120)
+    assert "finished" in stdout, stderr
+    assert killed.digest(out) == killed.digest(undisturbed)
+    table, whole = (Path(f"{o}.csv").read_bytes() for o in (out, undisturbed))
+    assert table == whole and len(table) > 10_000
+    table, whole = (pq.read_table(f"{o}.parquet") for o in (out, undisturbed))
+    assert table.equals(whole)
+    for k in (0, 1):  # what had a record was not swept again
+        attempts = begun.attempts_of(k)
+        assert sorted(attempts) == list(range(SLABS))
+        assert not {slab for slab, n in attempts.items() if n > 1} & done[k]
+
+
+def test_an_input_that_changes_between_the_sweeps(tmp_path):
+    """The first sweep is over when the run is killed; the slab that differs is named."""
+    array = membranes((12, 32, 32))
+    source = bv.compute(
+        bv.open(array).to(tmp_path / "in.zarr", chunks=(4, 16, 16), codec=None), runner=None
+    )
+    target = bv.label(source > 140).to(tmp_path / "out.zarr", chunks=(4, 16, 16))
+    how = {"slab": (4, 32, 32), "progress": False, "runner": None}
+    bv.compute(target, **how)
+    for lost in (
+        Path(f"{tmp_path}/out.zarr.run/records/1"),
+        Path(f"{tmp_path}/out.zarr.run/marks"),
+    ):
+        for file in lost.glob("**/*"):
+            if file.is_file():
+                file.unlink()
+    chunk = tmp_path / "in.zarr" / "c" / "1" / "1" / "0"
+    changed = np.frombuffer(chunk.read_bytes(), np.uint8).reshape(4, 16, 16).copy()
+    changed[1, 5:9, 5:9] ^= 0x80
+    chunk.write_bytes(changed.tobytes())
+    for runner in (None, "FnApiRunner"):
+        with pytest.raises(
+            ValueError, match=r"label.* slab \[4:8, 0:32, 0:32\].*has changed"
+        ) as error:
+            bv.compute(target, resume=True, **how | {"runner": runner})
+        assert "\n" not in str(error.value)
+
+
+def test_what_is_not_deterministic_is_stored(tmp_path):
+    """A mask that differs whenever it is computed is computed once, and labelled as it was stored."""
+    random = np.random.default_rng()
+
+    def noise(block):
+        return random.random(block.shape) < 0.4
+
+    source = bv.open(membranes((12, 20, 24)))
+    mask = bv.map_overlap(noise, source, dtype=bool, deterministic=False)
+    cells = bv.label(mask)
+    how = {"chunks": (4, 20, 24)}
+    plan = bv.plan(cells.to(tmp_path / "labels.zarr", **how), slab=(4, 20, 24))
+    assert len(plan.intermediates) == 1
+    assert any("deterministic" in reason for reason in plan.reasons)
+    out = [cells.to(tmp_path / "labels.zarr", **how), mask.to(tmp_path / "mask.zarr", **how)]
+    *_, count = bv.compute(*out, cells.num_labels, runner=None, slab=(4, 20, 24), workers=2)
+    expected, n = ndi.label(np.asarray(bv.open(tmp_path / "mask.zarr")))
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "labels.zarr")), expected)
+    assert count == n > 50
