@@ -14,6 +14,7 @@ from tests.transforms.trees import membranes, stored
 
 def slow(v, seconds):
     def work(block):
+        print("x" * (1 << 17))  # more than a pipe holds that nobody reads
         time.sleep(seconds)
         return block + 1
 
