@@ -31,6 +31,9 @@ from beam_volumes.transforms.rounds import RunFlow, whole
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
+#: Runners keep about 1 kB of each element that they spread over workers: slabs are spread by themselves
+#: up to so many, and a few together beyond that.
+_SPREAD = 10_000
 #: Bytes of rows in an element.
 _BATCH = 4 << 20
 
@@ -275,18 +278,17 @@ class _Pass(beam.PTransform):
     def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        slabs = (
-            pipeline
-            | "Ranges" >> beam.Create(slab_ranges(len(p.grid)))
-            | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Answered)
-        )
+        slabs = len(p.grid)
+        ranges = pipeline | "Ranges" >> beam.Create(slab_ranges(slabs))
         if not p.program.barriers:
-            return slabs | "Spread" >> beam.Reshuffle() | "Alone" >> beam.Map(_alone)
+            parts = ranges | "Parts" >> beam.FlatMap(_parts, -(-slabs // _SPREAD))
+            return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
+        asking = ranges | "Slabs" >> beam.FlatMap(_asking).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
         ]
-        return (slabs, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
+        return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -305,12 +307,16 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 
 
-def _slabs(span: tuple[int, int]) -> Iterable[Any]:
+def _parts(span: tuple[int, int], width: int) -> Iterable[tuple[int, int]]:
+    return ((a, min(a + width, span[1])) for a in range(*span, width))
+
+
+def _alone(span: tuple[int, int]) -> Iterable[Any]:
+    return (((slab,), []) for slab in range(*span))
+
+
+def _asking(span: tuple[int, int]) -> Iterable[Any]:
     return (((slab,), (-1, b"")) for slab in range(*span))
-
-
-def _alone(slab: Any) -> Any:
-    return slab[0], []
 
 
 def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:
