@@ -183,7 +183,7 @@ def run(
     seconds = time.perf_counter() - begin
     summary = None
     if session.journal is not None:
-        summary = summarize(session.journal, len(planned.passes))
+        summary = summarize(session.journal, [len(p.grid) for p in session.plan.passes])
         if not keep_journal:
             session.journal.remove()
     return Outcome(results, session.plan, summary, seconds)

@@ -16,8 +16,9 @@ import os
 import pickle
 import re
 import socket
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,6 +141,11 @@ class Journal:
         read = self._read(pass_index, self.finished(pass_index), bodies=bodies)
         return (record for record in read if record is not None)
 
+    def records_among(self, pass_index: int, slabs: Sequence[int]) -> Iterator[Record]:
+        """The records there are of some slabs, without units and emissions."""
+        read = self._read(pass_index, list(slabs), bodies=False)
+        return (record for record in read if record is not None)
+
     def _read(self, pass_index: int, slabs: list[int], *, bodies: bool) -> Iterator[Record | None]:
         keys = [f"records/{pass_index}/{_slot(slab)}" for slab in slabs]
         for key, data in zip(keys, self._folder.read_many(keys), strict=True):
@@ -175,6 +181,11 @@ class Journal:
         """How often each slab was started. Redone means more than once."""
         return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}/")))
 
+    def attempts_among(self, pass_index: int, slabs: range) -> dict[int, int]:
+        """How often slabs of a folder were started."""
+        found = self._starts(f"starts/{pass_index}/{slabs.start // FOLDER:06d}/")
+        return dict(Counter(slab for slab, _ in found if slab in slabs))
+
     def in_flight(self, pass_index: int) -> list[int]:
         """Slabs that were started and are not finished, those started last first."""
         return _newest(self._starts(f"starts/{pass_index}/"), set(self.finished(pass_index)))
@@ -205,7 +216,8 @@ class Tally:
         self._journal = journal
         self._pass = pass_index
         self._total = total
-        self._open: dict[int, list[int]] = {f: [] for f in range(-(-total // FOLDER))}
+        # Of the folders that are not full, the slabs in them, 4 bytes each: there may be a million.
+        self._open = {f: array("i") for f in range(-(-total // FOLDER))}
         self._full = 0
 
     def update(self) -> Tally:
@@ -214,7 +226,7 @@ class Tally:
         prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
-            self._open[f] = [slab for slab in _slabs(names) if slab in self._span(f)]
+            self._open[f] = array("i", (slab for slab in _slabs(names) if slab in self._span(f)))
             if len(self._open[f]) == len(self._span(f)):
                 self._full += len(self._open.pop(f))
         return self
@@ -240,9 +252,11 @@ class Tally:
     def in_flight(self) -> list[int]:
         """Slabs started and not finished, those started last first."""
         starts: list[tuple[int, str]] = []
-        for f in self._open:
-            starts += self._journal._starts(f"starts/{self._pass}/{f:06d}/")
-        return _newest(starts, {slab for slabs in self._open.values() for slab in slabs})
+        for f, slabs in self._open.items():
+            finished = set(slabs)
+            some = self._journal._starts(f"starts/{self._pass}/{f:06d}/")
+            starts += [(slab, attempt) for slab, attempt in some if slab not in finished]
+        return _newest(starts, set())
 
     def _span(self, f: int) -> range:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))

@@ -6,11 +6,15 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from beam_volumes.runs.journal import Journal, Tally
+import numpy as np
+
+from beam_volumes.runs.journal import FOLDER, Journal, Tally
 
 _LOG = logging.getLogger(__name__)
 
@@ -265,26 +269,41 @@ class Summary:
         return self.voxels / self.seconds if self.seconds > 0 else 0.0
 
 
-def summarize(journal: Journal, passes: int) -> Summary:
-    """Add up the records of the first ``passes`` passes of a run."""
-    records = [r for k in range(passes) for r in journal.records(k, bodies=False)]
-    attempts = [n for k in range(passes) for n in journal.attempts_of(k).values()]
+def summarize(journal: Journal, slabs: Sequence[int]) -> Summary:
+    """Add up the records of a run's passes of so many slabs, of which there may be millions."""
+    counts = Counter[str]()
+    peak, spans = 0, array("d")
+    for k, total in enumerate(slabs):
+        for start in range(0, total, FOLDER):
+            some = range(start, min(start + FOLDER, total))
+            for r in journal.records_among(k, some):
+                counts.update(
+                    slabs=1,
+                    voxels=r.box.size,
+                    bytes_read=r.bytes_read,
+                    bytes_written=r.bytes_written,
+                )
+                peak = max(peak, r.peak_memory)
+                spans.extend((r.started, r.ended))
+            counts["redone"] += sum(n > 1 for n in journal.attempts_among(k, some).values())
+    times = np.frombuffer(spans).reshape(-1, 2)
     return Summary(
-        slabs=len(records),
-        redone=sum(n > 1 for n in attempts),
-        seconds=_covered((r.started, r.ended) for r in records),
-        slab_seconds=sum(r.seconds for r in records),
-        voxels=sum(r.box.size for r in records),
-        bytes_read=sum(r.bytes_read for r in records),
-        bytes_written=sum(r.bytes_written for r in records),
-        peak_memory=max((r.peak_memory for r in records), default=0),
+        slabs=counts["slabs"],
+        redone=counts["redone"],
+        seconds=_covered(times),
+        slab_seconds=float((times[:, 1] - times[:, 0]).sum()),
+        voxels=counts["voxels"],
+        bytes_read=counts["bytes_read"],
+        bytes_written=counts["bytes_written"],
+        peak_memory=peak,
     )
 
 
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
+def _covered(spans: np.ndarray) -> float:
     """The length of a union of intervals."""
-    total, end = 0.0, float("-inf")
-    for a, b in sorted(spans):
-        total += max(0.0, b - max(a, end))
-        end = max(end, b)
-    return total
+    if not len(spans):
+        return 0.0
+    spans = spans[np.argsort(spans[:, 0])]
+    before = np.maximum.accumulate(spans[:-1, 1])
+    gaps = np.maximum(0.0, spans[1:, 0] - before)
+    return float(spans[:, 1].max() - spans[0, 0] - gaps.sum())
