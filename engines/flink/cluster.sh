@@ -7,15 +7,17 @@
 #
 # Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR.
 # FLINK_HOME, JOB_SERVER and PYTHON say where things are: by default where install.sh puts them. PYTHON
-# must have apache-beam and this package. REST_PORT, RPC_PORT and POOL_PORT are the ports taken.
+# must have apache-beam and this package. REST_PORT, RPC_PORT and POOL_PORT are the ports taken, SLOTS how
+# many slots a TaskManager has.
 set -euo pipefail
-usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 2 ] || usage
 project=$(cd "$(dirname "$0")/../.." && pwd)
 engines=$project/.engines
 FLINK_HOME=${FLINK_HOME:-$engines/flink}
 JOB_SERVER=${JOB_SERVER:-$engines/job-server.jar}
 PYTHON=${PYTHON:-$project/.venv/bin/python}
+SLOTS=${SLOTS:-2}
 REST_PORT=${REST_PORT:-8081} RPC_PORT=${RPC_PORT:-6123} POOL_PORT=${POOL_PORT:-50000}
 dir=$(mkdir -p "$2/flink" && cd "$2" && pwd)
 
@@ -39,7 +41,7 @@ settings=(
   -Dtaskmanager.memory.network.min=256m
   -Dtaskmanager.memory.network.max=256m
   -Dtaskmanager.network.sort-shuffle.min-buffers=64
-  -Dtaskmanager.numberOfTaskSlots=2
+  -Dtaskmanager.numberOfTaskSlots="$SLOTS"
   -Dcluster.evenly-spread-out-slots=true
 )
 
