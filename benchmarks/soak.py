@@ -210,15 +210,17 @@ def attempt(number: int, folder: Path, first: bool) -> None:
     """Begin or resume a run; in a process of its own."""
     case = Case.of(number)
     runner, options, _ = WAYS[case.way]
-    # Who resumes need not know how the run was cut up, and may have another number of workers.
+    # Who resumes may have another number of workers, and need not know how the run was cut up, unless
+    # the passes depend on it: distances within tiles are found in other passes than those of whole planes.
     workers = case.workers if first else 1 + case.workers % 3
+    slab = case.slab if first or case.end == "distance" else None
     try:
         bv.compute(
             *case.targets(folder),
             runner=runner,
             options=list(options) if runner else None,
             workers=workers,
-            slab=case.slab if first else None,
+            slab=slab,
             memory="4GiB",
             resume=True,
             progress=False,
