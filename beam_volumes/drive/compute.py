@@ -7,15 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Scalar, Volume, computes, format_bytes
+from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Pass, Plan, Wanted, plan
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
 from beam_volumes.session.local import run_local
-from beam_volumes.session.results import clear, result_of
 from beam_volumes.session.session import ENDED, Session
+from beam_volumes.storage.remove import remove_tree
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.tables import TableSink
 
 
 @dataclass(frozen=True)
@@ -166,9 +171,7 @@ def run(
     ended = False
     try:
         known = _watched(session, progress, drive)
-        results = tuple(
-            result_of(t, r, known) for t, r in zip(targets, planned.results, strict=True)
-        )
+        results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
         ended = True
         if session.journal is not None:
             session.journal.mark(ENDED)
@@ -176,7 +179,7 @@ def run(
         if (
             ended or session.journal is None
         ):  # a run to be resumed keeps what lies between its passes
-            clear(session)
+            _clear(session)
     seconds = time.perf_counter() - begin
     summary = None
     if session.journal is not None:
@@ -208,6 +211,26 @@ def _yields(plan: Plan, p: Pass) -> str:
     names += [b.survey.name for b in p.program.surveys]
     names += [o.sink.name.rstrip("/").rpartition("/")[2] for o in kept] or stored
     return ", ".join(dict.fromkeys(names))
+
+
+def _result(target: Any, result: Sink | TableSink | Value, known: dict[str, Any]) -> Any:
+    if isinstance(target, Scalar):
+        assert isinstance(result, Value)
+        return evaluate(result, known)
+    if isinstance(result, TableSink):
+        return result.read() if isinstance(target, Table) else result.name
+    assert isinstance(result, Sink)
+    source = result.read_back()
+    if isinstance(target, Target):
+        return Volume(SourceNode.of(source), source.space)
+    array = source.read() if 0 not in source.shape else np.empty(source.shape, source.dtype)
+    return array.astype(target.dtype, copy=False).reshape(target.shape)
+
+
+def _clear(session: Session) -> None:
+    """Remove what was stored between passes and in-memory results."""
+    if session.plan.scratch_place is not None:
+        remove_tree(session.plan.scratch_place)
 
 
 @computes

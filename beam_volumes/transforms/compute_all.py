@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
+from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
 from beam_volumes.plan.budget import BASE_BEAM, parse_bytes
@@ -20,8 +21,8 @@ from beam_volumes.plan.plan import Plan, checked_count, plan
 from beam_volumes.runs import Journal
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.session.local import run_local
-from beam_volumes.session.results import clear, result_of
 from beam_volumes.session.session import ENDED, Session, journal_place, make_manifest
+from beam_volumes.storage.remove import remove_tree
 from beam_volumes.sweep.stage import digest
 from beam_volumes.transforms.compute import named
 from beam_volumes.transforms.slab import MOST_BYTES
@@ -188,7 +189,7 @@ class _Each(beam.DoFn):
         try:
             known = run_local(session)
             results = {
-                name: _portable(target, result, known)
+                name: _result(target, result, known)
                 for (name, target), result in zip(
                     targets.items(), session.plan.results, strict=True
                 )
@@ -199,8 +200,9 @@ class _Each(beam.DoFn):
                 session.journal.mark(ENDED)
             ended = True
         finally:
-            if ended or session.journal is None:
-                clear(session)
+            place = session.plan.scratch_place
+            if place is not None and (ended or session.journal is None):
+                remove_tree(place)
         return results
 
     def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
@@ -259,9 +261,11 @@ def _short(element: Any, most: int = 300) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
-def _portable(target: Any, result: Any, known: dict[str, Any]) -> Any:
-    """A result that may leave the worker."""
-    return result.name if isinstance(target, Target) else result_of(target, result, known)
+def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:
+    """What is handed on for a target: nothing that holds voxels."""
+    if isinstance(target, Scalar):
+        return evaluate(result, known)
+    return result.read() if isinstance(target, Table) else result.name
 
 
 def _check_size(results: Mapping[str, Any]) -> None:
