@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.box import crop as cropped
-from beam_volumes.cli.catalogue import footprints
-from beam_volumes.cli.document import Entry, RecipeError
-from beam_volumes.cli.recipe import Input, Output, Recipe, Step
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Wanted
+from beam_volumes.recipes.box import crop as cropped
+from beam_volumes.recipes.catalogue import footprints
+from beam_volumes.recipes.document import Entry, RecipeError
+from beam_volumes.recipes.recipe import Input, Output, Recipe, Step
 
 
 @dataclass(frozen=True)
