@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
@@ -31,7 +31,6 @@ _ERRORS = "errors"
 
 #: What an element may ask for, by a name of the caller's.
 Targets = Mapping[str, Target | TableTarget | Table | Scalar]
-Element = TypeVar("Element")
 
 
 class ComputeAll(beam.PTransform):
