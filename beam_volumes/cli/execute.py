@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.build import Built
 from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.budget import BASE_ALONE
 from beam_volumes.plan.plan import Plan
+from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
 
 

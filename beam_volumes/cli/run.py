@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.build import Built, build
 from beam_volumes.cli.execute import How, execute, tell, took
 from beam_volumes.cli.options import computing, verb
-from beam_volumes.cli.recipe import Recipe, read_recipe
 from beam_volumes.cli.stats import shown
 from beam_volumes.drive import compute
+from beam_volumes.recipes.build import Built, build
+from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
 def register(verbs: Any) -> None:
