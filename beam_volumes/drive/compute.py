@@ -15,9 +15,10 @@ from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_b
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Pass, Plan, Wanted, plan
+from beam_volumes.runs.journal import ENDED
 from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import ENDED, Session
+from beam_volumes.session.session import Session
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink

@@ -17,17 +17,20 @@ import pickle
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import tee
 from typing import Any
 
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.record import Ranges, Record, decode, encode, new_attempt, split
-from beam_volumes.storage.kvstore import Spec, beside, join, kvstore_spec, url
+from beam_volumes.storage.kvstore import Spec, beside, is_local, join, kvstore_spec, url
 
 #: Slabs per folder.
 FOLDER = 1000
+#: The mark of a run that has ended well.
+ENDED = "ended"
 
 _MANIFEST = "manifest.json"
 _PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/")
@@ -38,6 +41,27 @@ _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
     """Where the journal of a run lies whose first output is given."""
     return join(beside(kvstore_spec(output), ".run"), directory=True)
+
+
+def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
+    """The journal of a run by its first output, its folder, or wherever its journal is kept.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    """
+    spec = kvstore_spec(place)
+    for folder in (spec, run_folder(spec)):
+        if not (is_local(folder) and not os.path.isdir(folder["path"])):
+            journal = Journal.open(folder)
+            if journal is not None:
+                return journal
+    name = url(spec).rstrip("/")
+    raise FileNotFoundError(
+        f"{name}: there is no run: neither {name}/manifest.json nor {name}.run/manifest.json is there; give "
+        "the output that was listed first, its .run folder, or what journal= said"
+    )
 
 
 @dataclass(frozen=True)
@@ -133,22 +157,31 @@ class Journal:
 
     def read_record(self, pass_index: int, slab: int) -> Record | None:
         """The record of a slab, or None if it is not finished."""
-        return next(self._read(pass_index, [slab], bodies=True))
+        _, record = next(self.read_records(pass_index, [slab]))
+        if isinstance(record, ValueError):
+            raise record
+        return record
 
     def records(self, pass_index: int, *, bodies: bool = True) -> Iterator[Record]:
         """All records of a pass; without ``bodies``, units and emissions are left out."""
-        read = self._read(pass_index, self.finished(pass_index), bodies=bodies)
-        return (record for record in read if record is not None)
+        for _, record in self.read_records(pass_index, self.finished(pass_index), bodies=bodies):
+            if isinstance(record, ValueError):
+                raise record
+            if record is not None:
+                yield record
 
-    def _read(self, pass_index: int, slabs: list[int], *, bodies: bool) -> Iterator[Record | None]:
-        keys = [f"records/{pass_index}/{_slot(slab)}" for slab in slabs]
-        for key, data in zip(keys, self._folder.read_many(keys), strict=True):
+    def read_records(
+        self, pass_index: int, slabs: Iterable[int], *, bodies: bool = True
+    ) -> Iterator[tuple[int, Record | ValueError | None]]:
+        """Slabs and their records, None where there is none; of a damaged one the error."""
+        slabs, named = tee(slabs)
+        keys = (f"records/{pass_index}/{_slot(slab)}" for slab in slabs)
+        for slab, data in zip(named, self._folder.read_many(keys), strict=True):
             try:
-                yield None if data is None else self._decoded(data, bodies)
+                yield slab, None if data is None else self._decoded(data, bodies)
             except ValueError as error:
-                raise ValueError(
-                    f"{self._folder.place(key)} is damaged: {error}; delete it to redo the slab"
-                ) from error
+                place = self._folder.place(f"records/{pass_index}/{_slot(slab)}")
+                yield slab, ValueError(f"{place} is damaged: {error}; delete it to redo the slab")
 
     def _decoded(self, data: bytes, bodies: bool) -> Record | None:
         head, body = split(data)

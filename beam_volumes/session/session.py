@@ -15,22 +15,20 @@ from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.plan import Plan, repartitioned
-from beam_volumes.runs.journal import Journal, run_folder
+from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
-from beam_volumes.runs.record import Record, ranges
+from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import is_local, join, kvstore_spec, url
 from beam_volumes.storage.sink import OutputExistsError, Sink
 from beam_volumes.storage.tables import TableSink
+from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
 from beam_volumes.version import __version__
-
-#: The journal's mark of a run that has ended well.
-ENDED = "ended"
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,17 +153,33 @@ class Session:
             By barrier, what came back to the slab.
         count : callable, optional
             Told of every slab that was swept.
+
+        Raises
+        ------
+        Exception
+            Whatever went wrong, with pass, slab, box and stage in its message.
         """
         if self.journal is not None:
             record = self.journal.read_record(pass_index, index)
             if record is not None:
                 return pickle.loads(record.emission)
+        box = self.plan.passes[pass_index].grid.box(index)
+        with blaming(f"pass {pass_index + 1}, slab {index} {box}"):
+            return self._swept(pass_index, index, known, answers, count)
+
+    def _swept(
+        self,
+        pass_index: int,
+        index: int,
+        known: dict[str, Any],
+        answers: Mapping[str, Any] | None,
+        count: Callable[[SlabResult], None] | None,
+    ) -> Emission:
         p = self.plan.passes[pass_index]
         attempt = self.journal.start(pass_index, index) if self.journal is not None else ""
         started = time.time()
         configure(self.plan.threads)
         values = {v.token: evaluate(v, dict(known)) for v in p.values}
-        box = p.grid.box(index)
         # However many sweeps a runner starts at once in a process, so many are admitted.
         with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
             result = sweep(
@@ -189,7 +203,7 @@ class Session:
         if self.journal is not None:
             record = Record(
                 index,
-                box,
+                p.grid.box(index),
                 attempt,
                 started,
                 time.time() - started,
@@ -199,6 +213,7 @@ class Session:
                 {name: ranges(units) for name, units in result.written.items()},
                 {name: ranges(units) for name, units in result.empty.items()},
                 pickle.dumps(emission, protocol=5),
+                {name: packed(sums) for name, sums in result.sums.items()},
             )
             self.journal.write_record(pass_index, index, record)
         return emission
@@ -380,7 +395,7 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
         run_id,
         plan.fingerprint,
         d.pop("passes"),
-        [s.name for s in plan.sinks],
+        [{**s.to_dict(), "internal": s in plan.intermediates} for s in plan.sinks],
         d,
         __version__,
     )

@@ -109,7 +109,7 @@ def test_an_input_that_changes_between_the_sweeps(tmp_path):
     chunk.write_bytes(changed.tobytes())
     for runner in (None, "FnApiRunner"):
         with pytest.raises(
-            ValueError, match=r"label.* slab \[4:8, 0:32, 0:32\].*has changed"
+            ValueError, match=r"slab 1 \[4:8, 0:32, 0:32\]: label.*has changed"
         ) as error:
             bv.compute(target, resume=True, **how | {"runner": runner})
         assert "\n" not in str(error.value)
