@@ -3,6 +3,7 @@
 It is the one mechanism behind progress, retry, resume and verification. Layout of the folder::
 
     manifest.json
+    plan                                          what is needed to continue, pickled
     marks/<name>                                  steps done once
     starts/<pass>/<thousand>/<slab>-<attempt>     an attempt has begun
     payloads/<pass>/<slab>-<attempt>              what does not fit into a record
@@ -24,7 +25,16 @@ from typing import Any
 
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.objects import Folder
-from beam_volumes.runs.record import Ranges, Record, decode, encode, new_attempt, split
+from beam_volumes.runs.record import (
+    Ranges,
+    Record,
+    decode,
+    encode,
+    new_attempt,
+    seal,
+    split,
+    unseal,
+)
 from beam_volumes.storage.kvstore import Spec, beside, is_local, join, kvstore_spec, url
 
 #: Slabs per folder.
@@ -33,6 +43,7 @@ FOLDER = 1000
 ENDED = "ended"
 
 _MANIFEST = "manifest.json"
+_PLAN = "plan"
 _PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/")
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
@@ -88,14 +99,20 @@ class Journal:
         place: str | os.PathLike[str] | Spec,
         manifest: Manifest,
         *,
+        plan: bytes | None = None,
         overwrite: bool = False,
         attempts: bool = True,
     ) -> Journal:
-        """Begin the journal of a new run, in place of any old one if ``overwrite``."""
+        """Begin the journal of a new run, in place of any old one if ``overwrite``.
+
+        ``plan`` is what `read_plan` will give to whoever continues the run.
+        """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
         if not overwrite and journal._folder.read(_MANIFEST) is not None:
             raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
         journal.remove()  # also what is left of one that was removed half way
+        if plan is not None:
+            journal._folder.write(_PLAN, seal(plan, manifest.run_id))
         journal._folder.write(_MANIFEST, manifest.to_json().encode())
         return journal
 
@@ -125,7 +142,15 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the journal, and nothing else that may lie in its folder."""
-        self._folder.delete(_MANIFEST, *_PARTS)
+        self._folder.delete(_MANIFEST, _PLAN, *_PARTS)
+
+    def read_plan(self) -> bytes | None:
+        """What `create` was given to continue the run by, or None."""
+        data = self._folder.read(_PLAN)
+        try:
+            return None if data is None else unseal(data, self.run_id)
+        except ValueError as error:
+            raise ValueError(f"{self._folder.place(_PLAN)} is damaged: {error}") from error
 
     # Steps done once.
 

@@ -148,6 +148,21 @@ def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | No
     return _line({**head, "payload": payload}), body
 
 
+def seal(body: bytes, run_id: str) -> bytes:
+    """Bytes with a line before them that says whose they are and what they hold."""
+    return _line({"run": run_id, "digest": _digest(body)}) + body
+
+
+def unseal(data: bytes, run_id: str) -> bytes:
+    """What `seal` was given. Raises ValueError if that is not what is there."""
+    head, body = split(data)
+    if head.get("run") != run_id:
+        raise ValueError("it is of another run")
+    if head.get("digest") != _digest(body):
+        raise ValueError("its contents do not match their digest")
+    return body
+
+
 def split(data: bytes) -> tuple[dict[str, Any], bytes]:
     """A stored record's head and inline body. Raises ValueError if it is damaged."""
     line, newline, body = data.partition(b"\n")

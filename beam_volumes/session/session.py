@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_volumes.across.rounds import Flow, at_once
@@ -18,6 +18,7 @@ from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges
+from beam_volumes.session.recall import Request, pack, python_version
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import is_local, join, kvstore_spec, url
@@ -59,12 +60,15 @@ class Session:
     journal : Journal or None
         None for a run that writes no output.
     overwrite : bool
+    request : Request or None
+        None for a step of somebody's pipeline.
     """
 
     plan: Plan
     run_id: str
     journal: Journal | None
     overwrite: bool = False
+    request: Request | None = None
 
     @classmethod
     def begin(
@@ -75,6 +79,7 @@ class Session:
         resume: bool = False,
         overwrite: bool = False,
         attempts: bool = True,
+        request: Request | None = None,
     ) -> Session:
         """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
 
@@ -103,7 +108,7 @@ class Session:
             )
             begun = Journal(join(place, directory=True), found.run_id, attempts)
             check_outputs_are_there(plan, begun)
-            return cls(plan, found.run_id, begun)
+            return cls(plan, found.run_id, begun, request=request)
         run_id = uuid.uuid4().hex
         for target in plan.sinks:
             if not overwrite and target not in plan.intermediates and target.exists():
@@ -112,17 +117,19 @@ class Session:
                     "continue the run that began it, or choose another path"
                 )
         book = None if place is None else Journal(join(place, directory=True), run_id, attempts)
-        return cls(plan, run_id, book, overwrite)
+        return cls(plan, run_id, book, overwrite, request)
 
     def prepare(self) -> None:
         """Write the manifest and create the outputs, once per run; repeating it changes nothing."""
         if self.journal is not None:
             manifest = Journal.load(self.journal.spec)
             if manifest is None or manifest.run_id != self.run_id:
+                kept, closed = pack(self)
                 # A folder left by a run that is being replaced, or whose output is gone.
                 Journal.create(
                     self.journal.spec,
-                    make_manifest(self.plan, self.run_id),
+                    replace(make_manifest(self.plan, self.run_id), closed=closed),
+                    plan=kept,
                     overwrite=self.overwrite
                     or manifest is None
                     or not any(sink.exists() for sink in self.plan.sinks),
@@ -398,6 +405,7 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
         [{**s.to_dict(), "internal": s in plan.intermediates} for s in plan.sinks],
         d,
         __version__,
+        python_version(),
     )
 
 
