@@ -16,7 +16,7 @@ from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.plan import Pass, Plan, Return, Wanted, plan, with_resources
 from beam_volumes.runs.journal import ENDED, find_run
-from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
+from beam_volumes.runs.progress import Summary, Watch, Watching, Work, reporter, summarize
 from beam_volumes.session.local import run_local
 from beam_volumes.session.recall import Request, recall
 from beam_volumes.session.session import Session
@@ -216,7 +216,7 @@ def resume(
     return _carry_out(session, drive, progress), request.note
 
 
-Drive = Callable[[Session], dict[str, Any]]
+Drive = Callable[[Session, Watching], dict[str, Any]]
 
 
 def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
@@ -261,17 +261,12 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
     return Outcome(results, planned, summary, seconds)
 
 
-def _watched(
-    session: Session, progress: Any, drive: Callable[..., dict[str, Any]]
-) -> dict[str, Any]:
-    if session.journal is None:
-        return drive(session)
+def _watched(session: Session, progress: Any, drive: Drive) -> dict[str, Any]:
     works = [
         Work(_yields(session.plan, p), len(p.grid), p.bytes_read + p.bytes_written)
         for p in session.plan.passes
     ]
-    with Watch(session.journal, works, reporter(progress)):
-        return drive(session)
+    return drive(session, lambda journal: Watch(journal, works, reporter(progress)))
 
 
 def _yields(plan: Plan, p: Pass) -> str:

@@ -266,15 +266,18 @@ class Tally:
         self._open: dict[int, list[int]] = {f: [] for f in range(-(-total // FOLDER))}
         self._full = 0
 
-    def update(self) -> Tally:
-        """Look again."""
-        folders = list(self._open)
+    def update(self, most: int | None = None) -> Tally:
+        """Look again; with ``most`` at so many of the folders that are not full, in turn."""
+        folders = list(self._open)[:most]
         prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
-            self._open[f] = [slab for slab in _slabs(names) if slab in self._span(f)]
-            if len(self._open[f]) == len(self._span(f)):
-                self._full += len(self._open.pop(f))
+            slabs = [slab for slab in _slabs(names) if slab in self._span(f)]
+            del self._open[f]
+            if len(slabs) == len(self._span(f)):
+                self._full += len(slabs)
+            else:
+                self._open[f] = slabs  # last: the others' turn comes first
         return self
 
     @property
@@ -285,7 +288,7 @@ class Tally:
     def missing(self) -> Ranges:
         """The slabs that were not."""
         found: list[tuple[int, int]] = []
-        for f, slabs in self._open.items():
+        for f, slabs in sorted(self._open.items()):
             span = self._span(f)
             for before, after in zip([span.start - 1, *slabs], [*slabs, span.stop], strict=True):
                 if after - before > 1:
