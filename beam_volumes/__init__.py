@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from beam_volumes.transforms import (
         ApplyStages,
         Compute,
+        ComputeAll,
         LabelComponents,
         MergeEquivalences,
         ReadSlabs,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
 _TRANSFORMS = (
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "ReadSlabs",
@@ -100,6 +102,7 @@ _TRANSFORMS = (
 __all__ = [
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "Plan",

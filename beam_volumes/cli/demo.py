@@ -15,9 +15,9 @@ import numpy as np
 import beam_volumes as bv
 from beam_volumes.cli.execute import How
 from beam_volumes.cli.options import no_others, running, verb
-from beam_volumes.cli.recipe import read_recipe
 from beam_volumes.cli.run import run_recipe
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.recipes.recipe import read_recipe
 
 RECIPE = """\
 # Cells of an electron-microscopy stack: denoise, take the background away, threshold the membranes,

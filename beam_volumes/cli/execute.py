@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.build import Built
 from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.budget import BASE_ALONE
 from beam_volumes.plan.plan import Plan
+from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
 from beam_volumes.storage.tables import csv_text
 

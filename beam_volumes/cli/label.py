@@ -6,12 +6,12 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.box import crop
-from beam_volumes.cli.build import Built
-from beam_volumes.cli.document import nearest
 from beam_volumes.cli.execute import How, execute
 from beam_volumes.cli.options import computing, extents, number, opened, opening, spacing, verb
 from beam_volumes.graph.volume import Volume
+from beam_volumes.recipes.box import crop
+from beam_volumes.recipes.build import Built
+from beam_volumes.recipes.document import nearest
 
 
 def register(verbs: Any) -> None:

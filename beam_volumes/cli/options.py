@@ -7,9 +7,9 @@ import json
 from functools import partial
 from typing import Any
 
-from beam_volumes.cli.document import nearest, parse_value
 from beam_volumes.graph.volume import Volume
 from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.recipes.document import nearest, parse_value
 
 
 def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:

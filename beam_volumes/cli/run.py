@@ -6,10 +6,10 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from beam_volumes.cli.build import build
 from beam_volumes.cli.execute import How, execute
 from beam_volumes.cli.options import computing, verb
-from beam_volumes.cli.recipe import Recipe, read_recipe
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
 def register(verbs: Any) -> None:

@@ -6,12 +6,12 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.box import crop
-from beam_volumes.cli.build import Built
 from beam_volumes.cli.execute import How, execute
 from beam_volumes.cli.options import computing, numbers, opened, opening, verb
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
+from beam_volumes.recipes.box import crop
+from beam_volumes.recipes.build import Built
 
 
 def register(verbs: Any) -> None:

@@ -52,7 +52,7 @@ def python_version() -> str:
 def pack(session: Session) -> tuple[bytes | None, str]:
     """A session's plan and request as bytes; or None, and why it cannot be continued from its folder."""
     if session.request is None:
-        return None, "it is a step of a pipeline: run that again with Compute(..., resume=True)"
+        return None, "it is a step of a pipeline: run that again with resume=True"
     for p in session.plan.passes:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:

@@ -62,6 +62,9 @@ class Session:
     overwrite : bool
     request : Request or None
         None for a step of somebody's pipeline.
+    sweeps : int, optional
+        How many a process admits at a time, where other runs have a share in them: by default this
+        plan's slabs in flight.
     """
 
     plan: Plan
@@ -69,6 +72,7 @@ class Session:
     journal: Journal | None
     overwrite: bool = False
     request: Request | None = None
+    sweeps: int | None = None
 
     @classmethod
     def begin(
@@ -188,7 +192,8 @@ class Session:
         configure(self.plan.threads)
         values = {v.token: evaluate(v, dict(known)) for v in p.values}
         # However many sweeps a runner starts at once in a process, so many are admitted.
-        with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
+        width = self.sweeps or -(-self.plan.workers // self.plan.processes)
+        with gate(width).admitted() as arena:
             result = sweep(
                 p.program,
                 p.grid,

@@ -12,10 +12,10 @@ from skimage import filters, measure, morphology
 
 import beam_volumes as bv
 from beam_volumes.cli import execute
-from beam_volumes.cli.build import build
-from beam_volumes.cli.document import RecipeError
-from beam_volumes.cli.recipe import parse_recipe
 from beam_volumes.drive.compute import compute
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.document import RecipeError
+from beam_volumes.recipes.recipe import parse_recipe
 
 NONE = ("--runner", "none")
 

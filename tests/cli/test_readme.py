@@ -14,8 +14,8 @@ from scipy import ndimage
 from skimage import morphology
 
 import beam_volumes as bv
-from beam_volumes.cli.build import build
-from beam_volumes.cli.recipe import parse_recipe
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)

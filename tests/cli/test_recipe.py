@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from beam_volumes.cli.build import build
-from beam_volumes.cli.document import RecipeError, load, parse_value
-from beam_volumes.cli.recipe import parse_recipe
 from beam_volumes.drive.compute import compute
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.document import RecipeError, load, parse_value
+from beam_volumes.recipes.recipe import parse_recipe
 
 CHAIN = """\
 input: {path: slices, voxel_size: [4, 1, 1], unit: nm}

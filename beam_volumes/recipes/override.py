@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beam_volumes.cli.document import Entry, RecipeError, nearest, parse_value
+from beam_volumes.recipes.document import Entry, RecipeError, nearest, parse_value
 
 _TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
 _SECTIONS = ("variables", "steps", "inputs")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.box import crop
 from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
+from beam_volumes.recipes.box import crop
 
 
 @dataclass(frozen=True)

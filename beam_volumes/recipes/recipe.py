@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_volumes.cli.catalogue import Operation, footprints, operations
-from beam_volumes.cli.document import Entry, RecipeError, load, nearest
-from beam_volumes.cli.override import override, substitute
 from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.recipes.catalogue import Operation, footprints, operations
+from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
+from beam_volumes.recipes.override import override, substitute
 from beam_volumes.storage.sink import make_sink
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -109,7 +109,7 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     ----------
     path : str
     settings : sequence of str
-        Changes of the form ``place=value``; see `beam_volumes.cli.override`.
+        Changes of the form ``place=value``; see `beam_volumes.recipes.override`.
 
     Raises
     ------
@@ -127,7 +127,11 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
 
 def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
     """As `read_recipe`, of a text."""
-    root = load(text, name)
+    return checked_recipe(load(text, name), settings)
+
+
+def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:
+    """As `read_recipe`, of a document that is read already."""
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.box import crop as cropped
-from beam_volumes.cli.catalogue import footprints
-from beam_volumes.cli.document import Entry, RecipeError
-from beam_volumes.cli.recipe import Input, Output, Recipe, Step
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Wanted
+from beam_volumes.recipes.box import crop as cropped
+from beam_volumes.recipes.catalogue import footprints
+from beam_volumes.recipes.document import Entry, RecipeError
+from beam_volumes.recipes.recipe import Input, Output, Recipe, Step
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,7 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     RecipeError
         With the line of what cannot be opened, applied or written.
     """
-    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
-    for name in recipe.order:
-        known[name] = _apply(recipe.steps[name], known)
+    known = expressions(recipe, crop)
     targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
@@ -51,6 +49,14 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
                 f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step
             )
     return Built(tuple(targets), tuple(names))
+
+
+def expressions(recipe: Recipe, crop: str | None = None) -> dict[str, Any]:
+    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy."""
+    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
+    for name in recipe.order:
+        known[name] = _apply(recipe.steps[name], known)
+    return known
 
 
 def _open(item: Input, crop: str | None) -> Volume:
