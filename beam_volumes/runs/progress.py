@@ -9,14 +9,19 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 import numpy as np
 
 from beam_volumes.runs.journal import FOLDER, Journal, Tally
+from beam_volumes.storage.kvstore import is_local
 
 _LOG = logging.getLogger(__name__)
+
+#: Folders that are listed in a look.
+_FOLDERS = 32
 
 
 @dataclass(frozen=True)
@@ -63,15 +68,24 @@ class Progress:
         return self.done >= self.total
 
 
+#: What follows a journal while a run goes on.
+Watching = Callable[[Journal], AbstractContextManager[Any]]
+
 #: What is told of progress: called in the driver, now and then and at the end of each pass.
 OnProgress = Callable[[Progress], None]
+
+
+def unwatched(journal: Journal) -> AbstractContextManager[Any]:
+    """A `Watching` that does nothing."""
+    return nullcontext()
 
 
 class Watch:
     """Counts records in the driver and tells a callback.
 
     Call `poll` now and then, or use it as a context manager that does so in a thread. A journal
-    that cannot be read for a moment disturbs nothing.
+    that cannot be read for a moment disturbs nothing. A look lists a bounded number of folders, and in a
+    bucket, where a listing is paid for, there is one every five seconds.
     """
 
     def __init__(
@@ -80,15 +94,16 @@ class Watch:
         passes: Sequence[Work],
         on_progress: OnProgress,
         *,
-        interval: float = 0.5,
+        interval: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._journal = journal
         self._passes = passes
         self._tallies = [Tally(journal, k, work.slabs) for k, work in enumerate(passes)]
         self._on_progress = on_progress
-        self._interval = interval
+        self._interval = interval or (0.5 if is_local(journal.spec) else 5.0)
         self._clock = clock
+        self._is_begun = False
         self._index = 0  # of the pass that is under way
         self._began: tuple[float, int] | None = None  # when it was first seen, and its slabs then
         self._next = float("-inf")
@@ -101,8 +116,9 @@ class Watch:
         if not now and time_ < self._next:
             return
         try:
-            self._look()
-        except OSError as error:
+            if self._begun_now():
+                self._look(None if now else _FOLDERS)
+        except (OSError, ValueError) as error:
             _LOG.warning("progress is not known: %s", error)
         # Where listing is slow, it is done less often.
         spent = self._clock() - time_
@@ -136,9 +152,16 @@ class Watch:
         while not self._stop.wait(self._interval):
             self.poll()
 
-    def _look(self) -> None:
+    def _begun_now(self) -> bool:
+        """Whether the folder is this run's: until then it may hold the records of one that is replaced."""
+        if not self._is_begun:
+            manifest = Journal.load(self._journal.spec)
+            self._is_begun = manifest is not None and manifest.run_id == self._journal.run_id
+        return self._is_begun
+
+    def _look(self, most: int | None) -> None:
         while self._index < len(self._passes):
-            now, done = self._clock(), self._tallies[self._index].update().done
+            now, done = self._clock(), self._tallies[self._index].update(most).done
             if self._began is None:
                 self._began = now, done
             progress = self._progress(now, done)
@@ -276,7 +299,11 @@ def summarize(journal: Journal, slabs: Sequence[int]) -> Summary:
     for k, total in enumerate(slabs):
         for start in range(0, total, FOLDER):
             some = range(start, min(start + FOLDER, total))
-            for r in journal.records_among(k, some):
+            for _, r in journal.read_records(k, some, bodies=False):
+                if isinstance(r, ValueError):
+                    raise r
+                if r is None:
+                    continue
                 counts.update(
                     slabs=1,
                     voxels=r.box.size,

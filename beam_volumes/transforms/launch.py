@@ -36,7 +36,7 @@ from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
-from beam_volumes.runs.progress import Work
+from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
 from beam_volumes.session.session import Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
@@ -57,8 +57,8 @@ _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
 _MARK = re.compile(r"\[\[beam-volumes:([\w+/=]*)\]\]")
 
-#: Runs a session and gives the numbers known at the end.
-Drive = Callable[[Session], dict[str, Any]]
+#: Runs a session, its journal followed, and gives the numbers known at the end.
+Drive = Callable[[Session, Watching], dict[str, Any]]
 
 
 def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
@@ -160,8 +160,12 @@ class Here:
 
     options: PipelineOptions
 
-    def __call__(self, session: Session) -> dict[str, Any]:
-        with reporting(session, None) as (telling, journal), tempfile.TemporaryFile() as log:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
+        with (
+            reporting(session, None) as (telling, journal),
+            tempfile.TemporaryFile() as log,
+            watching(journal),
+        ):
             watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
 
             def last_words() -> str:
@@ -186,9 +190,9 @@ class Elsewhere:
     runner: Any
     options: PipelineOptions
 
-    def __call__(self, session: Session) -> dict[str, Any]:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
         place = self.options.view_as(GoogleCloudOptions).temp_location
-        with reporting(session, place) as (telling, journal):
+        with reporting(session, place) as (telling, journal), watching(journal):
             runner = self.runner() if isinstance(self.runner, type) else self.runner
             journal.mark(ASKED)
             try:
