@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,14 @@ class Built:
     names: tuple[str, ...]
 
 
-def build(recipe: Recipe, crop: str | None = None) -> Built:
+def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
     """Open the inputs and apply the steps; nothing but metadata is read.
 
     Parameters
     ----------
     recipe : Recipe
-    crop : str, optional
-        A box that every input is cropped to.
+    crop : str or callable, optional
+        A box that every input is cropped to, or what crops them.
 
     Raises
     ------
@@ -53,9 +53,11 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     return Built(tuple(targets), tuple(names))
 
 
-def _open(item: Input, crop: str | None) -> Volume:
+def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
     with _mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
+    if callable(crop):
+        return crop(volume)
     return volume if crop is None else cropped(volume, crop)
 
 
