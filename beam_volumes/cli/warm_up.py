@@ -17,7 +17,7 @@ from beam_volumes.cli.options import no_others, setting, verb
 from beam_volumes.cli.recipe import read_recipe
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
-from beam_volumes.kernels.jit import compiled, processor
+from beam_volumes.kernels.jit import Compiled, compiled, processor
 from beam_volumes.kernels.rows import copy_row
 
 #: What volumes are mostly made of, what is measured of regions, and what labels are.
@@ -76,18 +76,42 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         else:
             for name in of_catalogue():
                 print(f"{len(found)} kernels; {name}", file=sys.stderr, flush=True)
-    for c in sorted(found, key=lambda c: -c.seconds) if args.recipe is not None else ():
-        print(f"{c.seconds:6.2f} s  {c.name}({c.types})")
+    for line in summary(found):
+        print(line)
     print(
         f"{len(found)} kernel(s) compiled in {time.perf_counter() - begin:.0f} s for {processor()} and kept "
         f"in folders like {copy_row.stats.cache_path}"
     )
 
 
+def summary(found: Sequence[Compiled]) -> list[str]:
+    """What was compiled, that which took longest first.
+
+    Examples
+    --------
+    >>> summary([Compiled("sum", "uint8", 0.5), Compiled("label", "bool", 2), Compiled("sum", "bool", 0.1)])
+    ['   2.0 s  label', '   0.6 s  sum for 2 combinations of types']
+    """
+    spent: dict[str, list[float]] = {}
+    for c in found:
+        spent.setdefault(c.name, []).append(c.seconds)
+    return [
+        f"{sum(s):6.1f} s  {name}" + (f" for {len(s)} combinations of types" if len(s) > 1 else "")
+        for name, s in sorted(spent.items(), key=lambda item: -sum(item[1]))
+    ]
+
+
 def of_recipe(path: str, settings: Sequence[str] = ()) -> None:
     """Carry out a recipe for the middle of its inputs, and write nothing."""
     targets = build(read_recipe(path, settings), middle).targets
-    _run([getattr(t, "volume", None) or getattr(t, "table", t) for t in targets])
+    _run([_unplaced(t) for t in targets])
+
+
+def _unplaced(target: Any) -> Any:
+    """What is to be computed, without where it is to be written."""
+    if isinstance(target, bv.Target):
+        return target.volume
+    return target.table if isinstance(target, bv.TableTarget) else target
 
 
 def middle(volume: Volume) -> Volume:

@@ -22,7 +22,7 @@ kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model=
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel that was compiled, because it was not on disk.
+    """A kernel that was compiled for some types, because it was not on disk.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Compiled:
     types : str
         Of its arguments.
     seconds : float
-        Kernels that it calls included, which are listed too.
+        With those that it calls.
     """
 
     name: str
@@ -67,9 +67,11 @@ class _Listener(event.Listener):
         self.begun.append(time.perf_counter())
 
     def on_end(self, event: Any) -> None:
-        name = event.data["dispatcher"].py_func.__name__
-        types = ", ".join(map(str, event.data["args"]))
-        self.found.append(Compiled(name, types, time.perf_counter() - self.begun.pop()))
+        seconds = time.perf_counter() - self.begun.pop()
+        if not self.begun:  # else a part of another
+            name = event.data["dispatcher"].py_func.__name__
+            types = ", ".join(map(str, event.data["args"]))
+            self.found.append(Compiled(name, types, seconds))
 
 
 def processor() -> str:

@@ -16,16 +16,19 @@ SYSTEM = GIB
 
 
 def needed(plan: Plan, index: int) -> int:
-    """GiB that a machine must have for a pass: its slabs in flight, or all that a merge may hold."""
+    """GiB that a machine must have for a pass.
+
+    Where slabs find components or rows, those and their merges may take what the budget leaves.
+    """
     p = plan.passes[index]
-    ours = plan.workers * p.slab_memory
+    slab = p.slab_memory
     if p.program.surveys:
-        ours = max(ours, p.room)
-    return -(-(plan.processes * plan.base + ours + SYSTEM) // GIB)
+        slab += p.room - p.partition.reserved
+    return -(-(plan.processes * plan.base + plan.workers * slab + SYSTEM) // GIB)
 
 
 def core_hours(plan: Plan) -> float:
-    """Hours that one core would take, by the rough costs that plans are chosen by: to within a few times."""
+    """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
     nanoseconds = 0.0
     for p in plan.passes:
         nanoseconds += p.bytes_read * READ_COST + p.bytes_written * WRITE_COST

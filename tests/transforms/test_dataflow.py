@@ -193,10 +193,9 @@ def test_all_steps_of_a_pass_ask_for_the_memory_it_needs(job, steps, planned):
                 int(hints.get("beam:resources:min_ram_bytes:v1", 0))
             )
     gib = [machines.needed(planned, k) for k in range(4)]
-    assert gib[0] < gib[2]  # merging may hold what the budget leaves
+    assert gib == [2, 2, 4, 4]  # what is found may take what the budget of 3 GiB leaves
     for k, n in enumerate(gib, 1):
         assert asked.pop(f"Pass {k}") == {n << 30}
-        assert planned.passes[k - 1].slab_memory + planned.base + machines.SYSTEM <= n << 30
     assert set(map(frozenset, asked.values())) == {frozenset({0})}
 
 
