@@ -13,6 +13,7 @@ from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.budget import BASE_ALONE
+from beam_volumes.plan.machines import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
@@ -27,6 +28,7 @@ class How:
     runner: str | None = "FnApiRunner"
     options: Sequence[str] = ()
     slab: Sequence[int] | None = None
+    threads: int | None = None
     resume: bool = False
     overwrite: bool = False
     dry_run: bool = False
@@ -43,6 +45,7 @@ class How:
             runner,
             beam_options(others, parser, runner),
             extents(args.slab, "--slab"),
+            args.threads,
             args.resume,
             args.overwrite,
             args.dry_run,
@@ -56,11 +59,13 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
     Returns
     -------
     Outcome or None
-        None for a dry run.
+        None for a dry run, and for a job that was only described.
     """
     planned = make_plan(built, how)
     if how.dry_run:
         print(planned.explain())
+        if _elsewhere(how):
+            print(f"\n{advice(planned)}")
         return None
     tell(summary(planned), how)
     outcome = compute.run(
@@ -70,10 +75,14 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
         runner=how.runner,
         options=list(how.options) or None,
         slab=how.slab,
+        threads=how.threads,
         resume=how.resume,
         overwrite=how.overwrite,
         progress=not how.quiet,
     )
+    if not outcome.ran:
+        print(compute.DESCRIBED)
+        return None
     return outcome
 
 
@@ -81,6 +90,15 @@ def tell(text: str, how: How) -> None:
     """Say what is not a result, unless that is not wanted."""
     if not how.quiet:
         print(text, file=sys.stderr, flush=True)
+
+
+def _elsewhere(how: How) -> bool:
+    """Whether machines other than this one do the work."""
+    if how.runner is None:
+        return False
+    from beam_volumes.transforms.launch import is_local
+
+    return not is_local(how.runner)
 
 
 def make_plan(built: Built, how: How) -> Plan:
@@ -96,6 +114,7 @@ def make_plan(built: Built, how: How) -> Plan:
         workers=how.workers,
         processes=processes,
         slab=how.slab,
+        threads=how.threads,
         base=base,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
 
+_LOG = logging.getLogger(__name__)
+
+#: What is said of a run that was none.
+DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -30,18 +36,21 @@ class Outcome:
     Attributes
     ----------
     results : tuple
-        Per target an array, a number, or the written volume.
+        Per target an array, a number, or the written volume; None where the job was only described.
     plan : Plan
     summary : Summary or None
         From the journal, if the run kept one.
     seconds : float
         From the start of the run to the last byte.
+    ran : bool
+        False where options ask the runner for a description of the job: nothing was run.
     """
 
     results: tuple[Any, ...]
     plan: Plan
     summary: Summary | None
     seconds: float
+    ran: bool = True
 
 
 def compute(
@@ -91,7 +100,8 @@ def compute(
     -------
     object or tuple
         Per target: the written `Volume`, a numpy array, or a numpy scalar; of tables the path that was
-        written, or a `pyarrow.Table`.
+        written, or a `pyarrow.Table`. None where ``options`` ask Dataflow's runner for a description of the
+        job (``dry_run``, ``template_location``): it says so in the log, and nothing is run.
 
     Raises
     ------
@@ -148,7 +158,7 @@ def run(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-    drive: Callable[[Session], dict[str, Any]] = run_local
+    drive: Callable[[Session], dict[str, Any] | None] = run_local
     processes, base = 1, machine.BASE_ALONE
     if runner is not None:
         from beam_volumes.transforms.launch import check_places, launcher
@@ -171,6 +181,10 @@ def run(
     ended = False
     try:
         known = _watched(session, progress, drive)
+        if known is None:
+            _LOG.warning(DESCRIBED)
+            seconds = time.perf_counter() - begin
+            return Outcome((None,) * len(targets), session.plan, None, seconds, ran=False)
         results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
         ended = True
         if session.journal is not None:
@@ -190,8 +204,8 @@ def run(
 
 
 def _watched(
-    session: Session, progress: Any, drive: Callable[..., dict[str, Any]]
-) -> dict[str, Any]:
+    session: Session, progress: Any, drive: Callable[..., dict[str, Any] | None]
+) -> dict[str, Any] | None:
     if session.journal is None:
         return drive(session)
     works = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +25,14 @@ class Built:
     names: tuple[str, ...]
 
 
-def build(recipe: Recipe, crop: str | None = None) -> Built:
+def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
     """Open the inputs and apply the steps; nothing but metadata is read.
 
     Parameters
     ----------
     recipe : Recipe
-    crop : str, optional
-        A box that every input is cropped to.
+    crop : str or callable, optional
+        A box that every input is cropped to, or what crops them.
 
     Raises
     ------
@@ -51,7 +51,9 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     return Built(tuple(targets), tuple(names))
 
 
-def expressions(recipe: Recipe, crop: str | None = None) -> dict[str, Any]:
+def expressions(
+    recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None
+) -> dict[str, Any]:
     """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy."""
     known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
     for name in recipe.order:
@@ -59,9 +61,11 @@ def expressions(recipe: Recipe, crop: str | None = None) -> dict[str, Any]:
     return known
 
 
-def _open(item: Input, crop: str | None) -> Volume:
+def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
     with _mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
+    if callable(crop):
+        return crop(volume)
     return volume if crop is None else cropped(volume, crop)
 
 
