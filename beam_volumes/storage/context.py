@@ -18,6 +18,17 @@ import tensorstore as ts
 
 #: Handles kept open per process; the least recently used is let go.
 MAX_HANDLES = 64
+#: How often, and after what pauses, a request is made again that a bucket's server has refused for now
+#: (busy, broken, out of reach): for about a minute, where TensorStore by itself goes on for a quarter of an
+#: hour. A run that ends by it can be resumed.
+RETRIES = {"max_retries": 9, "initial_delay": "250ms", "max_delay": "16s"}
+#: Servers that take a request and send nothing, or do not take it, are given up after so many seconds;
+#: TensorStore by itself waits for ever.
+_PATIENCE = {
+    "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS": "60",
+    "TENSORSTORE_CURL_LOW_SPEED_LIMIT_BYTES": "1",
+    "TENSORSTORE_CURL_CONNECT_TIMEOUT_SECONDS": "20",
+}
 
 _lock = threading.RLock()
 _handles: OrderedDict[str, Any] = OrderedDict()
@@ -62,6 +73,8 @@ def context() -> ts.Context:
         if _root is None:
             _pid = os.getpid()
             _few_arenas()
+            for name, value in _PATIENCE.items():
+                os.environ.setdefault(name, value)
             _root = ts.Context({"memory_key_value_store": {}})
             # the resource is made when first used; everything opened later shares it
             ts.KvStore.open({"driver": "memory"}, context=_root).result()
@@ -71,6 +84,8 @@ def context() -> ts.Context:
                 "data_copy_concurrency": {"limit": _threads},
                 "file_io_concurrency": {"limit": max(4, 2 * _threads)},
                 "file_io_sync": False,
+                "s3_request_retries": RETRIES,
+                "gcs_request_retries": RETRIES,
             }
             if "AWS_ACCESS_KEY_ID" in os.environ:
                 # Otherwise every place that may hold keys is asked, and what is missing is printed.
