@@ -36,6 +36,8 @@ _root: ts.Context | None = None
 _context: ts.Context | None = None
 _pid = os.getpid()
 _threads = os.cpu_count() or 1
+#: How many callbacks may wait for a bucket at a time.
+WAITING = 16
 
 
 def configure(threads: int) -> None:
@@ -92,6 +94,14 @@ def context() -> ts.Context:
                 spec["aws_credentials"] = {"type": "environment"}
             _context = ts.Context(spec, parent=_root)
         return _context
+
+
+def waiting_context() -> ts.Context:
+    """A context for arrays whose callbacks wait for requests to a bucket: with threads of its own.
+
+    Requests need some of the threads of `context` to end; if all of those waited for them, none would.
+    """
+    return ts.Context({"data_copy_concurrency": {"limit": WAITING}}, parent=context())
 
 
 def _few_arenas() -> None:

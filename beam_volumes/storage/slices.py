@@ -27,7 +27,7 @@ import tifffile
 from beam_volumes.space import Space
 from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import select
-from beam_volumes.storage.context import context
+from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.place import Place, list_keys, read_key
 from beam_volumes.storage.source import DTYPES, Source, digest
@@ -96,7 +96,7 @@ class SliceReader:
             dtype=self.dtype,
             shape=[len(self.names), y, x],
             chunk_layout=ts.ChunkLayout(chunk_shape=[1, max(1, y), max(1, x)]),
-            context=context(),
+            context=waiting_context() if self.remote else context(),
         )
 
     def token(self) -> str:

@@ -35,6 +35,8 @@ class Weather:
         Accepts requests and never answers.
     refuses : (int, bytes)
         The one answer to everything: status and body.
+    until : int
+        How many requests are answered well before it refuses; 0 for none.
     """
 
     fails: float = 0.0
@@ -42,8 +44,9 @@ class Weather:
     latency: tuple[float, float] = (0.0, 0.0)
     silent: bool = False
     refuses: tuple[int, bytes] | None = None
+    until: int = 0
     seed: int = 0
-    #: What was done: "answered", "failed", "failed late", "dropped"; and the methods asked for.
+    #: What was done to requests: "answered", "failed", "failed late", "dropped", ...
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -58,7 +61,7 @@ class Weather:
             what = "answered"
             if self.silent:
                 what = "silence"
-            elif self.refuses:
+            elif self.refuses and self.done.total() >= self.until:
                 what = "refused"
             elif lot < self.fails:
                 what = "failed" if lot < self.fails / 2 else "failed late"
@@ -81,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
             self.weather.closed.wait()
             self.close_connection = True
             return
-        if self.weather.refuses:
+        if what == "refused" and self.weather.refuses:
             status, content = self.weather.refuses
             return self._answer(status, {"Content-Type": "application/xml"}, content)
         if what == "failed":
