@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 #: Headers of one connection, which do not travel on.
 HOPS = ("connection", "keep-alive", "transfer-encoding", "content-length")
@@ -35,8 +35,8 @@ class Weather:
         Accepts requests and never answers.
     refuses : (int, bytes)
         The one answer to everything: status and body.
-    until : int
-        How many requests are answered well before it refuses; 0 for none.
+    when : str
+        It refuses from the first request on that has this in its path.
     """
 
     fails: float = 0.0
@@ -44,7 +44,7 @@ class Weather:
     latency: tuple[float, float] = (0.0, 0.0)
     silent: bool = False
     refuses: tuple[int, bytes] | None = None
-    until: int = 0
+    when: str = ""
     seed: int = 0
     #: What was done to requests: "answered", "failed", "failed late", "dropped", ...
     done: Counter[str] = field(default_factory=Counter)
@@ -54,14 +54,14 @@ class Weather:
         self._lock = threading.Lock()
         self.closed = threading.Event()
 
-    def next(self) -> tuple[str, float]:
+    def next(self, path: str) -> tuple[str, float]:
         """What happens to a request, and after how many seconds."""
         with self._lock:
             lot, delay = self._random.random(), self._random.uniform(*self.latency)
             what = "answered"
             if self.silent:
                 what = "silence"
-            elif self.refuses and self.done.total() >= self.until:
+            elif self.refuses and (self.when in path or self.done["refused"]):
                 what = "refused"
             elif lot < self.fails:
                 what = "failed" if lot < self.fails / 2 else "failed late"
@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _any(self) -> None:
         body = self._body()
-        what, delay = self.weather.next()
+        what, delay = self.weather.next(unquote(self.path))
         time.sleep(delay)
         if what == "silence":
             self.weather.closed.wait()
