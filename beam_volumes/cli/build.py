@@ -13,7 +13,7 @@ from beam_volumes.cli.catalogue import footprints
 from beam_volumes.cli.document import Entry, RecipeError
 from beam_volumes.cli.recipe import Input, Output, Recipe, Step
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, nothing_computed
 from beam_volumes.plan.plan import Wanted
 
 
@@ -39,6 +39,11 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     RecipeError
         With the line of what cannot be opened, applied or written.
     """
+    with nothing_computed():
+        return _built(recipe, crop)
+
+
+def _built(recipe: Recipe, crop: str | None) -> Built:
     known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
     for name in recipe.order:
         known[name] = _apply(recipe.steps[name], known)

@@ -86,6 +86,7 @@ def context() -> ts.Context:
                 "data_copy_concurrency": {"limit": _threads},
                 "file_io_concurrency": {"limit": max(4, 2 * _threads)},
                 "file_io_sync": False,
+                "http_request_retries": RETRIES,
                 "s3_request_retries": RETRIES,
                 "gcs_request_retries": RETRIES,
             }
