@@ -306,11 +306,11 @@ def bomb(levels: int) -> str:
 
 @FUZZ
 @given(text=texts())
-@example(bomb(12))
-@example(BASE.replace("sigma: 1", "sigma: !!python/object/apply:trap_module.fire [1]"))
-@example(BASE.replace("sigma: 1", "sigma: " + "1" * 5000))
-@example(BASE + "variables: {a: '" + "a" * 10**5 + "'}\nmemory: '" + "${a}" * 10**4 + "'\n")
-@example(BASE.replace("{cross: 1}", "{ball: 1000000000}"))
-@example(BASE.replace("op: gaussian_filter, sigma: 1", "op: median_filter, size: 1000000000"))
+@example(text=bomb(12))
+@example(text=BASE.replace("sigma: 1", "sigma: !!python/object/apply:trap_module.fire [1]"))
+@example(text=BASE.replace("sigma: 1", "sigma: " + "1" * 5000))
+@example(text=BASE + "variables: {a: '" + "a" * 10**5 + "'}\nmemory: '" + "${a}" * 10**4 + "'\n")
+@example(text=BASE.replace("{cross: 1}", "{ball: 1000000000}"))
+@example(text=BASE.replace("op: gaussian_filter, sigma: 1", "op: median_filter, size: 1000000000"))
 def test_texts_that_are_nearly_recipes(text, world, watch):
     harmless(world, watch, text)
