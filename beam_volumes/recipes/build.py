@@ -9,7 +9,7 @@ from typing import Any
 
 import beam_volumes as bv
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, nothing_computed
 from beam_volumes.plan.plan import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
@@ -39,6 +39,11 @@ def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) 
     RecipeError
         With the line of what cannot be opened, applied or written.
     """
+    with nothing_computed():
+        return _built(recipe, crop)
+
+
+def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Built:
     known = expressions(recipe, crop)
     targets: list[Wanted] = []
     names: list[str] = []

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import tensorstore as ts
 
+from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.kvstore import Spec, join, url
 
@@ -102,4 +103,4 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
 
 @lru_cache(maxsize=64)
 def _opened(spec: str) -> ts.KvStore:
-    return ts.KvStore.open(json.loads(spec)).result()
+    return ts.KvStore.open(json.loads(spec), context=context()).result()
