@@ -60,7 +60,7 @@ class Listing:
         self._sink = sink
         _, ny, nx = sink.grid.counts
         self._layer: Triple = (1, ny, nx)
-        remember = max(2, _REMEMBERED // max(1, ny * nx))
+        remember = max(2, _REMEMBERED // max(1024, ny * nx))
         self._listed = lru_cache(maxsize=remember)(self._list)
 
     def has(self, index: int) -> bool:
