@@ -6,7 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.cli.options import beam_options, extents
@@ -17,6 +19,13 @@ from beam_volumes.plan.machines import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
+from beam_volumes.storage.tables import csv_text
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Rows of a table that are printed.
+MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,7 @@ class How:
 
 
 def execute(built: Built, how: How) -> compute.Outcome | None:
-    """Show a plan and carry it out, telling of progress and of what it took.
+    """Show a plan and carry it out, telling of progress, results and what it took.
 
     Returns
     -------
@@ -79,11 +88,53 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
         resume=how.resume,
         overwrite=how.overwrite,
         progress=not how.quiet,
+        note=built.names,
     )
+    finish(outcome, built.names, how)
+    return outcome if outcome.ran else None
+
+
+def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> None:
+    """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
         print(compute.DESCRIBED)
-        return None
-    return outcome
+        return
+    for line in results(names, outcome.results):
+        print(line)
+    sys.stdout.flush()
+    tell(took(outcome), how)
+
+
+def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
+    """What was written and what was found, a line each; a table without a place is its rows.
+
+    Examples
+    --------
+    >>> results(("mean", "", None), (0.5, 7, 9))
+    ['mean: 0.5', '7']
+    """
+    lines = []
+    for name, result in zip(names, found, strict=True):
+        if name is None:
+            continue
+        between = ": "
+        if isinstance(result, bv.Volume):
+            text = result.node.name
+        elif isinstance(result, str):
+            text = result
+        elif hasattr(result, "column_names"):
+            between, text = ":\n", table_text(result)
+        else:
+            text = str(np.asarray(result).tolist())
+        lines.append(f"{name}{between}{text}" if name else text)
+    return lines
+
+
+def table_text(table: pyarrow.Table) -> str:
+    """A table as CSV, or how many rows it has where those are too many to be looked at."""
+    if table.num_rows > MOST_ROWS:
+        return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
+    return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 
 
 def tell(text: str, how: How) -> None:

@@ -19,10 +19,10 @@ from beam_volumes.recipes.recipe import Input, Output, Recipe, Step
 
 @dataclass(frozen=True)
 class Built:
-    """Targets, and for each a name to tell users."""
+    """Targets, and for each a name to tell users; without one if that is empty, not at all if None."""
 
     targets: tuple[Wanted, ...]
-    names: tuple[str, ...]
+    names: tuple[str | None, ...]
 
 
 def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -70,6 +70,8 @@ class Source:
         Voxel (0, 0, 0) in what the reader opens.
     encoded : bool
         Whether a codec compresses the chunks.
+    asked : mapping or None
+        What `open_source` was given, to open it anew; None where that is not possible.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Source:
     reader: Reader
     offset: Triple = (0, 0, 0)
     encoded: bool = True
+    asked: Mapping[str, Any] | None = None
 
     @property
     def chunk_bytes(self) -> int:

@@ -12,8 +12,9 @@ import json
 import math
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,6 +86,14 @@ class TableSink:
     def portable(self) -> bool:
         """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it as plain data; `from_dict` takes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TableSink:
+        return cls(*(data[f.name] for f in fields(cls)))
 
     def token(self) -> str:
         """The sink's identity for fingerprints."""
@@ -194,7 +203,9 @@ class TableSink:
             import pyarrow.parquet as pq
 
             buffer = io.BytesIO()
-            pq.write_table(pa.table(dict(columns)), buffer, compression="zstd")
+            pq.write_table(
+                pa.table(dict(columns)), buffer, compression="zstd", write_page_checksum=True
+            )
             data = buffer.getvalue()
         else:
             write = _csv_rows if self.format == "csv" else _json_rows
@@ -218,13 +229,14 @@ class TableSink:
         state |= {"finished": True, "shards": shards}
         if self.format != "parquet":
             state["columns"] = Place.of(self._shards).json("columns.json")
-            self._join(shards, list(state["columns"] or {}))
+            state["crc32"] = self._join(shards, list(state["columns"] or {}))
         self._note(state)
         for key in have - {_RUN}:  # parts are no longer needed
             if self.format != "parquet":
                 os.remove(os.path.join(self._shards["path"], key))
 
-    def _join(self, shards: int, names: list[str]) -> None:
+    def _join(self, shards: int, names: list[str]) -> int:
+        """Put the shards together; returns the checksum of the file."""
         path = self.kvstore["path"]
         whole = os.path.join(self._shards["path"], "whole")
         with open(whole, "wb") as out:
@@ -234,6 +246,38 @@ class TableSink:
                 with open(os.path.join(self._shards["path"], self._part(i)), "rb") as part:
                     shutil.copyfileobj(part, out, 1 << 20)
         os.replace(whole, path)
+        return _crc32(path)
+
+    def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
+        """What is wrong with the table that a run should have written, all of which is read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        state = self._state()
+        if self.existing_run() != run_id:
+            yield f"{self.name} is gone or was written by another run"
+        elif not state.get("finished"):
+            yield f"{self.name} is not finished"
+        elif self.format != "parquet":
+            try:
+                if checksums and _crc32(self.kvstore["path"]) != state.get("crc32"):
+                    yield f"{self.name} is not what was written (checksum)"
+            except OSError as error:
+                yield f"{self.name} cannot be read: {error.strerror}"
+        else:
+            for i in range(state["shards"]):
+                part = self._part(i)
+                try:
+                    data = read_key(self._shards, part)
+                    if data is None:
+                        yield f"{self.name}: shard {part} is missing"
+                        continue
+                    file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=checksums)
+                    for group in range(file.num_row_groups):
+                        file.read_row_group(group)
+                except (OSError, pa.ArrowException) as error:
+                    reason = " ".join(str(error).split())
+                    yield f"{self.name}: shard {part} cannot be read: {reason}"
 
     # using it
 
@@ -263,6 +307,14 @@ class TableSink:
         return pa.json.read_json(
             path, parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
         )
+
+
+def _crc32(path: str) -> int:
+    found = 0
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:

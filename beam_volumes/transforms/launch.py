@@ -37,7 +37,7 @@ from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
-from beam_volumes.runs.progress import Work
+from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
 from beam_volumes.session.session import ENDED, Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
@@ -59,8 +59,9 @@ _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
 _MARK = re.compile(r"\[\[beam-volumes:([\w+/=]*)\]\]")
 
-#: Runs a session and gives the numbers known at the end; none if it only described the job.
-Drive = Callable[[Session], dict[str, Any] | None]
+#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
+#: described the job.
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
@@ -172,8 +173,12 @@ class Here:
 
     options: PipelineOptions
 
-    def __call__(self, session: Session) -> dict[str, Any]:
-        with reporting(session, None) as (telling, journal), tempfile.TemporaryFile() as log:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
+        with (
+            reporting(session, None) as (telling, journal),
+            tempfile.TemporaryFile() as log,
+            watching(journal),
+        ):
             watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
 
             def last_words() -> str:
@@ -207,7 +212,7 @@ class Elsewhere:
     options: PipelineOptions
     hired: bool = False
 
-    def __call__(self, session: Session) -> dict[str, Any] | None:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:
         runner = self.runner() if isinstance(self.runner, type) else self.runner
         if self.hired:
             check_installed()
@@ -216,7 +221,7 @@ class Elsewhere:
                 describe(session, runner, self.options)
                 return None
         place = self.options.view_as(GoogleCloudOptions).temp_location
-        with reporting(session, place) as (telling, journal):
+        with reporting(session, place) as (telling, journal), watching(journal):
             journal.mark(ASKED)
             try:
                 asked = replace(telling, asked=socket.gethostname())
