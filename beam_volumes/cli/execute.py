@@ -15,6 +15,7 @@ from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.budget import BASE_ALONE
+from beam_volumes.plan.machines import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
@@ -36,6 +37,7 @@ class How:
     runner: str | None = "FnApiRunner"
     options: Sequence[str] = ()
     slab: Sequence[int] | None = None
+    threads: int | None = None
     resume: bool = False
     overwrite: bool = False
     dry_run: bool = False
@@ -52,6 +54,7 @@ class How:
             runner,
             beam_options(others, parser, runner),
             extents(args.slab, "--slab"),
+            args.threads,
             args.resume,
             args.overwrite,
             args.dry_run,
@@ -65,11 +68,13 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
     Returns
     -------
     Outcome or None
-        None for a dry run.
+        None for a dry run, and for a job that was only described.
     """
     planned = make_plan(built, how)
     if how.dry_run:
         print(planned.explain())
+        if _elsewhere(how):
+            print(f"\n{advice(planned)}")
         return None
     tell(summary(planned), how)
     outcome = compute.run(
@@ -79,17 +84,21 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
         runner=how.runner,
         options=list(how.options) or None,
         slab=how.slab,
+        threads=how.threads,
         resume=how.resume,
         overwrite=how.overwrite,
         progress=not how.quiet,
         note=built.names,
     )
     finish(outcome, built.names, how)
-    return outcome
+    return outcome if outcome.ran else None
 
 
 def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
+    if not outcome.ran:
+        print(compute.DESCRIBED)
+        return
     for line in results(names, outcome.results):
         print(line)
     sys.stdout.flush()
@@ -134,6 +143,15 @@ def tell(text: str, how: How) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def _elsewhere(how: How) -> bool:
+    """Whether machines other than this one do the work."""
+    if how.runner is None:
+        return False
+    from beam_volumes.transforms.launch import is_local
+
+    return not is_local(how.runner)
+
+
 def make_plan(built: Built, how: How) -> Plan:
     """The plan that `beam_volumes.compute` will make of the same arguments."""
     processes, base = 1, BASE_ALONE
@@ -147,6 +165,7 @@ def make_plan(built: Built, how: How) -> Plan:
         workers=how.workers,
         processes=processes,
         slab=how.slab,
+        threads=how.threads,
         base=base,
     )
 

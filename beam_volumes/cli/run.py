@@ -7,22 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from beam_volumes.cli.execute import How, execute
-from beam_volumes.cli.options import computing, verb
+from beam_volumes.cli.options import computing, setting, verb
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
 def register(verbs: Any) -> None:
     parser = verb(verbs, "run", act, "carry out a recipe")
-    parser.add_argument("recipe", metavar="RECIPE.yaml")
-    parser.add_argument(
-        "--set",
-        metavar="PLACE=VALUE",
-        action="append",
-        default=[],
-        help="change the recipe: input=PATH, steps.smooth.sigma=2, outputs.0.path=PATH or a variable's "
-        "name=VALUE; may be repeated",
-    )
+    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
+    setting(parser)
     computing(parser)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,11 @@ from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
 
+_LOG = logging.getLogger(__name__)
+
+#: What is said of a run that was none.
+DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -32,18 +38,21 @@ class Outcome:
     Attributes
     ----------
     results : tuple
-        Per target an array, a number, or the written volume.
+        Per target an array, a number, or the written volume; None where the job was only described.
     plan : Plan
     summary : Summary or None
         From the journal, if the run kept one.
     seconds : float
         From the start of the run to the last byte.
+    ran : bool
+        False where options ask the runner for a description of the job: nothing was run.
     """
 
     results: tuple[Any, ...]
     plan: Plan
     summary: Summary | None
     seconds: float
+    ran: bool = True
 
 
 def compute(
@@ -93,7 +102,8 @@ def compute(
     -------
     object or tuple
         Per target: the written `Volume`, a numpy array, or a numpy scalar; of tables the path that was
-        written, or a `pyarrow.Table`.
+        written, or a `pyarrow.Table`. None where ``options`` ask Dataflow's runner for a description of the
+        job (``dry_run``, ``template_location``): it says so in the log, and nothing is run.
 
     Raises
     ------
@@ -216,7 +226,7 @@ def resume(
     return _carry_out(session, drive, progress), request.note
 
 
-Drive = Callable[[Session, Watching], dict[str, Any]]
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
@@ -241,6 +251,10 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
     ended = False
     try:
         known = _watched(session, progress, drive)
+        if known is None:
+            _LOG.warning(DESCRIBED)
+            seconds = time.perf_counter() - begin
+            return Outcome((None,) * len(planned.returns), planned, None, seconds, ran=False)
         results = tuple(
             _result(t, r, known) for t, r in zip(planned.returns, planned.results, strict=True)
         )
@@ -261,7 +275,7 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
     return Outcome(results, planned, summary, seconds)
 
 
-def _watched(session: Session, progress: Any, drive: Drive) -> dict[str, Any]:
+def _watched(session: Session, progress: Any, drive: Drive) -> dict[str, Any] | None:
     works = [
         Work(_yields(session.plan, p), len(p.grid), p.bytes_read + p.bytes_written)
         for p in session.plan.passes

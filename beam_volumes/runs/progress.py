@@ -68,6 +68,8 @@ class Progress:
         return self.done >= self.total
 
 
+#: Seconds without a slab after which it is said what may be going on.
+_PATIENCE = 3.0
 #: What follows a journal while a run goes on.
 Watching = Callable[[Journal], AbstractContextManager[Any]]
 
@@ -234,6 +236,8 @@ def _bar(done: int, total: int, width: int = 24) -> str:
 
 def _line(p: Progress, bar: str = "") -> str:
     parts = [f"{p.done}/{p.total} slabs"]
+    if not p.done and p.seconds >= _PATIENCE:
+        parts.append("none yet: workers start, and compile what they have not before")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
     if p.finished:

@@ -19,7 +19,7 @@ from beam_volumes.storage import kvstore
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.ome import image_metadata
-from beam_volumes.storage.place import Place, write_key
+from beam_volumes.storage.place import Place, delete_keys, write_key
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.spec import open_spec
 from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, write_units
@@ -173,14 +173,10 @@ class Sink:
                 f"the output {self.name} exists and is not zarr, so overwrite=True does not delete it; "
                 "remove it yourself or choose another path"
             )
-        try:
-            if place.local is not None and not os.path.islink(place.local):
-                shutil.rmtree(place.local)
-                return
-            store = ts.KvStore.open(place.directory(), context=context()).result()
-            store.delete_range(ts.KvStore.KeyRange()).result()
-        except ValueError as error:
-            raise explain(error, f"clearing {self.name}") from None
+        if place.local is not None and not os.path.islink(place.local):
+            shutil.rmtree(place.local)
+        else:
+            delete_keys(place.directory())
 
     # metadata
 

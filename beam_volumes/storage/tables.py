@@ -18,12 +18,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorstore as ts
 
 from beam_volumes.storage import kvstore
-from beam_volumes.storage.context import context
-from beam_volumes.storage.errors import explain
-from beam_volumes.storage.place import Place, read_key, write_key
+from beam_volumes.storage.place import Place, delete_keys, list_keys, read_key, write_key
 from beam_volumes.storage.sink import OutputExistsError
 from beam_volumes.storage.source import digest
 from beam_volumes.storage.zarr import OURS
@@ -138,11 +135,7 @@ class TableSink:
         if self._shards.get("driver") == "file":
             path = self._shards["path"]
             return sorted(os.listdir(path)) if os.path.isdir(path) else []
-        try:
-            found = ts.KvStore.open(self._shards, context=context()).result().list().result()
-        except ValueError as error:
-            raise explain(error, f"listing {self.name}") from None
-        return sorted(k.decode() for k in found)
+        return list_keys(self._shards)
 
     def existing_run(self) -> str | None:
         """The id of the run that created what is there, if one of ours did."""
@@ -190,17 +183,13 @@ class TableSink:
 
     def _clear(self) -> None:
         shards = self._shards
-        try:
-            if shards.get("driver") == "file":
-                if os.path.isdir(shards["path"]):
-                    shutil.rmtree(shards["path"])
-                if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
-                    os.remove(self.kvstore["path"])
-            else:
-                store = ts.KvStore.open(shards, context=context()).result()
-                store.delete_range(ts.KvStore.KeyRange()).result()
-        except ValueError as error:
-            raise explain(error, f"clearing {self.name}") from None
+        if shards.get("driver") == "file":
+            if os.path.isdir(shards["path"]):
+                shutil.rmtree(shards["path"])
+            if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
+                os.remove(self.kvstore["path"])
+        else:
+            delete_keys(shards)
 
     def _part(self, shard: int) -> str:
         return f"part-{shard:05d}.{self.format}"

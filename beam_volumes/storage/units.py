@@ -60,7 +60,7 @@ class Listing:
         self._sink = sink
         _, ny, nx = sink.grid.counts
         self._layer: Triple = (1, ny, nx)
-        remember = max(2, _REMEMBERED // max(1, ny * nx))
+        remember = max(2, _REMEMBERED // max(1024, ny * nx))
         self._listed = lru_cache(maxsize=remember)(self._list)
 
     def has(self, index: int) -> bool:
@@ -97,6 +97,7 @@ class Reading:
 
     def __init__(self) -> None:
         self._bytes = 0
+        self._handles: dict[str, ts.TensorStore] = {}
         self._flying: deque[tuple[str, Sink, int | None, Any]] = deque()
 
     def read(self, name: str, sink: Sink, index: int, expected: int | None) -> Iterator[str]:
@@ -112,14 +113,15 @@ class Reading:
             The checksum that it should have.
         """
         try:
-            handle = sink.read_back().open()
+            if sink.name not in self._handles:
+                self._handles[sink.name] = sink.read_back().open()
         except OSError as error:
             yield f"{name} {error}"
             return
         while self._flying and self._bytes + sink.unit_bytes > _AT_A_TIME:
             yield from self._next()
         self._bytes += sink.unit_bytes
-        voxels = handle[sink.grid.box(index).slices].read()
+        voxels = self._handles[sink.name][sink.grid.box(index).slices].read()
         self._flying.append((name, sink, expected, voxels))
 
     def rest(self) -> Iterator[str]:
