@@ -197,8 +197,20 @@ def row_batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, n
 Collections = dict[str, beam.PCollection]
 
 
-def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollection], Collections]:
+def build(
+    pipeline: beam.Pipeline, session: Session, ready: beam.PCollection | None = None
+) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
+
+    Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
+    there: no other begins from nothing.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    session : Session
+    ready : PCollection, optional
+        The first step waits until this is complete.
 
     Returns
     -------
@@ -208,8 +220,10 @@ def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollect
     rows : dict of PCollection
         By barrier, the rows of its table: (shard, columns).
     """
-    begun = pipeline | "Begin" >> beam.Create([None])
-    known = [begun | "Prepare" >> beam.Map(_prepare, session)]
+    wait = {} if ready is None else {"ready": AsIter(ready)}
+    known = [
+        pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
+    ]
     answers: Collections = {}
     rows: Collections = {}
     for k in range(len(session.plan.passes)):
@@ -220,7 +234,7 @@ def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollect
     return known, rows
 
 
-def _prepare(_: Any, session: Session) -> States:
+def _prepare(_: Any, session: Session, ready: Any = None) -> States:
     session.prepare()
     return {}
 
@@ -239,7 +253,7 @@ class _Pass(beam.PTransform):
         session, index = self.session, self.index
         p = session.plan.passes[index]
         surveyed = [b.token for b in p.program.surveys]
-        swept = self._slabs(known.pipeline) | "Sweep" >> beam.ParDo(
+        swept = self._slabs(known) | "Sweep" >> beam.ParDo(
             _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
         ).with_outputs(*surveyed, main="states")
         states = swept["states"]
@@ -272,14 +286,10 @@ class _Pass(beam.PTransform):
         finish = beam.Map(_finish_merge, session, index, **found)
         return known | "Finish merge" >> finish, answers, rows
 
-    def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
+    def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        slabs = (
-            pipeline
-            | "Ranges" >> beam.Create(slab_ranges(len(p.grid)))
-            | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Answered)
-        )
+        slabs = known | "Slabs" >> beam.FlatMap(_slabs, len(p.grid)).with_output_types(_Answered)
         if not p.program.barriers:
             return slabs | "Spread" >> beam.Reshuffle() | "Alone" >> beam.Map(_alone)
         pieces = [
@@ -305,8 +315,8 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 
 
-def _slabs(span: tuple[int, int]) -> Iterable[Any]:
-    return (((slab,), (-1, b"")) for slab in range(*span))
+def _slabs(known: States, count: int) -> Iterable[Any]:
+    return (((slab,), (-1, b"")) for slab in range(count))
 
 
 def _alone(slab: Any) -> Any:

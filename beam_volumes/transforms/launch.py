@@ -38,11 +38,13 @@ from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Work
 from beam_volumes.runs.supervise import RemoteTraceback
+from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.compute import build
+from beam_volumes.transforms.probe import probed
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,8 +52,6 @@ _LOG = logging.getLogger(__name__)
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
 #: Those whose workers are never on this machine.
 REMOTE = {"dataflow"}
-#: The mark by which workers see that they share the journal's place with this machine.
-ASKED = "asked"
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
@@ -192,8 +192,8 @@ class Elsewhere:
             runner = self.runner() if isinstance(self.runner, type) else self.runner
             journal.mark(ASKED)
             try:
-                asked = replace(telling, asked=socket.gethostname())
-                run_pipeline(asked, runner, self.options)
+                needs = Needs.of(telling.session, socket.gethostname())
+                run_pipeline(telling, runner, self.options, needs)
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
                     journal.remove()
@@ -206,10 +206,15 @@ def run_here(session: Any, options: PipelineOptions) -> None:
     run_pipeline(session, FnApiRunner(), options)
 
 
-def run_pipeline(session: Any, runner: Any, options: PipelineOptions) -> None:
-    """Run a session's pipeline to its end, and raise what a step raised in a worker."""
+def run_pipeline(
+    session: Any, runner: Any, options: PipelineOptions, needs: Needs | None = None
+) -> None:
+    """Run a session's pipeline to its end, and raise what a step raised in a worker.
+
+    With ``needs``, workers are asked first whether they meet them.
+    """
     pipeline = beam.Pipeline(runner=runner, options=options)
-    build(pipeline, session)
+    build(pipeline, session, None if needs is None else probed(pipeline, needs))
     try:
         state = pipeline.run().wait_until_finish()
     except Exception as error:
@@ -227,8 +232,6 @@ class Telling:
     """A session whose steps put what they raise into the message, to be read out of a runner's text."""
 
     session: Session
-    #: The machine that has left a mark for workers to find, if it has.
-    asked: str | None = None
 
     @property
     def plan(self) -> Plan:
@@ -236,23 +239,7 @@ class Telling:
 
     def prepare(self) -> None:
         with told():
-            if self.asked is not None:
-                self._check_place()
             self.session.prepare()
-
-    def _check_place(self) -> None:
-        """A worker elsewhere would write into folders of its own and lose what it found."""
-        journal = self.session.journal
-        assert journal is not None
-        if journal.marked(ASKED):
-            return
-        manifest = Journal.load(journal.spec)  # there when a runner repeats this step
-        if manifest is None or manifest.run_id != journal.run_id:
-            raise OSError(
-                f"the worker on {socket.gethostname()} does not see {journal.url}, where {self.asked} has "
-                "begun this run: use places that all machines share, such as a bucket, or give journal= "
-                "or Beam's temp_location"
-            )
 
     def slab(
         self,
