@@ -162,7 +162,7 @@ class Here:
 
     def __call__(self, session: Session) -> dict[str, Any]:
         with reporting(session, None) as (telling, journal), tempfile.TemporaryFile() as log:
-            watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
+            watch = Watch(journal, _works(session.plan), _nobody)
 
             def last_words() -> str:
                 return _last_words(session, watch.last_started())
@@ -194,6 +194,13 @@ class Elsewhere:
             try:
                 needs = Needs.of(telling.session, socket.gethostname())
                 run_pipeline(telling, runner, self.options, needs)
+            except RuntimeError as error:
+                if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
+                    raise
+                # The runner gave up, for one because a worker died.
+                watch = Watch(journal, _works(session.plan), _nobody)
+                words = _last_words(session, watch.last_started())
+                raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
                     journal.remove()
@@ -324,6 +331,10 @@ def raise_original(error: Exception) -> None:
         return
     original, trace = cloudpickle.loads(base64.b64decode(mark[1]))
     raise original from RemoteTraceback(trace)
+
+
+def _works(plan: Plan) -> list[Work]:
+    return [Work("", len(p.grid)) for p in plan.passes]
 
 
 def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:

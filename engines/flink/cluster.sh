@@ -2,7 +2,7 @@
 # A standalone Flink cluster on this machine: a JobManager, two TaskManagers of two slots each, and the
 # pool of Python worker processes that they run a pipeline's steps in.
 #
-#   cluster.sh up DIR       start it and print the options for Beam that name it
+#   cluster.sh up DIR       start it, or whatever of it has ended, and print the options for Beam that name it
 #   cluster.sh down DIR     end whatever `up` started
 #
 # Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR.
@@ -43,11 +43,12 @@ settings=(
   -Dcluster.evenly-spread-out-slots=true
 )
 
-# start NAME COMMAND...: in the background, in a group of its own, its log and process id in DIR.
+# start NAME COMMAND...: in the background unless it runs, its log and process id in DIR.
 start() {
   local name=$1
   shift
-  FLINK_LOG_DIR=$dir/flink FLINK_PID_DIR=$dir/flink nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
+  if [ -e "$dir/$name.pid" ] && kill -0 "$(cat "$dir/$name.pid")" 2>/dev/null; then return; fi
+  FLINK_LOG_DIR=$dir/flink FLINK_PID_DIR=$dir/flink nohup "$@" >>"$dir/$name.log" 2>&1 </dev/null &
   echo $! >"$dir/$name.pid"
 }
 
