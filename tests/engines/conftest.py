@@ -26,7 +26,7 @@ from beam_volumes.runs import run_folder
 
 PROJECT = Path(__file__).parents[2]
 INSTALLED = PROJECT / ".engines"
-CLUSTER = str(PROJECT / "engines" / "flink" / "cluster.sh")
+CLUSTER = str(PROJECT / "templates" / "flink" / "cluster.sh")
 
 
 def installed(path: str) -> str:
