@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from beam_volumes.transforms import (
         ApplyStages,
         Compute,
+        ComputeAll,
         LabelComponents,
         MergeEquivalences,
         ReadSlabs,
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 _TRANSFORMS = (
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "ReadSlabs",
@@ -99,6 +101,7 @@ _TRANSFORMS = (
 __all__ = [
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "Plan",

@@ -39,9 +39,7 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     RecipeError
         With the line of what cannot be opened, applied or written.
     """
-    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
-    for name in recipe.order:
-        known[name] = _apply(recipe.steps[name], known)
+    known = expressions(recipe, crop)
     targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
@@ -51,6 +49,14 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
                 f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step
             )
     return Built(tuple(targets), tuple(names))
+
+
+def expressions(recipe: Recipe, crop: str | None = None) -> dict[str, Any]:
+    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy."""
+    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
+    for name in recipe.order:
+        known[name] = _apply(recipe.steps[name], known)
+    return known
 
 
 def _open(item: Input, crop: str | None) -> Volume:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,6 +140,23 @@ def parse_value(text: str, where: str) -> Entry:
     except RecipeError as error:
         raise RecipeError(where, str(error).split(": ", 1)[-1]) from None
     return _placed(entry, where)
+
+
+def placed(value: Any, where: str) -> Entry:
+    """Plain data from elsewhere as a document; its parts stand at their paths in it.
+
+    Examples
+    --------
+    >>> placed({"steps": {"smooth": {"sigma": [1, 2]}}}, "recipe").value["steps"].value["smooth"].where
+    'recipe.steps.smooth'
+    """
+    if isinstance(value, Mapping):
+        return Entry({str(k): placed(v, f"{where}.{k}") for k, v in value.items()}, where)
+    if isinstance(value, list | tuple):
+        return Entry([placed(v, f"{where}.{k}") for k, v in enumerate(value)], where)
+    if value is not None and not isinstance(value, str | int | float):
+        raise RecipeError(where, f"{value!r} is not plain data: a text or a number")
+    return Entry(value, where)
 
 
 def _placed(entry: Entry, where: str) -> Entry:

@@ -127,7 +127,11 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
 
 def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
     """As `read_recipe`, of a text."""
-    root = load(text, name)
+    return checked_recipe(load(text, name), settings)
+
+
+def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:
+    """As `read_recipe`, of a document that is read already."""
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)

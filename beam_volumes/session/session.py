@@ -61,12 +61,16 @@ class Session:
     journal : Journal or None
         None for a run that writes no output.
     overwrite : bool
+    sweeps : int, optional
+        How many a process admits at a time, where other runs have a share in them: by default this
+        plan's slabs in flight.
     """
 
     plan: Plan
     run_id: str
     journal: Journal | None
     overwrite: bool = False
+    sweeps: int | None = None
 
     @classmethod
     def begin(
@@ -167,7 +171,8 @@ class Session:
         values = {v.token: evaluate(v, dict(known)) for v in p.values}
         box = p.grid.box(index)
         # However many sweeps a runner starts at once in a process, so many are admitted.
-        with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
+        width = self.sweeps or -(-self.plan.workers // self.plan.processes)
+        with gate(width).admitted() as arena:
             result = sweep(
                 p.program,
                 p.grid,

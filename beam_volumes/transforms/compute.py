@@ -112,7 +112,7 @@ class Compute(beam.PTransform):
         planned = _without_places(planned)
         check_portable(planned, journal)
         session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
-        self.session = session if run_id is None else _named(session, run_id, resume)
+        self.session = session if run_id is None else named(session, run_id, resume)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
         known, rows = build(begin.pipeline, self.session)
@@ -141,7 +141,8 @@ def _written(plan: Plan, p: Pass) -> list[Any]:
     return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
 
 
-def _named(session: Session, run_id: str, resume: bool) -> Session:
+def named(session: Session, run_id: str, resume: bool = False) -> Session:
+    """A session under a name of the caller's: whatever runs under it is the same run."""
     if resume and session.run_id != run_id:
         raise ValueError(f"resume=True continues the run {session.run_id}, not run_id={run_id!r}")
     journal = session.journal
