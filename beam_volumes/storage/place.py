@@ -107,5 +107,5 @@ def check_writable(place: kvstore.Spec) -> None:
         store = ts.KvStore.open(kvstore.join(place, directory=True), context=context()).result()
         store.write(key, b"").result()
         store.write(key, None).result()
-    except ValueError as error:
+    except Exception as error:
         raise explain(error, f"writing to {name}") from None

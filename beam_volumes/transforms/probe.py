@@ -27,7 +27,7 @@ Versions = dict[str, str]
 
 
 class Probe(beam.DoFn):
-    """Checks a worker for every element, and emits as many as asked.
+    """Checks the worker that gets its first element, and emits for each as many as asked.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ class Probe(beam.DoFn):
 
     def __init__(self, versions: Versions, needs: bytes, copies: int = 1):
         self.versions, self.needs, self.copies = versions, needs, copies
+        self.fit = False
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         arguments = (self.versions, self.needs, self.copies)
@@ -54,7 +55,9 @@ class Probe(beam.DoFn):
     def process(self, element: Any) -> Iterator[int]:
         """Raise what is wrong, in such a way that it can be read out of a runner's text."""
         try:
-            check(self.versions, self.needs)
+            if not self.fit:
+                check(self.versions, self.needs)
+                self.fit = True
         except Exception as error:
             mark = base64.b64encode(pickle.dumps((error, traceback.format_exc()))).decode()
             raise RuntimeError(f"{error} [[beam-volumes:{mark}]]") from None

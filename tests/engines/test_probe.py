@@ -3,8 +3,12 @@
 import subprocess
 import sys
 
+import pytest
 import yaml
 
+from beam_volumes.runs.objects import Folder
+from beam_volumes.storage.kvstore import kvstore_spec
+from beam_volumes.storage.place import check_writable
 from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
 
@@ -44,3 +48,16 @@ def test_a_worker_without_the_package(tmp_path):
     assert "cannot work for this run: " in said and "beam_volumes" in said and "; install" in said
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("store", ["s3", "gcs"])
+def test_whether_a_bucket_may_be_written_to(store, request, monkeypatch):
+    url, env = request.getfixturevalue(store)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    place = kvstore_spec(f"{url}/probed/out.zarr")
+    check_writable(place)
+    assert Folder(kvstore_spec(f"{url}/probed")).names("out.zarr/") == []  # and nothing stays there
+    other = f"{url}-that-nobody-made/out.zarr"
+    with pytest.raises(OSError, match=rf"writing to {other}: "):
+        check_writable(kvstore_spec(other))
