@@ -15,7 +15,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
-from apache_beam.typehints import Tuple
+from apache_beam.typehints import List, Tuple
 
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
@@ -290,9 +290,11 @@ class _Pass(beam.PTransform):
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        slabs = known | "Slabs" >> beam.FlatMap(_slabs, len(p.grid)).with_output_types(_Answered)
+        count = len(p.grid)
         if not p.program.barriers:
-            return slabs | "Spread" >> beam.Reshuffle() | "Alone" >> beam.Map(_alone)
+            alone = known | "Slabs" >> beam.FlatMap(_slabs, count, []).with_output_types(_Alone)
+            return alone | "Spread" >> beam.Reshuffle()
+        slabs = known | "Slabs" >> beam.FlatMap(_slabs, count, _ITSELF).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
@@ -312,16 +314,14 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
 
 
-#: A slab, and a piece of its answer from one of the pass's barriers; -1 is the slab itself.
+#: A slab, and a piece of its answer from one of the pass's barriers; or of a slab that is given none.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
+_ITSELF = (-1, b"")
+_Alone: Any = Tuple[Tuple[int], List[int]]
 
 
-def _slabs(known: States, count: int) -> Iterable[Any]:
-    return (((slab,), (-1, b"")) for slab in range(count))
-
-
-def _alone(slab: Any) -> Any:
-    return slab[0], []
+def _slabs(known: States, count: int, given: Any) -> Iterable[Any]:
+    return (((slab,), given) for slab in range(count))
 
 
 def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:
