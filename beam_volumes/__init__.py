@@ -66,6 +66,7 @@ from beam_volumes.ops.statistics import (
 )
 from beam_volumes.ops.tables import region_adjacency, regionprops_table
 from beam_volumes.plan.plan import Plan, plan
+from beam_volumes.runs.verify import verify
 from beam_volumes.version import __version__
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ __all__ = [
     "threshold_otsu",
     "uniform_filter",
     "variance",
+    "verify",
     "where",
 ]
 

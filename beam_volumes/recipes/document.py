@@ -19,6 +19,8 @@ import yaml
 MOST_ENTRIES = 20_000
 MOST_DEPTH = 50
 MOST_BYTES = 1 << 20
+#: Longer whole numbers become floats: no parameter is so large, and to write it out would take long.
+MOST_DIGITS = 40
 
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -207,7 +209,7 @@ def _scalar(node: Any) -> Any:
         return _WORDS[text]
     if _INT.fullmatch(text):
         base = {"0x": 16, "0o": 8}.get(text[:2], 10)
-        return int(text, base)
+        return int(text, base) if len(text) <= MOST_DIGITS else float(text) if base == 10 else text
     return float(text) if _FLOAT.fullmatch(text) else text
 
 

@@ -20,6 +20,7 @@ from apache_beam.typehints import List, Tuple
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan import machines
 from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
@@ -66,6 +67,9 @@ class Compute(beam.PTransform):
     run_id : str, optional
         A name for the run instead of a random one. Whatever runs under one name is the same run:
         its steps may be repeated, and slabs that have a record are not swept again.
+    resource_hints : bool
+        Tell the runner by ``min_ram`` what memory a machine must have for each pass. Dataflow hires
+        machines by that; others may start more worker processes, and gain nothing.
 
     Examples
     --------
@@ -97,8 +101,10 @@ class Compute(beam.PTransform):
         resume: bool = False,
         overwrite: bool = False,
         run_id: str | None = None,
+        resource_hints: bool = False,
     ):
         super().__init__()
+        self.resource_hints = resource_hints
         for t in targets:
             if isinstance(t, Volume):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
@@ -115,7 +121,7 @@ class Compute(beam.PTransform):
         self.session = session if run_id is None else named(session, run_id, resume)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
-        known, rows = build(begin.pipeline, self.session)
+        known, rows = build(begin.pipeline, self.session, self.resource_hints)
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
         for k, result in enumerate(plan.results, 1):
@@ -199,7 +205,10 @@ Collections = dict[str, beam.PCollection]
 
 
 def build(
-    pipeline: beam.Pipeline, session: Session, ready: beam.PCollection | None = None
+    pipeline: beam.Pipeline,
+    session: Session,
+    resource_hints: bool = False,
+    ready: beam.PCollection | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
 
@@ -210,6 +219,8 @@ def build(
     ----------
     pipeline : Pipeline
     session : Session
+    resource_hints : bool
+        Whether steps say what memory a machine must have.
     ready : PCollection, optional
         The first step waits until this is complete.
 
@@ -228,7 +239,12 @@ def build(
     answers: Collections = {}
     rows: Collections = {}
     for k in range(len(session.plan.passes)):
-        then, more, tables = known[-1] | f"Pass {k + 1}" >> _Pass(session, k, answers)
+        step: beam.PTransform = _Pass(session, k, answers)
+        if resource_hints:
+            # One for all of a pass: what a sweep found is as large as it is, and must not leave the
+            # worker before the first round of its merge has made pieces of it.
+            step = step.with_resource_hints(min_ram=f"{machines.needed(session.plan, k)}GiB")
+        then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more
         rows |= tables
