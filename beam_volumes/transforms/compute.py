@@ -13,9 +13,10 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+from apache_beam import typehints
 from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
-from apache_beam.typehints import List, Tuple
+from apache_beam.typehints import Tuple
 
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
@@ -306,11 +307,14 @@ class _Pass(beam.PTransform):
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
+        begun = known.pipeline | "Begin" >> beam.Impulse()
+        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         count = len(p.grid)
         if not p.program.barriers:
-            alone = known | "Slabs" >> beam.FlatMap(_slabs, count, []).with_output_types(_Alone)
-            return alone | "Spread" >> beam.Reshuffle()
-        slabs = known | "Slabs" >> beam.FlatMap(_slabs, count, _ITSELF).with_output_types(_Answered)
+            alone = beam.FlatMap(_slabs, count, [], wait).with_output_types(_Alone)
+            return begun | "Slabs" >> alone | "Spread" >> beam.Reshuffle()
+        itself = beam.FlatMap(_slabs, count, _ITSELF, wait).with_output_types(_Answered)
+        slabs = begun | "Slabs" >> itself
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
@@ -333,10 +337,10 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
 #: A slab, and a piece of its answer from one of the pass's barriers; or of a slab that is given none.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 _ITSELF = (-1, b"")
-_Alone: Any = Tuple[Tuple[int], List[int]]
+_Alone: Any = Tuple[Tuple[int], typehints.Iterable[Tuple[int, bytes]]]
 
 
-def _slabs(known: States, count: int, given: Any) -> Iterable[Any]:
+def _slabs(_: Any, count: int, given: Any, known: States) -> Iterable[Any]:
     return (((slab,), given) for slab in range(count))
 
 
