@@ -235,7 +235,7 @@ def flink(folder: Path) -> Iterator[Engine | None]:
     rest, rpc, pool = map(str, free_ports(3))
     env = {"REST_PORT": rest, "RPC_PORT": rpc, "POOL_PORT": pool, "SLOTS": "8"}
     env = {**os.environ, "PYTHON": sys.executable, **env}
-    script = str(PROJECT / "engines" / "flink" / "cluster.sh")
+    script = str(PROJECT / "templates" / "flink" / "cluster.sh")
     home = folder / "flink"
     said = subprocess.run([script, "up", str(home)], env=env, stdout=subprocess.PIPE, text=True)
     try:

@@ -208,9 +208,24 @@ Collections = dict[str, beam.PCollection]
 
 
 def build(
-    pipeline: beam.Pipeline, session: Session, resource_hints: bool = False
+    pipeline: beam.Pipeline,
+    session: Session,
+    resource_hints: bool = False,
+    ready: beam.PCollection | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
-    """All steps of a session; with ``resource_hints`` they say what memory a machine must have.
+    """All steps of a session.
+
+    Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
+    there: no other begins from nothing.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    session : Session
+    resource_hints : bool
+        Whether steps say what memory a machine must have.
+    ready : PCollection, optional
+        The first step waits until this is complete.
 
     Returns
     -------
@@ -220,8 +235,10 @@ def build(
     rows : dict of PCollection
         By barrier, the rows of its table: (shard, columns).
     """
-    begun = pipeline | "Begin" >> beam.Create([None])
-    known = [begun | "Prepare" >> beam.Map(_prepare, session)]
+    wait = {} if ready is None else {"ready": AsIter(ready)}
+    known = [
+        pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
+    ]
     answers: Collections = {}
     rows: Collections = {}
     for k in range(len(session.plan.passes)):
@@ -237,7 +254,7 @@ def build(
     return known, rows
 
 
-def _prepare(_: Any, session: Session) -> States:
+def _prepare(_: Any, session: Session, ready: Any = None) -> States:
     session.prepare()
     return {}
 
@@ -256,7 +273,7 @@ class _Pass(beam.PTransform):
         session, index = self.session, self.index
         p = session.plan.passes[index]
         surveyed = [b.token for b in p.program.surveys]
-        swept = self._slabs(known.pipeline) | "Sweep" >> beam.ParDo(
+        swept = self._slabs(known) | "Sweep" >> beam.ParDo(
             _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
         ).with_outputs(*surveyed, main="states")
         states = swept["states"]
@@ -289,15 +306,16 @@ class _Pass(beam.PTransform):
         finish = beam.Map(_finish_merge, session, index, **found)
         return known | "Finish merge" >> finish, answers, rows
 
-    def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
+    def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
+        begun = known.pipeline | "Begin" >> beam.Impulse()
+        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         slabs = len(p.grid)
-        ranges = pipeline | "Ranges" >> beam.Create(slab_ranges(slabs))
         if not p.program.barriers:
-            parts = ranges | "Parts" >> beam.FlatMap(_parts, -(-slabs // _SPREAD))
+            parts = begun | "Parts" >> beam.FlatMap(_parts, slabs, wait)
             return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
-        asking = ranges | "Slabs" >> beam.FlatMap(_asking).with_output_types(_Answered)
+        asking = begun | "Slabs" >> beam.FlatMap(_asking, slabs, wait).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
@@ -317,20 +335,22 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
 
 
-#: A slab, and a piece of its answer from one of the pass's barriers; -1 is the slab itself.
+#: A slab, and a piece of its answer from one of the pass's barriers; or the slab itself.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
+_ITSELF = (-1, b"")
 
 
-def _parts(span: tuple[int, int], width: int) -> Iterable[tuple[int, int]]:
-    return ((a, min(a + width, span[1])) for a in range(*span, width))
+def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
+    width = max(1, -(-slabs // _SPREAD))
+    return ((a, min(a + width, slabs)) for a in range(0, slabs, width))
 
 
 def _alone(span: tuple[int, int]) -> Iterable[Any]:
     return (((slab,), []) for slab in range(*span))
 
 
-def _asking(span: tuple[int, int]) -> Iterable[Any]:
-    return (((slab,), (-1, b"")) for slab in range(*span))
+def _asking(_: Any, slabs: int, known: States) -> Iterable[Any]:
+    return (((slab,), _ITSELF) for slab in range(slabs))
 
 
 def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:
