@@ -313,7 +313,7 @@ class _Pass(beam.PTransform):
         wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         slabs = len(p.grid)
         if not p.program.barriers:
-            parts = begun | "Parts" >> beam.FlatMap(_parts, slabs, wait)
+            parts = begun | "Parts" >> beam.FlatMap(_parts, slabs, wait).with_output_types(_Span)
             return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
         asking = begun | "Slabs" >> beam.FlatMap(_asking, slabs, wait).with_output_types(_Answered)
         pieces = [
@@ -335,6 +335,7 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
 
 
+_Span: Any = Tuple[int, int]
 #: A slab, and a piece of its answer from one of the pass's barriers; or the slab itself.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
 _ITSELF = (-1, b"")
