@@ -301,7 +301,7 @@ def _remote(handle: ts.TensorStore) -> bool:
         return False
     try:
         return not str(handle.kvstore.url).startswith(("file:", "memory:"))
-    except ValueError:  # as there is none for an S3 server that is not Amazon's
+    except (NotImplementedError, ValueError):  # there is none for an S3 server that is not Amazon's
         return True
 
 
