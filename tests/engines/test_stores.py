@@ -148,8 +148,8 @@ BAD_DAYS = {
 def test_a_server_with_a_bad_day(bucket, demo, day, monkeypatch):
     place, weather = f"{bucket}/{day}", Weather(**BAD_DAYS[day])
     upload(demo, place)
-    with proxy(os.environ[address(place)], weather) as url:
-        monkeypatch.setenv(address(place), url)
+    with proxy(os.environ[address(place)], weather) as url, monkeypatch.context() as patch:
+        patch.setenv(address(place), url)
         # What is there has to be removed first.
         bv.compute(bv.open(np.ones((4, 4, 4), "u1")).to(f"{place}/cells.ome.zarr"), runner=None)
         done = start(demo, *SLABS, "--runner=none", "--overwrite", place=place)
