@@ -15,13 +15,20 @@ from beam_volumes.ops.components import (
     remove_small_holes,
     remove_small_objects,
 )
+from beam_volumes.ops.derivatives import (
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    generic_gradient_magnitude,
+    generic_laplace,
+    laplace,
+    prewitt,
+    sobel,
+)
 from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
     gaussian_filter,
-    gaussian_gradient_magnitude,
-    sobel,
     uniform_filter,
 )
 from beam_volumes.ops.morphology import (
@@ -37,9 +44,30 @@ from beam_volumes.ops.morphology import (
     grey_erosion,
     grey_opening,
 )
+from beam_volumes.ops.morphology_differences import (
+    binary_hit_or_miss,
+    black_tophat,
+    morphological_gradient,
+    morphological_laplace,
+    white_tophat,
+)
+from beam_volumes.ops.one_axis import (
+    convolve1d,
+    correlate1d,
+    gaussian_filter1d,
+    maximum_filter1d,
+    minimum_filter1d,
+    uniform_filter1d,
+)
 from beam_volumes.ops.overlap import map_overlap
 from beam_volumes.ops.pointwise import abs, clip, exp, log, sqrt, where
-from beam_volumes.ops.rank import maximum_filter, median_filter, minimum_filter
+from beam_volumes.ops.rank import (
+    maximum_filter,
+    median_filter,
+    minimum_filter,
+    percentile_filter,
+    rank_filter,
+)
 from beam_volumes.ops.reductions import (
     histogram,
     max,
@@ -123,14 +151,18 @@ __all__ = [
     "binary_dilation",
     "binary_erosion",
     "binary_fill_holes",
+    "binary_hit_or_miss",
     "binary_opening",
     "binary_propagation",
+    "black_tophat",
     "center_of_mass",
     "clear_border",
     "clip",
     "compute",
     "convolve",
+    "convolve1d",
     "correlate",
+    "correlate1d",
     "correlation",
     "count_nonzero",
     "covariance",
@@ -141,7 +173,11 @@ __all__ = [
     "exp",
     "extrema",
     "gaussian_filter",
+    "gaussian_filter1d",
     "gaussian_gradient_magnitude",
+    "gaussian_laplace",
+    "generic_gradient_magnitude",
+    "generic_laplace",
     "grey_closing",
     "grey_dilation",
     "grey_erosion",
@@ -150,20 +186,28 @@ __all__ = [
     "joint_histogram",
     "keep_largest",
     "label",
+    "laplace",
     "log",
     "map_overlap",
     "max",
     "maximum_filter",
+    "maximum_filter1d",
     "maximum_position",
     "mean",
     "median_filter",
     "min",
     "minimum_filter",
+    "minimum_filter1d",
     "minimum_position",
+    "morphological_gradient",
+    "morphological_laplace",
     "open",
     "options",
     "percentile",
+    "percentile_filter",
     "plan",
+    "prewitt",
+    "rank_filter",
     "region_adjacency",
     "regionprops_table",
     "relabel",
@@ -176,8 +220,10 @@ __all__ = [
     "sum",
     "threshold_otsu",
     "uniform_filter",
+    "uniform_filter1d",
     "variance",
     "where",
+    "white_tophat",
 ]
 
 
