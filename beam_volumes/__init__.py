@@ -76,7 +76,6 @@ from beam_volumes.ops.reductions import (
     percentile,
     std,
     sum,
-    threshold_otsu,
     variance,
 )
 from beam_volumes.ops.relabel import relabel
@@ -93,6 +92,15 @@ from beam_volumes.ops.statistics import (
     minimum_position,
 )
 from beam_volumes.ops.tables import region_adjacency, regionprops_table
+from beam_volumes.ops.thresholds import (
+    threshold_isodata,
+    threshold_li,
+    threshold_minimum,
+    threshold_multiotsu,
+    threshold_otsu,
+    threshold_triangle,
+    threshold_yen,
+)
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.version import __version__
 
@@ -218,7 +226,13 @@ __all__ = [
     "sqrt",
     "std",
     "sum",
+    "threshold_isodata",
+    "threshold_li",
+    "threshold_minimum",
+    "threshold_multiotsu",
     "threshold_otsu",
+    "threshold_triangle",
+    "threshold_yen",
     "uniform_filter",
     "uniform_filter1d",
     "variance",
