@@ -25,6 +25,13 @@ from beam_volumes.ops.derivatives import (
     sobel,
 )
 from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
+from beam_volumes.ops.intensity import (
+    adjust_gamma,
+    adjust_log,
+    adjust_sigmoid,
+    equalize_hist,
+    rescale_intensity,
+)
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
@@ -151,6 +158,9 @@ __all__ = [
     "WriteSlabs",
     "__version__",
     "abs",
+    "adjust_gamma",
+    "adjust_log",
+    "adjust_sigmoid",
     "all",
     "any",
     "apply_hysteresis_threshold",
@@ -178,6 +188,7 @@ __all__ = [
     "cube",
     "cumsum",
     "distance_transform_edt",
+    "equalize_hist",
     "exp",
     "extrema",
     "gaussian_filter",
@@ -221,6 +232,7 @@ __all__ = [
     "relabel",
     "remove_small_holes",
     "remove_small_objects",
+    "rescale_intensity",
     "signed_distance",
     "sobel",
     "sqrt",
