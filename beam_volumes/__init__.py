@@ -124,12 +124,14 @@ from beam_volumes.ops.thresholds import (
     threshold_yen,
 )
 from beam_volumes.plan.plan import Plan, plan
+from beam_volumes.runs.verify import verify
 from beam_volumes.version import __version__
 
 if TYPE_CHECKING:
     from beam_volumes.transforms import (
         ApplyStages,
         Compute,
+        ComputeAll,
         LabelComponents,
         MergeEquivalences,
         ReadSlabs,
@@ -144,6 +146,7 @@ if TYPE_CHECKING:
 _TRANSFORMS = (
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "ReadSlabs",
@@ -157,6 +160,7 @@ _TRANSFORMS = (
 __all__ = [
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "Plan",
@@ -274,6 +278,7 @@ __all__ = [
     "uniform_filter1d",
     "unsharp_mask",
     "variance",
+    "verify",
     "where",
     "white_tophat",
 ]

@@ -133,7 +133,7 @@ class _Ask(NamedTuple):
     tally: Tally
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Some of a mapping, in a bucket."""
 
     labels: np.ndarray
@@ -177,7 +177,24 @@ class _Read(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         labels, new = self.mapping.read(key)
         for bucket, at in _cut(labels, self.buckets):
-            yield "bucket", (bucket,), _Part(labels[at], new[at])
+            yield "bucket", (bucket,), Part(labels[at], new[at])
+
+
+@dataclass(frozen=True, eq=False)
+class _Given(Round):
+    """Under a slab its labels, under any key some of the mapping: to their buckets."""
+
+    buckets: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        given = values[0]
+        for bucket, at in _cut(given.labels, self.buckets):
+            if isinstance(given, Part):
+                yield "bucket", (bucket,), Part(given.labels[at], given.values[at])
+            else:
+                yield "bucket", (bucket,), _Ask(key[0], given[at])
+        if not isinstance(given, Part):
+            yield "answer", key, (-1, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +206,7 @@ class _LookUp(Round):
     dtype: np.dtype
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        parts = [v for v in values if isinstance(v, _Part)]
+        parts = [v for v in values if isinstance(v, Part)]
         known = np.concatenate([np.empty(0, np.uint64), *(p.labels for p in parts)])
         new = np.concatenate([np.empty(0, self.mapping.dtype), *(p.values for p in parts)])
         known, new = sorted_mapping(known, fitting(new, self.dtype))
@@ -313,6 +330,23 @@ def lookup_flow(
             _Slab("slabs", ("read", "bucket", "answer"), n, mapping),
             _Read("read", ("bucket",), n, mapping),
             _LookUp("bucket", ("answer",), mapping, missing, to),
+            _Answer("answer", ("answers",), to),
+        ),
+        ("answers",),
+    )
+
+
+def given_flow(dtype: Any, missing: Any = "error", buckets: int = BUCKETS) -> Flow:
+    """As `lookup_flow`, of a mapping that is given in parts beside the slabs.
+
+    Given under ``(slab,)`` a `Tally` of the slab without background, and under any key `Part`s of the
+    mapping, it sends to the port ``"answers"`` the slab's labels, increasing, and the value of each.
+    """
+    to = np.dtype(dtype)
+    return Flow(
+        (
+            _Given("given", ("bucket", "answer"), buckets),
+            _LookUp("bucket", ("answer",), Mapping(to, 0), missing, to),
             _Answer("answer", ("answers",), to),
         ),
         ("answers",),

@@ -9,6 +9,8 @@ import traceback
 
 #: What a user can mend: a mistake in the request, or files that are not as they should be.
 USER_MISTAKES = (ValueError, TypeError, OSError)
+#: Characters shown of the beginning and of the end of a message that cites something long.
+SHOWN = 600
 MISTAKE, FAILED, INTERRUPTED = 2, 1, 130
 
 #: The last line of a worker's traceback, which pipelines put into the text of their own error.
@@ -32,7 +34,10 @@ def report(error: BaseException, debug: bool = False) -> int:
         traceback.print_exception(error)
     mistake = isinstance(error, USER_MISTAKES)
     more = "" if mistake or debug else " (--debug tells more)"
-    print(f"beam-volumes: error: {message(error)}{more}", file=sys.stderr)
+    text = message(error)
+    if len(text) > 2 * SHOWN:
+        text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
+    print(f"beam-volumes: error: {text}{more}", file=sys.stderr)
     return MISTAKE if mistake else FAILED
 
 

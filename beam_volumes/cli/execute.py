@@ -6,16 +6,26 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.budget import BASE_ALONE
+from beam_volumes.plan.machines import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
+from beam_volumes.storage.tables import csv_text
+
+if TYPE_CHECKING:
+    import pyarrow
+
+#: Rows of a table that are printed.
+MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class How:
     runner: str | None = "FnApiRunner"
     options: Sequence[str] = ()
     slab: Sequence[int] | None = None
+    threads: int | None = None
     resume: bool = False
     overwrite: bool = False
     dry_run: bool = False
@@ -43,6 +54,7 @@ class How:
             runner,
             beam_options(others, parser, runner),
             extents(args.slab, "--slab"),
+            args.threads,
             args.resume,
             args.overwrite,
             args.dry_run,
@@ -51,16 +63,18 @@ class How:
 
 
 def execute(built: Built, how: How) -> compute.Outcome | None:
-    """Show a plan and carry it out, telling of progress and of what it took.
+    """Show a plan and carry it out, telling of progress, results and what it took.
 
     Returns
     -------
     Outcome or None
-        None for a dry run.
+        None for a dry run, and for a job that was only described.
     """
     planned = make_plan(built, how)
     if how.dry_run:
         print(planned.explain())
+        if _elsewhere(how):
+            print(f"\n{advice(planned)}")
         return None
     tell(summary(planned), how)
     outcome = compute.run(
@@ -70,17 +84,72 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
         runner=how.runner,
         options=list(how.options) or None,
         slab=how.slab,
+        threads=how.threads,
         resume=how.resume,
         overwrite=how.overwrite,
         progress=not how.quiet,
+        note=built.names,
     )
-    return outcome
+    finish(outcome, built.names, how)
+    return outcome if outcome.ran else None
+
+
+def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> None:
+    """Print results, by the names that `Built` has for them, and tell what it took."""
+    if not outcome.ran:
+        print(compute.DESCRIBED)
+        return
+    for line in results(names, outcome.results):
+        print(line)
+    sys.stdout.flush()
+    tell(took(outcome), how)
+
+
+def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
+    """What was written and what was found, a line each; a table without a place is its rows.
+
+    Examples
+    --------
+    >>> results(("mean", "", None), (0.5, 7, 9))
+    ['mean: 0.5', '7']
+    """
+    lines = []
+    for name, result in zip(names, found, strict=True):
+        if name is None:
+            continue
+        between = ": "
+        if isinstance(result, bv.Volume):
+            text = result.node.name
+        elif isinstance(result, str):
+            text = result
+        elif hasattr(result, "column_names"):
+            between, text = ":\n", table_text(result)
+        else:
+            text = str(np.asarray(result).tolist())
+        lines.append(f"{name}{between}{text}" if name else text)
+    return lines
+
+
+def table_text(table: pyarrow.Table) -> str:
+    """A table as CSV, or how many rows it has where those are too many to be looked at."""
+    if table.num_rows > MOST_ROWS:
+        return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
+    return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 
 
 def tell(text: str, how: How) -> None:
     """Say what is not a result, unless that is not wanted."""
     if not how.quiet:
         print(text, file=sys.stderr, flush=True)
+
+
+def _elsewhere(how: How) -> bool:
+    """Whether machines other than this one do the work."""
+    if how.runner is None:
+        return False
+    from beam_volumes.transforms.launch import is_local
+
+    return not is_local(how.runner)
 
 
 def make_plan(built: Built, how: How) -> Plan:
@@ -96,6 +165,7 @@ def make_plan(built: Built, how: How) -> Plan:
         workers=how.workers,
         processes=processes,
         slab=how.slab,
+        threads=how.threads,
         base=base,
     )
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_volumes.cli import demo, info, label, pool, run, stats
+from beam_volumes.cli import demo, info, label, pool, resume, run, stats, verify, warm_up
 from beam_volumes.cli.errors import MISTAKE, quiet, report
 from beam_volumes.version import __version__
 
-VERBS = (info, run, label, stats, demo, pool)
+VERBS = (info, run, resume, verify, label, stats, demo, pool, warm_up)
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,19 +39,20 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for a user's mistake, 1 for another error."""
+    """Run a command and return its exit code: 0, 2 for a user's mistake, 1 for another error
+    and for what `verify` found wrong."""
     args, others = parser().parse_known_args(arguments)
     if not args.debug:
         quiet()
     try:
-        args.act(args, others)
+        code = args.act(args, others)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
         return report(error, args.debug)
-    return 0
+    return code or 0
 
 
 if __name__ == "__main__":

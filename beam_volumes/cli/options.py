@@ -38,12 +38,30 @@ def running(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def setting(parser: argparse.ArgumentParser) -> None:
+    """The argument that changes a recipe."""
+    parser.add_argument(
+        "--set",
+        metavar="PLACE=VALUE",
+        action="append",
+        default=[],
+        help="change the recipe: input=PATH, steps.smooth.sigma=2, outputs.0.path=PATH or a variable's "
+        "name=VALUE; may be repeated",
+    )
+
+
 def computing(parser: argparse.ArgumentParser) -> None:
     """The arguments of verbs that write outputs: `running`, and how."""
     parser.epilog = "Options that are not listed go to Beam as pipeline options."
     running(parser)
     parser.add_argument(
         "--slab", metavar="Z,Y,X", help="the shape of slabs, instead of one that the plan chooses"
+    )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="that compute a slab: the cores of a worker, where those are not this machine's",
     )
     parser.add_argument(
         "--crop",

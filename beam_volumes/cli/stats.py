@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import How, execute, tell, took
+from beam_volumes.cli.execute import How, execute
 from beam_volumes.cli.options import computing, numbers, opened, opening, verb
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
-from beam_volumes.storage.tables import csv_text
-
-if TYPE_CHECKING:
-    import pyarrow
-
-#: Rows of a table that are printed.
-MOST_ROWS = 10_000
 
 
 def register(verbs: Any) -> None:
@@ -59,15 +51,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     how = How.of(args, others, parser)
     table = measured(args)
     target = table if args.out is None else table.to(args.out)
-    outcome = execute(Built((target,), (args.out or "table",)), how)
-    if outcome is None:
-        return
-    if args.out is None:
-        print(shown(outcome.results[0]))
-    else:
-        print(outcome.results[0])
-    sys.stdout.flush()
-    tell(took(outcome), how)
+    execute(Built((target,), ("",)), how)
 
 
 def measured(args: argparse.Namespace) -> Table:
@@ -89,10 +73,3 @@ def measured(args: argparse.Namespace) -> Table:
         spacing=spacing,
         nan=args.nan,
     )
-
-
-def shown(table: pyarrow.Table) -> str:
-    """A table as CSV, or how many rows it has where those are too many to be looked at."""
-    if table.num_rows > MOST_ROWS:
-        return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
-    return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()

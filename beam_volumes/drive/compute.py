@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,16 +12,23 @@ import numpy as np
 
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
+from beam_volumes.graph.volume import Scalar, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.plan import Pass, Plan, Wanted, plan
-from beam_volumes.runs.progress import Summary, Watch, Work, reporter, summarize
+from beam_volumes.plan.plan import Pass, Plan, Return, Wanted, plan, with_resources
+from beam_volumes.runs.journal import ENDED, find_run
+from beam_volumes.runs.progress import Summary, Watch, Watching, Work, reporter, summarize
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import ENDED, Session
+from beam_volumes.session.recall import Request, recall
+from beam_volumes.session.session import Session
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
+
+_LOG = logging.getLogger(__name__)
+
+#: What is said of a run that was none.
+DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
 
 
 @dataclass(frozen=True)
@@ -30,18 +38,21 @@ class Outcome:
     Attributes
     ----------
     results : tuple
-        Per target an array, a number, or the written volume.
+        Per target an array, a number, or the written volume; None where the job was only described.
     plan : Plan
     summary : Summary or None
         From the journal, if the run kept one.
     seconds : float
         From the start of the run to the last byte.
+    ran : bool
+        False where options ask the runner for a description of the job: nothing was run.
     """
 
     results: tuple[Any, ...]
     plan: Plan
     summary: Summary | None
     seconds: float
+    ran: bool = True
 
 
 def compute(
@@ -91,7 +102,8 @@ def compute(
     -------
     object or tuple
         Per target: the written `Volume`, a numpy array, or a numpy scalar; of tables the path that was
-        written, or a `pyarrow.Table`.
+        written, or a `pyarrow.Table`. None where ``options`` ask Dataflow's runner for a description of the
+        job (``dry_run``, ``template_location``): it says so in the log, and nothing is run.
 
     Raises
     ------
@@ -140,20 +152,16 @@ def run(
     threads: int | None = None,
     journal: Any = None,
     keep_journal: bool = True,
+    note: Any = None,
 ) -> Outcome:
-    """As `compute`, with the plan and what the run took."""
+    """As `compute`, with the plan and what the run took; `resume` will give the ``note``."""
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
             raise ValueError(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-    drive: Callable[[Session], dict[str, Any]] = run_local
-    processes, base = 1, machine.BASE_ALONE
-    if runner is not None:
-        from beam_volumes.transforms.launch import check_places, launcher
-
-        drive, processes, base = launcher(runner, options, workers)
+    drive, processes, base = _driver(runner, options, workers)
     planned = plan(
         *targets,
         memory=memory,
@@ -164,14 +172,92 @@ def run(
         window=window,
         base=base,
     )
+    _check_places(planned, journal, runner)
+    session = Session.begin(
+        planned,
+        journal=journal,
+        resume=resume,
+        overwrite=overwrite,
+        request=Request(runner is not None, note),
+    )
+    return _carry_out(session, drive, progress, keep_journal)
+
+
+def resume(
+    run: Any,
+    *,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    runner: Any = "as it was begun",
+    options: Any = None,
+    progress: bool | Callable[..., None] | None = None,
+) -> tuple[Outcome, Any] | None:
+    """Continue a run, of which nothing is known but its folder.
+
+    Parameters
+    ----------
+    run : path
+        The output it writes first, its ``.run`` folder, or its journal's place.
+    memory, workers, runner, options, progress
+        As of `compute`; memory and workers are those of the run by default.
+
+    Returns
+    -------
+    Outcome and object, or None
+        And the ``note`` that `run` was given. None if the run has ended.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no run.
+    ValueError
+        It cannot be continued: the message says why.
+    """
+    journal = find_run(run)
+    if journal.marked(ENDED):
+        return None
+    planned, request = recall(journal)
+    if runner == "as it was begun":
+        runner = "FnApiRunner" if request.beam or options else None
+    drive, processes, base = _driver(runner, options, workers or planned.workers)
+    planned = with_resources(planned, memory, workers, processes, base)
+    _check_places(planned, journal.spec, runner)
+    session = Session.begin(planned, journal=journal.spec, resume=True, request=request)
+    return _carry_out(session, drive, progress), request.note
+
+
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
+
+
+def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
+    """What runs sessions, in how many processes, and what each takes before any voxel."""
+    if runner is None:
+        return run_local, 1, machine.BASE_ALONE
+    from beam_volumes.transforms.launch import launcher
+
+    return launcher(runner, options, workers)
+
+
+def _check_places(planned: Plan, journal: Any, runner: Any) -> None:
     if runner is not None:
+        from beam_volumes.transforms.launch import check_places
+
         check_places(planned, journal, runner)
-    session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
+
+
+def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool = True) -> Outcome:
+    planned = session.plan
     begin = time.perf_counter()
     ended = False
     try:
         known = _watched(session, progress, drive)
-        results = tuple(_result(t, r, known) for t, r in zip(targets, planned.results, strict=True))
+        if known is None:
+            _LOG.warning(DESCRIBED)
+            seconds = time.perf_counter() - begin
+            return Outcome((None,) * len(planned.returns), planned, None, seconds, ran=False)
+        results = tuple(
+            _result(t, r, known) for t, r in zip(planned.returns, planned.results, strict=True)
+        )
         ended = True
         if session.journal is not None:
             session.journal.mark(ENDED)
@@ -186,20 +272,15 @@ def run(
         summary = summarize(session.journal, len(planned.passes))
         if not keep_journal:
             session.journal.remove()
-    return Outcome(results, session.plan, summary, seconds)
+    return Outcome(results, planned, summary, seconds)
 
 
-def _watched(
-    session: Session, progress: Any, drive: Callable[..., dict[str, Any]]
-) -> dict[str, Any]:
-    if session.journal is None:
-        return drive(session)
+def _watched(session: Session, progress: Any, drive: Drive) -> dict[str, Any] | None:
     works = [
         Work(_yields(session.plan, p), len(p.grid), p.bytes_read + p.bytes_written)
         for p in session.plan.passes
     ]
-    with Watch(session.journal, works, reporter(progress)):
-        return drive(session)
+    return drive(session, lambda journal: Watch(journal, works, reporter(progress)))
 
 
 def _yields(plan: Plan, p: Pass) -> str:
@@ -213,18 +294,16 @@ def _yields(plan: Plan, p: Pass) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def _result(target: Any, result: Sink | TableSink | Value, known: dict[str, Any]) -> Any:
-    if isinstance(target, Scalar):
-        assert isinstance(result, Value)
+def _result(back: Return, result: Sink | TableSink | Value, known: dict[str, Any]) -> Any:
+    if isinstance(result, Value):
         return evaluate(result, known)
     if isinstance(result, TableSink):
-        return result.read() if isinstance(target, Table) else result.name
-    assert isinstance(result, Sink)
+        return result.read() if back.kind == "rows" else result.name
     source = result.read_back()
-    if isinstance(target, Target):
+    if back.kind == "volume":
         return Volume(SourceNode.of(source), source.space)
     array = source.read() if 0 not in source.shape else np.empty(source.shape, source.dtype)
-    return array.astype(target.dtype, copy=False).reshape(target.shape)
+    return array.astype(back.dtype, copy=False).reshape(back.shape)
 
 
 def _clear(session: Session) -> None:

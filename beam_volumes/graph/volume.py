@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,21 @@ def computes(function: Callable[..., Any]) -> Callable[..., Any]:
     global _compute
     _compute = function
     return function
+
+
+@contextmanager
+def nothing_computed() -> Iterator[None]:
+    """Refuse what would compute an expression now, e.g. one that stands where an array is needed."""
+    global _compute
+
+    def refuse(item: Any) -> Any:
+        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
+
+    before, _compute = _compute, refuse
+    try:
+        yield
+    finally:
+        _compute = before
 
 
 def computed(item: Any) -> Any:

@@ -4,8 +4,76 @@ Never ``fastmath``: a result must be the same sequence of IEEE operations on eve
 Signatures are left open, a kernel is compiled for the dtypes it meets and kept on disk.
 """
 
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numba
+from llvmlite import binding
+from numba.core import event
 
 kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel that was compiled for some types, because it was not on disk.
+
+    Attributes
+    ----------
+    name : str
+    types : str
+        Of its arguments.
+    seconds : float
+        With those that it calls.
+    """
+
+    name: str
+    types: str
+    seconds: float
+
+
+@contextmanager
+def compiled() -> Iterator[list[Compiled]]:
+    """What this process compiles while the context lasts, in a list that grows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> @numba.njit
+    ... def twice(x):
+    ...     return x + x
+    >>> with compiled() as found:
+    ...     _ = twice(np.float32(1)), twice(np.float32(2))
+    >>> [(c.name, c.types) for c in found]
+    [('twice', 'float32')]
+    """
+    found: list[Compiled] = []
+    with event.install_listener("numba:compile", _Listener(found)):
+        yield found
+
+
+class _Listener(event.Listener):
+    def __init__(self, found: list[Compiled]):
+        self.found = found
+        self.begun: list[float] = []
+
+    def on_start(self, event: Any) -> None:
+        self.begun.append(time.perf_counter())
+
+    def on_end(self, event: Any) -> None:
+        seconds = time.perf_counter() - self.begun.pop()
+        if not self.begun:  # else a part of another
+            name = event.data["dispatcher"].py_func.__name__
+            types = ", ".join(map(str, event.data["args"]))
+            self.found.append(Compiled(name, types, seconds))
+
+
+def processor() -> str:
+    """The processor that kernels are compiled for: only there will those kept on disk be used."""
+    return os.environ.get("NUMBA_CPU_NAME") or str(binding.get_host_cpu_name())

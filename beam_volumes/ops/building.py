@@ -9,6 +9,7 @@ import numpy as np
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops import parameters as par
 from beam_volumes.sweep.stage import Padding, Stage
 
 
@@ -43,6 +44,11 @@ def representable(number: float, dtype: np.dtype) -> bool:
 
 def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
     """The positions of a footprint's true voxels, in raster order."""
+    count = int(np.count_nonzero(footprint))
+    if count > par.MOST_TAPS:
+        raise ValueError(
+            f"{name}: a footprint of {count:,} voxels is too large: it has up to {par.MOST_TAPS:,}"
+        )
     taps = np.argwhere(footprint).astype(np.int64).reshape(-1, 3)
     if not len(taps):
         raise ValueError(f"{name}: the footprint is all false")

@@ -15,6 +15,8 @@ from beam_volumes.ops.building import compiled, representable, stage_of, triple
 from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
+#: The highest derivative: beyond it weights lose all their digits.
+MOST_ORDER = 20
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -135,9 +137,14 @@ def gaussian_filter(
         if sigmas[axis] <= 1e-15:
             continue
         r = radii[axis]
-        r = int(truncate * sigmas[axis] + 0.5) if r is None else r
+        if r is None:
+            what = f"{name}: truncate={truncate!r} of sigma={sigmas[axis]!r}"
+            r = par.not_too_long(truncate * sigmas[axis] + 0.5, what)
         if isinstance(r, bool) or not isinstance(r, int | np.integer) or r < 0:
             raise ValueError(f"{name}: radius={radius!r} is not a whole number from 0 on")
+        par.not_too_long(2 * r + 1, f"{name}: radius={radius!r}")
+        if orders[axis] > MOST_ORDER:
+            raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MOST_ORDER}th")
         passes.append((axis, gaussian_weights(sigmas[axis], int(r), orders[axis]), int(r)))
     return separable(volume, name, passes, modes, cval, dtype)
 
@@ -180,6 +187,7 @@ def uniform_filter(
     name = "uniform_filter"
     chosen = par.axes_of(volume, axes, name)
     sizes = par.whole_numbers(size, chosen, 1, "size", 1)
+    par.not_too_long(max(sizes), f"{name}: size={size!r}")
     shifts = par.origins(origin, sizes, chosen, name)
     modes = par.modes_of(mode, chosen, name)
     halo = par.halo_of(sizes, shifts)

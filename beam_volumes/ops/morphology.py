@@ -16,6 +16,9 @@ from beam_volumes.ops.building import compiled, edges_of, stage_of, taps_of, tri
 from beam_volumes.ops.rank import extremum
 from beam_volumes.sweep.stage import Padding
 
+#: Each iteration is a stage of its own.
+MOST_ITERATIONS = 1000
+
 
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     """A ball, or an ellipsoid if ``radius`` has an entry per axis, as a footprint.
@@ -37,8 +40,10 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     """
     radii = _radii(radius, ndim, "ball")
     grids = np.ogrid[tuple(slice(-int(r), int(r) + 1) for r in radii)]
-    distance = sum((g / r) ** 2 if r else g * 0.0 for g, r in zip(grids, radii, strict=True))
-    return np.asarray(distance <= 1 + 1e-12)
+    first, *others = ((g / r) ** 2 if r else g * 0.0 for g, r in zip(grids, radii, strict=True))
+    # plane by plane: as floats all of it would take eight times the memory
+    planes = [sum(others, first[i : i + 1]) <= 1 + 1e-12 for i in range(len(first))]
+    return np.concatenate(planes)
 
 
 def cube(size: int, ndim: int = 3) -> np.ndarray:
@@ -52,6 +57,8 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     """
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
         raise ValueError(f"cube: size={size!r} is not a whole number from 1 on")
+    _check_ndim(ndim, "cube")
+    par.not_too_large([int(size)] * ndim, f"cube: size={size!r}")
     return np.ones((int(size),) * ndim, bool)
 
 
@@ -73,11 +80,19 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     return result
 
 
+def _check_ndim(ndim: Any, name: str) -> None:
+    if isinstance(ndim, bool) or not isinstance(ndim, int | np.integer) or not 1 <= ndim <= 3:
+        raise ValueError(f"{name}: ndim={ndim!r}; volumes have 1 to 3 dimensions")
+
+
 def _radii(radius: float | Sequence[float], ndim: int, name: str) -> list[float]:
+    _check_ndim(ndim, name)
     radii = list(radius) if isinstance(radius, Sequence | np.ndarray) else [radius] * ndim
     for r in radii:
         if isinstance(r, bool) or not isinstance(r, int | float | np.number) or not 0 <= r < 1e6:
             raise ValueError(f"{name}: radius={radius!r} is not a number of voxels")
+    _check_ndim(len(radii), name)
+    par.not_too_large([2 * int(r) + 1 for r in radii], f"{name}: radius={radius!r}")
     return [float(r) for r in radii]
 
 
@@ -227,6 +242,10 @@ def _binary(
         or iterations < 1
     ):
         raise ValueError(f"{name}: iterations={iterations!r} is not a whole number from 1 on")
+    if iterations > MOST_ITERATIONS:
+        raise ValueError(
+            f"{name}: iterations={iterations} are more than {MOST_ITERATIONS}; take a larger structure"
+        )
     if border_value == "ignore":
         border_value = 0 if dilation else 1
     if border_value not in (0, 1):

@@ -29,6 +29,8 @@ _METRES = {
     "meter": "1.0",
     "kilometer": "1e3",
 }
+#: Voxels of the largest footprint, and taps of the longest weights along an axis.
+MOST_VOXELS, MOST_TAPS = 1 << 24, 1 << 22
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
 
@@ -181,10 +183,27 @@ def footprint_of(
     if footprint is None:
         if size is None:
             raise ValueError(f"{name} needs size= or footprint=")
-        return np.ones(whole_numbers(size, chosen, 1, "size", 1), bool)
+        sizes = whole_numbers(size, chosen, 1, "size", 1)
+        not_too_large(sizes, f"{name}: size={size!r}")
+        return np.ones(sizes, bool)
     if size is not None:
         raise ValueError(f"{name}: give size= or footprint=, not both")
     return expand(np.asarray(footprint), chosen, "footprint", name).astype(bool)
+
+
+def not_too_large(sizes: Sequence[int], what: str) -> None:
+    """Refuse a footprint that no run could use, before it takes memory."""
+    if math.prod(sizes) > MOST_VOXELS:
+        raise ValueError(f"{what} is too large: a footprint has up to {MOST_VOXELS:,} voxels")
+
+
+def not_too_long(taps: float, what: str) -> int:
+    """The number of taps of weights along an axis, unless no run could use them."""
+    if not taps <= MOST_TAPS:
+        raise ValueError(
+            f"{what} is too large: weights have up to {MOST_TAPS:,} taps along an axis"
+        )
+    return int(taps)
 
 
 def expand(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:

@@ -99,6 +99,30 @@ class Pass:
         return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
 
 
+@dataclass(frozen=True)
+class Return:
+    """As what a target comes back. Targets themselves are graphs, and stay where they were made.
+
+    Attributes
+    ----------
+    kind : {"volume", "array", "number", "table", "rows"}
+        A volume or a table that was written, or one that comes back in memory; a number.
+    dtype, shape
+        Of an array.
+    """
+
+    kind: str
+    dtype: Any = None
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, target: Any) -> Return:
+        if isinstance(target, Volume):
+            return cls("array", target.dtype, target.shape)
+        kinds = {Scalar: "number", Target: "volume", Table: "rows", TableTarget: "table"}
+        return cls(kinds[type(target)])
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """How targets will be computed; made by `plan`, run by `compute`.
@@ -124,6 +148,10 @@ class Plan:
         For each lazy scalar asked for or used by a pass: how many sweeps it takes.
     tables : dict
         By barrier, where its table is written.
+    returns : tuple of Return
+        For each target, as what it comes back.
+    kernels : int
+        How many kernels are compiled: part of ``base``.
     reasons : tuple of str
         Why passes are cut where they are and what is stored between them.
     """
@@ -143,6 +171,8 @@ class Plan:
     sweeps: dict[str, int] = field(default_factory=dict)
     fingerprint: dict[str, str] = field(default_factory=dict)
     tables: dict[str, tuple[TableSink, ...]] = field(default_factory=dict)
+    returns: tuple[Return, ...] = ()
+    kernels: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -346,7 +376,8 @@ def plan(
             sink = t.sink
         voxels.append((node, sink))
         results.append(sink)
-    base += machine.BASE_KERNEL * _kernels(voxels, values, barriers)
+    kernels = _kernels(voxels, values, barriers)
+    base += machine.BASE_KERNEL * kernels
     budget = (total - processes * base) // workers
     how = _How(budget, workers, threads, slab, window)
     pencils = False
@@ -377,6 +408,8 @@ def plan(
         _sweeps([*values, *_outermost(used)]),
         _fingerprint(voxels, values, barriers, tables),
         tables,
+        tuple(map(Return.of, targets)),
+        kernels,
     )
 
 
@@ -466,6 +499,31 @@ def _same_slabs(programs: Sequence[Program]) -> list[list[int]]:
 
 def _surveyed(program: Program) -> set[str]:
     return {b.token for b in program.surveys}
+
+
+def with_resources(
+    plan: Plan, memory: int | str | None, workers: int | None, processes: int, base: int
+) -> Plan:
+    """The plan for another machine or runner; its slabs stay until it is `repartitioned`.
+
+    Parameters
+    ----------
+    plan : Plan
+    memory, workers : optional
+        Those of the plan by default.
+    processes, base : int
+        As of `plan`.
+    """
+    workers = checked_count("workers", workers, plan.workers)
+    processes = min(processes, workers)
+    return replace(
+        plan,
+        memory=plan.memory if memory is None else machine.parse_bytes(memory),
+        workers=workers,
+        processes=processes,
+        threads=max(1, machine.cores() // processes),
+        base=base + machine.BASE_KERNEL * plan.kernels,
+    )
 
 
 def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[int]) -> Plan:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import Volume, nothing_computed
 from beam_volumes.plan.plan import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
@@ -19,29 +19,32 @@ from beam_volumes.recipes.recipe import Input, Output, Recipe, Step
 
 @dataclass(frozen=True)
 class Built:
-    """Targets, and for each a name to tell users."""
+    """Targets, and for each a name to tell users; without one if that is empty, not at all if None."""
 
     targets: tuple[Wanted, ...]
-    names: tuple[str, ...]
+    names: tuple[str | None, ...]
 
 
-def build(recipe: Recipe, crop: str | None = None) -> Built:
+def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
     """Open the inputs and apply the steps; nothing but metadata is read.
 
     Parameters
     ----------
     recipe : Recipe
-    crop : str, optional
-        A box that every input is cropped to.
+    crop : str or callable, optional
+        A box that every input is cropped to, or what crops them.
 
     Raises
     ------
     RecipeError
         With the line of what cannot be opened, applied or written.
     """
-    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
-    for name in recipe.order:
-        known[name] = _apply(recipe.steps[name], known)
+    with nothing_computed():
+        return _built(recipe, crop)
+
+
+def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Built:
+    known = expressions(recipe, crop)
     targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
@@ -53,9 +56,21 @@ def build(recipe: Recipe, crop: str | None = None) -> Built:
     return Built(tuple(targets), tuple(names))
 
 
-def _open(item: Input, crop: str | None) -> Volume:
+def expressions(
+    recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None
+) -> dict[str, Any]:
+    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy."""
+    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
+    for name in recipe.order:
+        known[name] = _apply(recipe.steps[name], known)
+    return known
+
+
+def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
     with _mistakes(item.where, item.name):
         volume = bv.open(item.what, **item.options)
+    if callable(crop):
+        return crop(volume)
     return volume if crop is None else cropped(volume, crop)
 
 

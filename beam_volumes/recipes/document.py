@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ import yaml
 MOST_ENTRIES = 20_000
 MOST_DEPTH = 50
 MOST_BYTES = 1 << 20
+#: Longer whole numbers become floats: no parameter is so large, and to write it out would take long.
+MOST_DIGITS = 40
 
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -142,6 +144,23 @@ def parse_value(text: str, where: str) -> Entry:
     return _placed(entry, where)
 
 
+def placed(value: Any, where: str) -> Entry:
+    """Plain data from elsewhere as a document; its parts stand at their paths in it.
+
+    Examples
+    --------
+    >>> placed({"steps": {"smooth": {"sigma": [1, 2]}}}, "recipe").value["steps"].value["smooth"].where
+    'recipe.steps.smooth'
+    """
+    if isinstance(value, Mapping):
+        return Entry({str(k): placed(v, f"{where}.{k}") for k, v in value.items()}, where)
+    if isinstance(value, list | tuple):
+        return Entry([placed(v, f"{where}.{k}") for k, v in enumerate(value)], where)
+    if value is not None and not isinstance(value, str | int | float):
+        raise RecipeError(where, f"{value!r} is not plain data: a text or a number")
+    return Entry(value, where)
+
+
 def _placed(entry: Entry, where: str) -> Entry:
     value = entry.value
     if isinstance(value, dict):
@@ -190,7 +209,7 @@ def _scalar(node: Any) -> Any:
         return _WORDS[text]
     if _INT.fullmatch(text):
         base = {"0x": 16, "0o": 8}.get(text[:2], 10)
-        return int(text, base)
+        return int(text, base) if len(text) <= MOST_DIGITS else float(text) if base == 10 else text
     return float(text) if _FLOAT.fullmatch(text) else text
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from beam_volumes.recipes.document import Entry, RecipeError, nearest, parse_value
+from beam_volumes.recipes.document import MOST_BYTES, Entry, RecipeError, nearest, parse_value
 
 _TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
 _SECTIONS = ("variables", "steps", "inputs")
@@ -102,8 +102,24 @@ def substitute(root: Entry) -> Entry:
     for entry in variables.values():
         if "${" in str(entry.plain()):
             raise entry.error("variables cannot refer to variables")
+    _check_growth(root, variables)
     kept = {k: _replaced(e, variables) for k, e in root.value.items() if k != "variables"}
     return Entry(kept, root.where)
+
+
+def _check_growth(root: Entry, variables: dict[str, Entry]) -> None:
+    """Refuse variables that would make the recipe larger than a file of one may be."""
+    sizes = {name: len(str(entry.plain())) for name, entry in variables.items()}
+    grown = 0
+    left = [e for k, e in root.value.items() if k != "variables"]
+    while left:
+        entry = left.pop()
+        if isinstance(entry.value, dict | list):
+            left += entry.value.values() if isinstance(entry.value, dict) else entry.value
+        elif isinstance(entry.value, str):
+            grown += sum(sizes.get(name, 0) for name in _VARIABLE.findall(entry.value))
+            if grown > MOST_BYTES:
+                raise entry.error("variables make the recipe too large")
 
 
 def _replaced(entry: Entry, variables: dict[str, Entry]) -> Entry:

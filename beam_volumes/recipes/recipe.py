@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import graphlib
 import inspect
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,8 @@ from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
 from beam_volumes.recipes.override import override, substitute
+from beam_volumes.runs.objects import Folder
+from beam_volumes.storage.kvstore import kvstore_spec
 from beam_volumes.storage.sink import make_sink
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -108,6 +112,7 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     Parameters
     ----------
     path : str
+        A path, or a URL in a bucket.
     settings : sequence of str
         Changes of the form ``place=value``; see `beam_volumes.recipes.override`.
 
@@ -117,7 +122,7 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
         With file and line of the mistake.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = _read(path).decode()
     except UnicodeDecodeError as error:
         raise RecipeError(
             path, f"is not text in UTF-8 ({error.reason} at byte {error.start})"
@@ -125,9 +130,23 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     return parse_recipe(text, path, settings)
 
 
+def _read(path: str) -> bytes:
+    if "://" not in path:
+        return Path(path).read_bytes()
+    folder, _, name = path.rpartition("/")
+    data = Folder(kvstore_spec(folder)).read(name)
+    if data is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    return data
+
+
 def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
     """As `read_recipe`, of a text."""
-    root = load(text, name)
+    return checked_recipe(load(text, name), settings)
+
+
+def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:
+    """As `read_recipe`, of a document that is read already."""
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)

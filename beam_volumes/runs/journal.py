@@ -3,6 +3,7 @@
 It is the one mechanism behind progress, retry, resume and verification. Layout of the folder::
 
     manifest.json
+    plan                                          what is needed to continue, pickled
     marks/<name>                                  steps done once
     starts/<pass>/<thousand>/<slab>-<attempt>     an attempt has begun
     payloads/<pass>/<slab>-<attempt>              what does not fit into a record
@@ -17,19 +18,32 @@ import pickle
 import re
 import socket
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import tee
 from typing import Any
 
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.objects import Folder
-from beam_volumes.runs.record import Ranges, Record, decode, encode, new_attempt, split
-from beam_volumes.storage.kvstore import Spec, beside, join, kvstore_spec, url
+from beam_volumes.runs.record import (
+    Ranges,
+    Record,
+    decode,
+    encode,
+    new_attempt,
+    seal,
+    split,
+    unseal,
+)
+from beam_volumes.storage.kvstore import Spec, beside, is_local, join, kvstore_spec, url
 
 #: Slabs per folder.
 FOLDER = 1000
+#: The mark of a run that has ended well.
+ENDED = "ended"
 
 _MANIFEST = "manifest.json"
+_PLAN = "plan"
 _PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/")
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
@@ -38,6 +52,27 @@ _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
     """Where the journal of a run lies whose first output is given."""
     return join(beside(kvstore_spec(output), ".run"), directory=True)
+
+
+def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
+    """The journal of a run by its first output, its folder, or wherever its journal is kept.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    """
+    spec = kvstore_spec(place)
+    for folder in (spec, run_folder(spec)):
+        if not (is_local(folder) and not os.path.isdir(folder["path"])):
+            journal = Journal.open(folder)
+            if journal is not None:
+                return journal
+    name = url(spec).rstrip("/")
+    raise FileNotFoundError(
+        f"{name}: there is no run: neither {name}/manifest.json nor {name}.run/manifest.json is there; give "
+        "the output that was listed first, its .run folder, or what journal= said"
+    )
 
 
 @dataclass(frozen=True)
@@ -64,14 +99,20 @@ class Journal:
         place: str | os.PathLike[str] | Spec,
         manifest: Manifest,
         *,
+        plan: bytes | None = None,
         overwrite: bool = False,
         attempts: bool = True,
     ) -> Journal:
-        """Begin the journal of a new run, in place of any old one if ``overwrite``."""
+        """Begin the journal of a new run, in place of any old one if ``overwrite``.
+
+        ``plan`` is what `read_plan` will give to whoever continues the run.
+        """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
         if not overwrite and journal._folder.read(_MANIFEST) is not None:
             raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
         journal.remove()  # also what is left of one that was removed half way
+        if plan is not None:
+            journal._folder.write(_PLAN, seal(plan, manifest.run_id))
         journal._folder.write(_MANIFEST, manifest.to_json().encode())
         return journal
 
@@ -101,7 +142,15 @@ class Journal:
 
     def remove(self) -> None:
         """Delete the journal, and nothing else that may lie in its folder."""
-        self._folder.delete(_MANIFEST, *_PARTS)
+        self._folder.delete(_MANIFEST, _PLAN, *_PARTS)
+
+    def read_plan(self) -> bytes | None:
+        """What `create` was given to continue the run by, or None."""
+        data = self._folder.read(_PLAN)
+        try:
+            return None if data is None else unseal(data, self.run_id)
+        except ValueError as error:
+            raise ValueError(f"{self._folder.place(_PLAN)} is damaged: {error}") from error
 
     # Steps done once.
 
@@ -133,22 +182,31 @@ class Journal:
 
     def read_record(self, pass_index: int, slab: int) -> Record | None:
         """The record of a slab, or None if it is not finished."""
-        return next(self._read(pass_index, [slab], bodies=True))
+        _, record = next(self.read_records(pass_index, [slab]))
+        if isinstance(record, ValueError):
+            raise record
+        return record
 
     def records(self, pass_index: int, *, bodies: bool = True) -> Iterator[Record]:
         """All records of a pass; without ``bodies``, units and emissions are left out."""
-        read = self._read(pass_index, self.finished(pass_index), bodies=bodies)
-        return (record for record in read if record is not None)
+        for _, record in self.read_records(pass_index, self.finished(pass_index), bodies=bodies):
+            if isinstance(record, ValueError):
+                raise record
+            if record is not None:
+                yield record
 
-    def _read(self, pass_index: int, slabs: list[int], *, bodies: bool) -> Iterator[Record | None]:
-        keys = [f"records/{pass_index}/{_slot(slab)}" for slab in slabs]
-        for key, data in zip(keys, self._folder.read_many(keys), strict=True):
+    def read_records(
+        self, pass_index: int, slabs: Iterable[int], *, bodies: bool = True
+    ) -> Iterator[tuple[int, Record | ValueError | None]]:
+        """Slabs and their records, None where there is none; of a damaged one the error."""
+        slabs, named = tee(slabs)
+        keys = (f"records/{pass_index}/{_slot(slab)}" for slab in slabs)
+        for slab, data in zip(named, self._folder.read_many(keys), strict=True):
             try:
-                yield None if data is None else self._decoded(data, bodies)
+                yield slab, None if data is None else self._decoded(data, bodies)
             except ValueError as error:
-                raise ValueError(
-                    f"{self._folder.place(key)} is damaged: {error}; delete it to redo the slab"
-                ) from error
+                place = self._folder.place(f"records/{pass_index}/{_slot(slab)}")
+                yield slab, ValueError(f"{place} is damaged: {error}; delete it to redo the slab")
 
     def _decoded(self, data: bytes, bodies: bool) -> Record | None:
         head, body = split(data)
@@ -208,15 +266,18 @@ class Tally:
         self._open: dict[int, list[int]] = {f: [] for f in range(-(-total // FOLDER))}
         self._full = 0
 
-    def update(self) -> Tally:
-        """Look again."""
-        folders = list(self._open)
+    def update(self, most: int | None = None) -> Tally:
+        """Look again; with ``most`` at so many of the folders that are not full, in turn."""
+        folders = list(self._open)[:most]
         prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
-            self._open[f] = [slab for slab in _slabs(names) if slab in self._span(f)]
-            if len(self._open[f]) == len(self._span(f)):
-                self._full += len(self._open.pop(f))
+            slabs = [slab for slab in _slabs(names) if slab in self._span(f)]
+            del self._open[f]
+            if len(slabs) == len(self._span(f)):
+                self._full += len(slabs)
+            else:
+                self._open[f] = slabs  # last: the others' turn comes first
         return self
 
     @property
@@ -227,7 +288,7 @@ class Tally:
     def missing(self) -> Ranges:
         """The slabs that were not."""
         found: list[tuple[int, int]] = []
-        for f, slabs in self._open.items():
+        for f, slabs in sorted(self._open.items()):
             span = self._span(f)
             for before, after in zip([span.start - 1, *slabs], [*slabs, span.stop], strict=True):
                 if after - before > 1:

@@ -34,12 +34,15 @@ class Manifest:
         A run may be resumed by one with an equal fingerprint.
     passes : list of dict
         The partition of each pass: slab grid, window, number of slabs.
-    outputs : list
-        What is written, and where.
+    outputs : list of dict
+        What is written, and where: what `from_dict` of a sink takes, and whether it is ``internal``, that is
+        removed when the run ends.
     predicted : dict
         The plan's numbers, to be compared with what was measured.
-    package : str
-        Version of this package.
+    package, python : str
+        Versions of this package, and of Python (``"3.11"``).
+    closed : str
+        Why nobody but the program that began the run can continue it, if that is so.
     created : float
         Seconds since the epoch.
     """
@@ -50,6 +53,8 @@ class Manifest:
     outputs: list[Any] = field(default_factory=list)
     predicted: dict[str, Any] = field(default_factory=dict)
     package: str = ""
+    python: str = ""
+    closed: str = ""
     created: float = field(default_factory=time.time)
     format: int = FORMAT
 

@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import tensorstore as ts
 
+from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.kvstore import Spec, join, url
 
@@ -51,9 +53,8 @@ class Folder:
 
     def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
         """Objects in the order of their keys, many requests at a time."""
-        keys = list(keys)
-        for k in range(0, len(keys), _BATCH):
-            batch = keys[k : k + _BATCH]
+        keys = iter(keys)
+        while batch := list(islice(keys, _BATCH)):
             futures = [self._store.read(key) for key in batch]
             for key, future in zip(batch, futures, strict=True):
                 try:
@@ -68,14 +69,15 @@ class Folder:
 
     def names_many(self, prefixes: Iterable[str]) -> Iterator[list[str]]:
         """`names` for several prefixes, asked at once."""
-        prefixes = [*prefixes]
-        futures = [self._store.list(_below(p), strip_prefix_length=len(p)) for p in prefixes]
-        for prefix, future in zip(prefixes, futures, strict=True):
-            try:
-                names = future.result()
-            except Exception as error:
-                raise explain(error, f"listing {self.place(prefix)}") from error
-            yield sorted(name.decode() for name in names)
+        prefixes = iter(prefixes)
+        while batch := list(islice(prefixes, _BATCH)):
+            futures = [self._store.list(_below(p), strip_prefix_length=len(p)) for p in batch]
+            for prefix, future in zip(batch, futures, strict=True):
+                try:
+                    names = future.result()
+                except Exception as error:
+                    raise explain(error, f"listing {self.place(prefix)}") from error
+                yield sorted(name.decode() for name in names)
 
     def delete(self, *keys: str) -> None:
         """Delete objects, and all below the keys that end with a slash."""
@@ -102,4 +104,4 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
 
 @lru_cache(maxsize=64)
 def _opened(spec: str) -> ts.KvStore:
-    return ts.KvStore.open(json.loads(spec)).result()
+    return ts.KvStore.open(json.loads(spec), context=context()).result()

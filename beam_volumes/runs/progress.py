@@ -6,13 +6,21 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+import numpy as np
+
 from beam_volumes.runs.journal import Journal, Tally
+from beam_volumes.storage.kvstore import is_local
 
 _LOG = logging.getLogger(__name__)
+
+#: Folders that are listed in a look.
+_FOLDERS = 32
 
 
 @dataclass(frozen=True)
@@ -59,15 +67,26 @@ class Progress:
         return self.done >= self.total
 
 
+#: Seconds without a slab after which it is said what may be going on.
+_PATIENCE = 3.0
+#: What follows a journal while a run goes on.
+Watching = Callable[[Journal], AbstractContextManager[Any]]
+
 #: What is told of progress: called in the driver, now and then and at the end of each pass.
 OnProgress = Callable[[Progress], None]
+
+
+def unwatched(journal: Journal) -> AbstractContextManager[Any]:
+    """A `Watching` that does nothing."""
+    return nullcontext()
 
 
 class Watch:
     """Counts records in the driver and tells a callback.
 
     Call `poll` now and then, or use it as a context manager that does so in a thread. A journal
-    that cannot be read for a moment disturbs nothing.
+    that cannot be read for a moment disturbs nothing. A look lists a bounded number of folders, and in a
+    bucket, where a listing is paid for, there is one every five seconds.
     """
 
     def __init__(
@@ -76,15 +95,16 @@ class Watch:
         passes: Sequence[Work],
         on_progress: OnProgress,
         *,
-        interval: float = 0.5,
+        interval: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._journal = journal
         self._passes = passes
         self._tallies = [Tally(journal, k, work.slabs) for k, work in enumerate(passes)]
         self._on_progress = on_progress
-        self._interval = interval
+        self._interval = interval or (0.5 if is_local(journal.spec) else 5.0)
         self._clock = clock
+        self._is_begun = False
         self._index = 0  # of the pass that is under way
         self._began: tuple[float, int] | None = None  # when it was first seen, and its slabs then
         self._next = float("-inf")
@@ -97,8 +117,9 @@ class Watch:
         if not now and time_ < self._next:
             return
         try:
-            self._look()
-        except OSError as error:
+            if self._begun_now():
+                self._look(None if now else _FOLDERS)
+        except (OSError, ValueError) as error:
             _LOG.warning("progress is not known: %s", error)
         # Where listing is slow, it is done less often.
         spent = self._clock() - time_
@@ -132,9 +153,16 @@ class Watch:
         while not self._stop.wait(self._interval):
             self.poll()
 
-    def _look(self) -> None:
+    def _begun_now(self) -> bool:
+        """Whether the folder is this run's: until then it may hold the records of one that is replaced."""
+        if not self._is_begun:
+            manifest = Journal.load(self._journal.spec)
+            self._is_begun = manifest is not None and manifest.run_id == self._journal.run_id
+        return self._is_begun
+
+    def _look(self, most: int | None) -> None:
         while self._index < len(self._passes):
-            now, done = self._clock(), self._tallies[self._index].update().done
+            now, done = self._clock(), self._tallies[self._index].update(most).done
             if self._began is None:
                 self._began = now, done
             progress = self._progress(now, done)
@@ -207,6 +235,8 @@ def _bar(done: int, total: int, width: int = 24) -> str:
 
 def _line(p: Progress, bar: str = "") -> str:
     parts = [f"{p.done}/{p.total} slabs"]
+    if not p.done and p.seconds >= _PATIENCE:
+        parts.append("none yet: workers start, and compile what they have not before")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
     if p.finished:
@@ -266,25 +296,22 @@ class Summary:
 
 
 def summarize(journal: Journal, passes: int) -> Summary:
-    """Add up the records of the first ``passes`` passes of a run."""
-    records = [r for k in range(passes) for r in journal.records(k, bodies=False)]
-    attempts = [n for k in range(passes) for n in journal.attempts_of(k).values()]
-    return Summary(
-        slabs=len(records),
-        redone=sum(n > 1 for n in attempts),
-        seconds=_covered((r.started, r.ended) for r in records),
-        slab_seconds=sum(r.seconds for r in records),
-        voxels=sum(r.box.size for r in records),
-        bytes_read=sum(r.bytes_read for r in records),
-        bytes_written=sum(r.bytes_written for r in records),
-        peak_memory=max((r.peak_memory for r in records), default=0),
-    )
+    """Add up the records of the first ``passes`` passes of a run; none is kept."""
+    slabs = redone = voxels = bytes_read = bytes_written = peak = 0
+    slab_seconds, spans = 0.0, array("d")
+    for k in range(passes):
+        for r in journal.records(k, bodies=False):
+            slabs, voxels = slabs + 1, voxels + r.box.size
+            bytes_read, bytes_written = bytes_read + r.bytes_read, bytes_written + r.bytes_written
+            slab_seconds, peak = slab_seconds + r.seconds, max(peak, r.peak_memory)
+            spans.extend((r.started, r.ended))
+        redone += sum(n > 1 for n in journal.attempts_of(k).values())
+    seconds = _covered(np.asarray(spans).reshape(-1, 2))
+    return Summary(slabs, redone, seconds, slab_seconds, voxels, bytes_read, bytes_written, peak)
 
 
-def _covered(spans: Iterable[tuple[float, float]]) -> float:
+def _covered(spans: np.ndarray) -> float:
     """The length of a union of intervals."""
-    total, end = 0.0, float("-inf")
-    for a, b in sorted(spans):
-        total += max(0.0, b - max(a, end))
-        end = max(end, b)
-    return total
+    begin, end = spans[np.argsort(spans[:, 0])].T
+    before = np.maximum.accumulate(np.concatenate([[-np.inf], end]))[:-1]
+    return float(np.maximum(0, end - np.maximum(begin, before)).sum())

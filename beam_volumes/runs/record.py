@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from beam_volumes.geometry import Box
 
 #: A record's size at most; what does not fit goes into an object of its own.
@@ -49,6 +51,22 @@ def count(spans: Ranges) -> int:
     return sum(b - a for a, b in spans)
 
 
+def packed(sums: Iterable[int]) -> bytes:
+    """Checksums as bytes, four each.
+
+    Examples
+    --------
+    >>> list(unpacked(packed([7, 1 << 31])))
+    [7, 2147483648]
+    """
+    return np.fromiter(sums, "<u4").tobytes()
+
+
+def unpacked(data: bytes) -> list[int]:
+    """The checksums in bytes."""
+    return np.frombuffer(data, "<u4").tolist()
+
+
 @dataclass(frozen=True)
 class Record:
     """A finished slab: its voxels are safely written, and this is what it emitted.
@@ -70,6 +88,8 @@ class Record:
         hold nothing but the fill value.
     emission : bytes
         What it sends on, apart from voxels.
+    sums : mapping of str to bytes
+        Per output, the checksums of the units written, `packed`.
     """
 
     slab: int
@@ -83,6 +103,7 @@ class Record:
     written: Mapping[str, Ranges] = field(default_factory=dict)
     empty: Mapping[str, Ranges] = field(default_factory=dict)
     emission: bytes = b""
+    sums: Mapping[str, bytes] = field(default_factory=dict)
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
 
@@ -99,9 +120,10 @@ def new_attempt() -> str:
 def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | None]:
     """A record as bytes, and what has to be written under the key ``payload`` before it, if any."""
     units = zlib.compress(
-        json.dumps([_packed(record.written), _packed(record.empty)], separators=(",", ":")).encode()
+        json.dumps([_steps(record.written), _steps(record.empty)], separators=(",", ":")).encode()
     )
-    body = units + record.emission
+    sums = b"".join(record.sums.values())
+    body = units + sums + record.emission
     head = {
         "run": run_id,
         "slab": record.slab,
@@ -115,6 +137,7 @@ def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | No
         "host": record.host,
         "pid": record.pid,
         "units": len(units),
+        "sums": {name: len(data) for name, data in record.sums.items()},
         "length": len(body),
         "digest": _digest(body),
         "payload": None,
@@ -123,6 +146,21 @@ def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | No
     if len(data) <= LIMIT:
         return data, None
     return _line({**head, "payload": payload}), body
+
+
+def seal(body: bytes, run_id: str) -> bytes:
+    """Bytes with a line before them that says whose they are and what they hold."""
+    return _line({"run": run_id, "digest": _digest(body)}) + body
+
+
+def unseal(data: bytes, run_id: str) -> bytes:
+    """What `seal` was given. Raises ValueError if that is not what is there."""
+    head, body = split(data)
+    if head.get("run") != run_id:
+        raise ValueError("it is of another run")
+    if head.get("digest") != _digest(body):
+        raise ValueError("its contents do not match their digest")
+    return body
 
 
 def split(data: bytes) -> tuple[dict[str, Any], bytes]:
@@ -140,21 +178,26 @@ def decode(head: dict[str, Any], body: bytes | None) -> Record:
     """The record of a head and its body; None leaves out units and emission."""
     written: dict[str, Ranges] = {}
     empty: dict[str, Ranges] = {}
+    sums: dict[str, bytes] = {}
     emission = b""
     try:
         if body is not None:
             if len(body) != head["length"] or _digest(body) != head["digest"]:
                 raise ValueError("its contents do not match their digest")
-            packed = json.loads(zlib.decompress(body[: head["units"]]))
-            written, empty = map(_unpacked, packed)
-            emission = body[head["units"] :]
+            steps = json.loads(zlib.decompress(body[: head["units"]]))
+            written, empty = map(_spans, steps)
+            at = head["units"]
+            for name, length in head.get("sums", {}).items():
+                sums[name] = body[at : at + length]
+                at += length
+            emission = body[at:]
         start, stop = (tuple(map(int, corner)) for corner in head["box"])
         names = ("slab", "attempt", "started", "seconds", "bytes_read", "bytes_written")
         kept = {name: head[name] for name in (*names, "peak_memory", "host", "pid")}
     except (KeyError, TypeError, zlib.error) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     box = Box(start, stop)  # type: ignore[arg-type]
-    return Record(box=box, written=written, empty=empty, emission=emission, **kept)
+    return Record(box=box, written=written, empty=empty, emission=emission, sums=sums, **kept)
 
 
 def _line(head: dict[str, Any]) -> bytes:
@@ -165,19 +208,19 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _packed(units: Mapping[str, Ranges]) -> dict[str, list[int]]:
+def _steps(units: Mapping[str, Ranges]) -> dict[str, list[int]]:
     # Gaps and lengths: the units of a tile repeat themselves, so that zlib makes little of them.
-    packed = {}
+    found = {}
     for output, spans in units.items():
         last, steps = 0, []
         for a, b in spans:
             steps += [int(a) - last, int(b) - int(a)]
             last = int(b)
-        packed[output] = steps
-    return packed
+        found[output] = steps
+    return found
 
 
-def _unpacked(packed: dict[str, list[int]]) -> dict[str, Ranges]:
+def _spans(packed: dict[str, list[int]]) -> dict[str, Ranges]:
     units = {}
     for output, steps in packed.items():
         last, spans = 0, []

@@ -1,49 +1,181 @@
-"""Whether a finished run is complete."""
+"""Whether a run is complete: what its journal says was written, held against what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice, repeat
+from typing import Any
 
-from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.record import indices
+from beam_volumes.runs.journal import ENDED, Journal, find_run
+from beam_volumes.runs.manifest import Manifest
+from beam_volumes.runs.record import Ranges, Record, count, indices, unpacked
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.tables import TableSink
+from beam_volumes.storage.units import Listing, Reading
 
 
 def verify(
-    journal: Journal,
-    totals: Sequence[int],
-    unit_exists: Callable[[str, int], bool] | None = None,
+    run: str | os.PathLike[str] | dict[str, Any], *, checksums: bool = False, most: int = 1000
 ) -> list[str]:
-    """Check that every slab is recorded and that every write unit is as its record says.
+    """Check that a run is complete and that its outputs can be read.
+
+    Every slab of every pass must have its record, every write unit that a record lists must be in the
+    store and decode, those listed as empty must not be there, and tables must have all their shards.
 
     Parameters
     ----------
-    journal : Journal
-        Of the run.
-    totals : sequence of int
-        Number of slabs of each pass.
-    unit_exists : callable, optional
-        Whether a write unit is in the store, by output and linear index. Without it the units are
-        not looked at.
+    run : path
+        An output that the run wrote first, its ``.run`` folder, or the journal's place; local or in a
+        bucket.
+    checksums : bool
+        Also hold the voxels against the checksums taken when they were written.
+    most : int
+        Stop after so many problems.
 
     Returns
     -------
     list of str
-        What is wrong; empty if nothing is.
+        What is wrong, a line each; empty if nothing is.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no run at that place.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> out = f"{folder.name}/out.zarr"
+    >>> _ = bv.compute(bv.open(np.ones((4, 5, 6), "u1")).to(out), runner=None)
+    >>> bv.verify(out)
+    []
+    >>> os.remove(f"{out}/c/0/0/0")
+    >>> print(*bv.verify(out))  # doctest: +ELLIPSIS
+    pass 1, slab 0 [0:4, 0:5, 0:6]: unit 0 [0:4, 0:5, 0:6] of ...out.zarr is missing
+    >>> folder.cleanup()
     """
-    problems = []
-    for k, total in enumerate(totals):
-        for a, b in journal.missing(k, total):
+    return list(islice(Check.of(run, checksums).problems(), most))
+
+
+@dataclass
+class Check:
+    """A verification, and how much it has looked at so far."""
+
+    journal: Journal
+    manifest: Manifest
+    checksums: bool = False
+    slabs: int = 0
+    written: int = 0
+    empty: int = 0
+    tables: int = 0
+    #: Units written before checksums were taken.
+    unsummed: int = 0
+    _sinks: dict[str, Sink] = field(default_factory=dict)
+    _listings: dict[str, Listing] = field(default_factory=dict)
+    _seen: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Any, checksums: bool = False) -> Check:
+        """Of the run at a place, see `verify`."""
+        journal = find_run(run)
+        manifest = Journal.load(journal.spec)
+        assert manifest is not None
+        return cls(journal, manifest, checksums)
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong, found one by one."""
+        yield from self._outputs()
+        for k, p in enumerate(self.manifest.passes):
+            yield from self._pass(k, p)
+
+    def summary(self) -> str:
+        """What was looked at, when nothing is wrong."""
+        parts = [f"{len(self.manifest.passes)} pass(es)", f"{self.slabs:,} slab(s)"]
+        read = "read and held against their checksums" if self.checksums else "read"
+        parts.append(f"{self.written:,} unit(s) {read}, {self.empty:,} empty")
+        if self.unsummed:
+            parts.append(f"{self.unsummed:,} of them without a checksum")
+        if self.tables:
+            parts.append(f"{self.tables} table(s)")
+        return f"{self.journal.url.rstrip('/')}: complete: {', '.join(parts)}"
+
+    def _outputs(self) -> Iterator[str]:
+        ended = self.journal.marked(ENDED)
+        for output in self.manifest.outputs:
+            if not isinstance(output, dict):
+                raise ValueError(
+                    f"{self.journal.url} was written by beam_volumes {self.manifest.package}, before "
+                    "there was `verify`; its outputs are not described"
+                )
+            if ended and output["internal"]:  # removed when a run ends
+                continue
+            if "shape" not in output:
+                self.tables += 1
+                table = TableSink.from_dict(output)
+                yield from table.problems(self.manifest.run_id, self.checksums)
+                continue
+            sink = Sink.from_dict(output)
+            if sink.existing_run() == self.manifest.run_id:
+                self._sinks[sink.name] = sink
+                self._listings[sink.name] = Listing(sink)
+                self._seen[sink.name] = 0
+            else:
+                yield f"{sink.name} is gone or was written by another run"
+
+    def _pass(self, k: int, p: dict[str, Any]) -> Iterator[str]:
+        missing = self.journal.missing(k, p["slabs"])
+        for a, b in missing:
             slabs = f"slab {a}" if b == a + 1 else f"slabs {a} to {b - 1}"
-            problems.append(f"pass {k + 1}: {slabs} not finished")
-        if unit_exists is None:
-            continue
-        for record in journal.records(k):
-            for units, there in ((record.written, True), (record.empty, False)):
-                for output, spans in units.items():
-                    for unit in indices(spans):
-                        if unit_exists(output, unit) != there:
-                            found = "is missing" if there else "exists, but was left out as empty"
-                            problems.append(
-                                f"pass {k + 1}, slab {record.slab}: unit {unit} of {output} {found}"
-                            )
-    return problems
+            yield f"pass {k + 1}: {slabs} not finished"
+        reading, lost = Reading(), count(missing)
+        for slab, record in self.journal.read_records(k, _others(missing, p["slabs"])):
+            if isinstance(record, Record):
+                self.slabs += 1
+                yield from self._units(f"pass {k + 1}, slab {slab} {record.box}", record, reading)
+            else:
+                lost += 1
+                yield f"pass {k + 1}, slab {slab}: {record or 'its record is of another run'}"
+        yield from reading.rest()
+        if lost:
+            return
+        if (p["folds"] or p["surveys"]) and self.journal.read_scalars(k) is None:
+            yield f"pass {k + 1}: its slabs are finished, but what they found is not merged"
+        for name in {*p["outputs"]} & {*self._sinks}:
+            units = len(self._sinks[name].grid)
+            if self._seen[name] != units:
+                yield f"{name}: {units - self._seen[name]} of {units} units are in no record"
+
+    def _units(self, where: str, record: Record, reading: Reading) -> Iterator[str]:
+        for name in {*record.written, *record.empty} & {*self._sinks}:
+            sink, listing = self._sinks[name], self._listings[name]
+            written, empty = record.written.get(name, ()), record.empty.get(name, ())
+            self._seen[name] += count(written) + count(empty)
+            self.written += count(written)
+            self.empty += count(empty)
+            sums = record.sums.get(name) if self.checksums else None
+            if self.checksums and sums is None:
+                self.unsummed += count(written)
+            expected = repeat(None) if sums is None else unpacked(sums)
+            for unit, checksum in zip(indices(written), expected, strict=False):
+                called = f"{where}: unit {unit} {sink.grid.box(unit)} of {name}"
+                if listing.has(unit):
+                    yield from reading.read(called, sink, unit, checksum)
+                else:
+                    yield f"{called} is missing"
+            for unit in indices(empty):
+                if listing.has(unit):
+                    box = sink.grid.box(unit)
+                    yield f"{where}: unit {unit} {box} of {name} is there, and was left out as empty"
+
+
+def _others(missing: Ranges, total: int) -> Iterator[int]:
+    """The slabs that are not missing."""
+    at = 0
+    for a, b in (*missing, (total, total)):
+        yield from range(at, a)
+        at = b

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from typing import Any
 
 from beam_volumes.across.rounds import Key, run
+from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session.session import Emission, Session
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import release
 
 
-def run_local(session: Session) -> dict[str, Any]:
+def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any]:
     """Run every pass; returns the numbers known at the end, by token.
 
-    Workers are threads: stages release the GIL.
+    Workers are threads: stages release the GIL. Without a journal there is nothing to watch.
     """
     session.prepare()
-    with Spill() as spill:
+    watched = nullcontext() if session.journal is None else watching(session.journal)
+    with watched, Spill() as spill:
         try:
             return _run(session, spill)
         finally:

@@ -8,29 +8,28 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.plan import Plan, repartitioned
-from beam_volumes.runs.journal import Journal, run_folder
+from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
-from beam_volumes.runs.record import Record, ranges
+from beam_volumes.runs.record import Record, packed, ranges
+from beam_volumes.session.recall import Request, pack, python_version
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import is_local, join, kvstore_spec, url
 from beam_volumes.storage.sink import OutputExistsError, Sink
 from beam_volumes.storage.tables import TableSink
+from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
 from beam_volumes.version import __version__
-
-#: The journal's mark of a run that has ended well.
-ENDED = "ended"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +60,19 @@ class Session:
     journal : Journal or None
         None for a run that writes no output.
     overwrite : bool
+    request : Request or None
+        None for a step of somebody's pipeline.
+    sweeps : int, optional
+        How many a process admits at a time, where other runs have a share in them: by default this
+        plan's slabs in flight.
     """
 
     plan: Plan
     run_id: str
     journal: Journal | None
     overwrite: bool = False
+    request: Request | None = None
+    sweeps: int | None = None
 
     @classmethod
     def begin(
@@ -77,6 +83,7 @@ class Session:
         resume: bool = False,
         overwrite: bool = False,
         attempts: bool = True,
+        request: Request | None = None,
     ) -> Session:
         """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
 
@@ -105,7 +112,7 @@ class Session:
             )
             begun = Journal(join(place, directory=True), found.run_id, attempts)
             check_outputs_are_there(plan, begun)
-            return cls(plan, found.run_id, begun)
+            return cls(plan, found.run_id, begun, request=request)
         run_id = uuid.uuid4().hex
         for target in plan.sinks:
             if not overwrite and target not in plan.intermediates and target.exists():
@@ -114,17 +121,19 @@ class Session:
                     "continue the run that began it, or choose another path"
                 )
         book = None if place is None else Journal(join(place, directory=True), run_id, attempts)
-        return cls(plan, run_id, book, overwrite)
+        return cls(plan, run_id, book, overwrite, request)
 
     def prepare(self) -> None:
         """Write the manifest and create the outputs, once per run; repeating it changes nothing."""
         if self.journal is not None:
             manifest = Journal.load(self.journal.spec)
             if manifest is None or manifest.run_id != self.run_id:
+                kept, closed = pack(self)
                 # A folder left by a run that is being replaced, or whose output is gone.
                 Journal.create(
                     self.journal.spec,
-                    make_manifest(self.plan, self.run_id),
+                    replace(make_manifest(self.plan, self.run_id), closed=closed),
+                    plan=kept,
                     overwrite=self.overwrite
                     or manifest is None
                     or not any(sink.exists() for sink in self.plan.sinks),
@@ -155,19 +164,36 @@ class Session:
             By barrier, what came back to the slab.
         count : callable, optional
             Told of every slab that was swept.
+
+        Raises
+        ------
+        Exception
+            Whatever went wrong, with pass, slab, box and stage in its message.
         """
         if self.journal is not None:
             record = self.journal.read_record(pass_index, index)
             if record is not None:
                 return pickle.loads(record.emission)
+        box = self.plan.passes[pass_index].grid.box(index)
+        with blaming(f"pass {pass_index + 1}, slab {index} {box}"):
+            return self._swept(pass_index, index, known, answers, count)
+
+    def _swept(
+        self,
+        pass_index: int,
+        index: int,
+        known: dict[str, Any],
+        answers: Mapping[str, Any] | None,
+        count: Callable[[SlabResult], None] | None,
+    ) -> Emission:
         p = self.plan.passes[pass_index]
         attempt = self.journal.start(pass_index, index) if self.journal is not None else ""
         started = time.time()
         configure(self.plan.threads)
         values = {v.token: evaluate(v, dict(known)) for v in p.values}
-        box = p.grid.box(index)
         # However many sweeps a runner starts at once in a process, so many are admitted.
-        with gate(-(-self.plan.workers // self.plan.processes)).admitted() as arena:
+        width = self.sweeps or -(-self.plan.workers // self.plan.processes)
+        with gate(width).admitted() as arena:
             result = sweep(
                 p.program,
                 p.grid,
@@ -189,7 +215,7 @@ class Session:
         if self.journal is not None:
             record = Record(
                 index,
-                box,
+                p.grid.box(index),
                 attempt,
                 started,
                 time.time() - started,
@@ -199,6 +225,7 @@ class Session:
                 {name: ranges(units) for name, units in result.written.items()},
                 {name: ranges(units) for name, units in result.empty.items()},
                 pickle.dumps(emission, protocol=5),
+                {name: packed(sums) for name, sums in result.sums.items()},
             )
             self.journal.write_record(pass_index, index, record)
         return emission
@@ -380,9 +407,10 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
         run_id,
         plan.fingerprint,
         d.pop("passes"),
-        [s.name for s in plan.sinks],
+        [{**s.to_dict(), "internal": s in plan.intermediates} for s in plan.sinks],
         d,
         __version__,
+        python_version(),
     )
 
 

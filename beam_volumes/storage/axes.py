@@ -46,7 +46,8 @@ def unit_name(unit: str | None) -> str | None:
     """
     if unit is None:
         return None
-    name = _UNIT_NAMES.get(unit.strip()) or _UNIT_NAMES.get(unit.strip().lower())
+    text = unit.strip() if isinstance(unit, str) else ""
+    name = _UNIT_NAMES.get(text) or _UNIT_NAMES.get(text.lower())
     if name is None:
         known = ", ".join(f"{k} ({v[0]})" for k, v in UNITS.items())
         raise ValueError(f"unit={unit!r} is no unit of length; use one of {known}")

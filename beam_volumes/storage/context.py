@@ -18,6 +18,17 @@ import tensorstore as ts
 
 #: Handles kept open per process; the least recently used is let go.
 MAX_HANDLES = 64
+#: How often, and after what pauses, a request is made again that a bucket's server has refused for now
+#: (busy, broken, out of reach): for about a minute, where TensorStore by itself goes on for a quarter of an
+#: hour. A run that ends by it can be resumed.
+RETRIES = {"max_retries": 9, "initial_delay": "250ms", "max_delay": "16s"}
+#: Servers that take a request and send nothing, or do not take it, are given up after so many seconds;
+#: TensorStore by itself waits for ever.
+_PATIENCE = {
+    "TENSORSTORE_CURL_LOW_SPEED_TIME_SECONDS": "60",
+    "TENSORSTORE_CURL_LOW_SPEED_LIMIT_BYTES": "1",
+    "TENSORSTORE_CURL_CONNECT_TIMEOUT_SECONDS": "20",
+}
 
 _lock = threading.RLock()
 _handles: OrderedDict[str, Any] = OrderedDict()
@@ -25,6 +36,8 @@ _root: ts.Context | None = None
 _context: ts.Context | None = None
 _pid = os.getpid()
 _threads = os.cpu_count() or 1
+#: How many callbacks may wait for a bucket at a time.
+WAITING = 16
 
 
 def configure(threads: int) -> None:
@@ -62,6 +75,8 @@ def context() -> ts.Context:
         if _root is None:
             _pid = os.getpid()
             _few_arenas()
+            for name, value in _PATIENCE.items():
+                os.environ.setdefault(name, value)
             _root = ts.Context({"memory_key_value_store": {}})
             # the resource is made when first used; everything opened later shares it
             ts.KvStore.open({"driver": "memory"}, context=_root).result()
@@ -71,12 +86,23 @@ def context() -> ts.Context:
                 "data_copy_concurrency": {"limit": _threads},
                 "file_io_concurrency": {"limit": max(4, 2 * _threads)},
                 "file_io_sync": False,
+                "http_request_retries": RETRIES,
+                "s3_request_retries": RETRIES,
+                "gcs_request_retries": RETRIES,
             }
             if "AWS_ACCESS_KEY_ID" in os.environ:
                 # Otherwise every place that may hold keys is asked, and what is missing is printed.
                 spec["aws_credentials"] = {"type": "environment"}
             _context = ts.Context(spec, parent=_root)
         return _context
+
+
+def waiting_context() -> ts.Context:
+    """A context for arrays whose callbacks wait for requests to a bucket: with threads of its own.
+
+    Requests need some of the threads of `context` to end; if all of those waited for them, none would.
+    """
+    return ts.Context({"data_copy_concurrency": {"limit": WAITING}}, parent=context())
 
 
 def _few_arenas() -> None:

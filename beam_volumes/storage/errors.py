@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 _NOISE = re.compile(
-    r" \[(?:tensorstore_spec|source locations|os_error_code|domain|chunk)='?.*", re.S
+    r" \[(?:tensorstore_spec|source locations|os_error_code|domain|chunk|http_response_\w+|x-amz[\w-]*|"
+    r"curl_code)='?.*",
+    re.S,
 )
 _CODE = re.compile(r"^([A-Z][A-Z_]+): ")
 
 _DAMAGED = "the stored data are damaged: restore or rewrite them"
+_KEYS = "check your keys, and whether they may read and write there"
+_REGION = "the bucket is elsewhere: check AWS_REGION and the storage's address"
 _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
     ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
@@ -18,6 +22,18 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
         OSError,
         "a file size limit or a full disk: lift it and run again with resume=True",
     ),
+    (
+        "retry attempts failed",
+        OSError,
+        "the storage is busy or out of reach: try again; a run that was begun goes on with resume=True",
+    ),
+    ("http_response_code='301'", OSError, _REGION),
+    ("AuthorizationHeaderMalformed", OSError, _REGION),
+    ("http_response_code='400'", OSError, "the storage does not understand: check its address"),
+    ("http_response_code='401'", PermissionError, _KEYS),
+    ("http_response_code='403'", PermissionError, _KEYS),
+    ("NoSuchBucket", FileNotFoundError, "check the bucket's name"),
+    ("bucket does not exist", FileNotFoundError, "check the bucket's name"),
     ("PERMISSION_DENIED", PermissionError, "check who may read and write there"),
     ("Permission denied", PermissionError, "check who may read and write there"),
     ("Read-only file system", PermissionError, "choose another place"),

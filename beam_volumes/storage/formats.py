@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.storage import ome, slices, zarr
+from beam_volumes.storage import kvstore, ome, slices, zarr
 from beam_volumes.storage.arrays import open_array
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source, with_space
@@ -53,18 +54,33 @@ def open_source(
     level : int, optional
         The level of an OME-Zarr pyramid, 0 (the default) being the finest.
     """
-    source = _open(path_or_spec, index, dataset, level)
+    what = _plain(path_or_spec)
+    source = _open(what, index, dataset, level)
+    if not isinstance(what, np.ndarray):
+        asked = {"path_or_spec": what, "index": index, "dataset": dataset, "level": level}
+        source = replace(source, asked=asked)
     return with_space(source, voxel_size, unit)
+
+
+def reopened(source: Source) -> Source:
+    """What is there now in place of a source that was opened once."""
+    return source if source.asked is None else open_source(**source.asked)
+
+
+def _plain(what: Any) -> Any:
+    """What is to be opened as an array, a spec, or a place that other processes find too."""
+    if isinstance(what, ts.TensorStore) and what.spec().to_json().get("driver") == "array":
+        return np.asarray(what)
+    if isinstance(what, ts.TensorStore | ts.Spec):
+        return (what.spec() if isinstance(what, ts.TensorStore) else what).to_json()
+    if isinstance(what, str | os.PathLike):
+        return kvstore.url(kvstore.kvstore_spec(what))
+    return what
 
 
 def _open(
     what: Any, index: Mapping[str, int | str] | None, dataset: str | None, level: int | None
 ) -> Source:
-    if isinstance(what, ts.TensorStore) and what.spec().to_json().get("driver") == "array":
-        what = np.asarray(what)
-    if isinstance(what, ts.TensorStore | ts.Spec):
-        spec = what.spec() if isinstance(what, ts.TensorStore) else what
-        what = spec.to_json()
     if isinstance(what, np.ndarray | dict):
         for option, value in (("dataset", dataset), ("level", level)):
             if value is not None:
@@ -76,7 +92,7 @@ def _open(
                 f"{what} is no TensorStore spec of an array: it needs an array's 'driver' and a 'kvstore'"
             )
         return open_spec(what, index=index)
-    if not isinstance(what, str | os.PathLike):
+    if not isinstance(what, str):
         raise TypeError(
             f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or a numpy array"
         )

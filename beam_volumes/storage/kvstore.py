@@ -50,8 +50,9 @@ def _endpoint() -> Spec:
 def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
     """The spec of something below a place."""
     path = "/".join([str(spec.get("path", "")).rstrip("/"), *(p.strip("/") for p in parts)])
-    path = path if spec.get("driver") == "file" else path.lstrip("/")
-    return {**spec, "path": path + "/" if directory and not path.endswith("/") else path}
+    if directory and not path.endswith("/"):
+        path += "/"
+    return {**spec, "path": path if spec.get("driver") == "file" else path.lstrip("/")}
 
 
 def beside(spec: Spec, suffix: str) -> Spec:

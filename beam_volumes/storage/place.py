@@ -71,6 +71,24 @@ def read_key(directory: kvstore.Spec, key: str) -> bytes | None:
     return bytes(result.value) if result.state == "value" else None
 
 
+def list_keys(directory: kvstore.Spec) -> list[str]:
+    """The names of all files below a directory, sorted."""
+    try:
+        found = ts.KvStore.open(directory, context=context()).result().list().result()
+    except ValueError as error:
+        raise explain(error, f"listing {kvstore.url(directory)}") from None
+    return sorted(key.decode() for key in found)
+
+
+def delete_keys(directory: kvstore.Spec) -> None:
+    """Delete all files below a directory; nothing there is no error."""
+    try:
+        store = ts.KvStore.open(directory, context=context()).result()
+        store.delete_range(ts.KvStore.KeyRange()).result()
+    except ValueError as error:
+        raise explain(error, f"clearing {kvstore.url(directory)}") from None
+
+
 def write_key(directory: kvstore.Spec, key: str, value: bytes) -> None:
     """Write a small file in a directory, whole or not at all."""
     try:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-import tensorstore as ts
-
 from beam_volumes.storage.kvstore import Spec, join
+from beam_volumes.storage.place import delete_keys
 
 
 def remove_tree(place: Spec) -> None:
@@ -14,5 +13,4 @@ def remove_tree(place: Spec) -> None:
     if place.get("driver") == "file":
         shutil.rmtree(place["path"], ignore_errors=True)
         return
-    store = ts.KvStore.open(join(place, directory=True)).result()
-    store.delete_range(ts.KvStore.KeyRange()).result()
+    delete_keys(join(place, directory=True))

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from beam_volumes.storage import kvstore
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.ome import image_metadata
-from beam_volumes.storage.place import Place, write_key
+from beam_volumes.storage.place import Place, delete_keys, write_key
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.spec import open_spec
 from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, write_units
@@ -173,14 +173,10 @@ class Sink:
                 f"the output {self.name} exists and is not zarr, so overwrite=True does not delete it; "
                 "remove it yourself or choose another path"
             )
-        try:
-            if place.local is not None and not os.path.islink(place.local):
-                shutil.rmtree(place.local)
-                return
-            store = ts.KvStore.open(place.directory(), context=context()).result()
-            store.delete_range(ts.KvStore.KeyRange()).result()
-        except ValueError as error:
-            raise explain(error, f"clearing {self.name}") from None
+        if place.local is not None and not os.path.islink(place.local):
+            shutil.rmtree(place.local)
+        else:
+            delete_keys(place.directory())
 
     # metadata
 
@@ -331,6 +327,28 @@ class Sink:
             translation=self._seen(space.origin),
             unit=space.unit,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it as plain data."""
+        return {**asdict(self), "dtype": self.dtype.str}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Sink:
+        """What `to_dict` told of, from JSON too.
+
+        Examples
+        --------
+        >>> sink = make_sink("a.zarr", shape=(8, 9, 9), dtype="u2")
+        >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()
+        True
+        """
+        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls)}
+        for name in ("shape", "chunk", "shard", "codec"):
+            known[name] = None if known[name] is None else tuple(known[name])
+        space: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in known["space"].items()
+        }
+        return cls(**{**known, "dtype": np.dtype(known["dtype"]), "space": Space(**space)})
 
     def token(self) -> str:
         """The sink's identity for fingerprints: its place and everything stored in it but voxels."""

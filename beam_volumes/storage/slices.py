@@ -27,9 +27,9 @@ import tifffile
 from beam_volumes.space import Space
 from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import select
-from beam_volumes.storage.context import context
+from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.place import Place, read_key
+from beam_volumes.storage.place import Place, list_keys, read_key
 from beam_volumes.storage.source import DTYPES, Source, digest
 
 PNG, TIFF = (".png",), (".tif", ".tiff")
@@ -96,7 +96,7 @@ class SliceReader:
             dtype=self.dtype,
             shape=[len(self.names), y, x],
             chunk_layout=ts.ChunkLayout(chunk_shape=[1, max(1, y), max(1, x)]),
-            context=context(),
+            context=waiting_context() if self.remote else context(),
         )
 
     def token(self) -> str:
@@ -222,8 +222,7 @@ def _find_remote(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
     directory = _directory(place, folder)
     if glob.has_magic(folder):
         raise ValueError(f"{place.text}: in a bucket only the last part of a path may be a pattern")
-    store = ts.KvStore.open(directory, context=context()).result()
-    names = [k.decode() for k in store.list().result() if b"/" not in k]
+    names = [key for key in list_keys(directory) if "/" not in key]
     if not last:
         names = _images(names, place)
         return (directory, names, False) if names else None

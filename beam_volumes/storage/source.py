@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import tensorstore as ts
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import unit_name
-from beam_volumes.storage.context import opened
+from beam_volumes.storage.context import WAITING, opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, read_into
 
@@ -70,6 +70,8 @@ class Source:
         Voxel (0, 0, 0) in what the reader opens.
     encoded : bool
         Whether a codec compresses the chunks.
+    asked : mapping or None
+        What `open_source` was given, to open it anew; None where that is not possible.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Source:
     reader: Reader
     offset: Triple = (0, 0, 0)
     encoded: bool = True
+    asked: Mapping[str, Any] | None = None
 
     @property
     def chunk_bytes(self) -> int:
@@ -155,6 +158,8 @@ def read_overhead_bytes(source: Source, threads: int = 1) -> int:
     flying = max(limit, source.chunk_bytes)
     if getattr(source.reader, "whole_slices", False):
         # a slice is decoded beside the buffer it is copied to, its file in memory
+        if source.reader.remote:
+            threads = max(1, min(WAITING, flying // source.chunk_bytes))
         return flying + threads * 2 * source.chunk_bytes + KEPT
     # a slab smaller than what may fly does not fill it
     flying = min(flying, _touched_bytes(source))

@@ -12,17 +12,15 @@ import json
 import math
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorstore as ts
 
 from beam_volumes.storage import kvstore
-from beam_volumes.storage.context import context
-from beam_volumes.storage.errors import explain
-from beam_volumes.storage.place import Place, read_key, write_key
+from beam_volumes.storage.place import Place, delete_keys, list_keys, read_key, write_key
 from beam_volumes.storage.sink import OutputExistsError
 from beam_volumes.storage.source import digest
 from beam_volumes.storage.zarr import OURS
@@ -89,6 +87,14 @@ class TableSink:
         """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it as plain data; `from_dict` takes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TableSink:
+        return cls(*(data[f.name] for f in fields(cls)))
+
     def token(self) -> str:
         """The sink's identity for fingerprints."""
         return digest(self.kvstore, self.format)
@@ -129,11 +135,7 @@ class TableSink:
         if self._shards.get("driver") == "file":
             path = self._shards["path"]
             return sorted(os.listdir(path)) if os.path.isdir(path) else []
-        try:
-            found = ts.KvStore.open(self._shards, context=context()).result().list().result()
-        except ValueError as error:
-            raise explain(error, f"listing {self.name}") from None
-        return sorted(k.decode() for k in found)
+        return list_keys(self._shards)
 
     def existing_run(self) -> str | None:
         """The id of the run that created what is there, if one of ours did."""
@@ -181,17 +183,13 @@ class TableSink:
 
     def _clear(self) -> None:
         shards = self._shards
-        try:
-            if shards.get("driver") == "file":
-                if os.path.isdir(shards["path"]):
-                    shutil.rmtree(shards["path"])
-                if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
-                    os.remove(self.kvstore["path"])
-            else:
-                store = ts.KvStore.open(shards, context=context()).result()
-                store.delete_range(ts.KvStore.KeyRange()).result()
-        except ValueError as error:
-            raise explain(error, f"clearing {self.name}") from None
+        if shards.get("driver") == "file":
+            if os.path.isdir(shards["path"]):
+                shutil.rmtree(shards["path"])
+            if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
+                os.remove(self.kvstore["path"])
+        else:
+            delete_keys(shards)
 
     def _part(self, shard: int) -> str:
         return f"part-{shard:05d}.{self.format}"
@@ -205,7 +203,9 @@ class TableSink:
             import pyarrow.parquet as pq
 
             buffer = io.BytesIO()
-            pq.write_table(pa.table(dict(columns)), buffer, compression="zstd")
+            pq.write_table(
+                pa.table(dict(columns)), buffer, compression="zstd", write_page_checksum=True
+            )
             data = buffer.getvalue()
         else:
             write = _csv_rows if self.format == "csv" else _json_rows
@@ -229,13 +229,14 @@ class TableSink:
         state |= {"finished": True, "shards": shards}
         if self.format != "parquet":
             state["columns"] = Place.of(self._shards).json("columns.json")
-            self._join(shards, list(state["columns"] or {}))
+            state["crc32"] = self._join(shards, list(state["columns"] or {}))
         self._note(state)
         for key in have - {_RUN}:  # parts are no longer needed
             if self.format != "parquet":
                 os.remove(os.path.join(self._shards["path"], key))
 
-    def _join(self, shards: int, names: list[str]) -> None:
+    def _join(self, shards: int, names: list[str]) -> int:
+        """Put the shards together; returns the checksum of the file."""
         path = self.kvstore["path"]
         whole = os.path.join(self._shards["path"], "whole")
         with open(whole, "wb") as out:
@@ -245,6 +246,38 @@ class TableSink:
                 with open(os.path.join(self._shards["path"], self._part(i)), "rb") as part:
                     shutil.copyfileobj(part, out, 1 << 20)
         os.replace(whole, path)
+        return _crc32(path)
+
+    def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
+        """What is wrong with the table that a run should have written, all of which is read."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        state = self._state()
+        if self.existing_run() != run_id:
+            yield f"{self.name} is gone or was written by another run"
+        elif not state.get("finished"):
+            yield f"{self.name} is not finished"
+        elif self.format != "parquet":
+            try:
+                if checksums and _crc32(self.kvstore["path"]) != state.get("crc32"):
+                    yield f"{self.name} is not what was written (checksum)"
+            except OSError as error:
+                yield f"{self.name} cannot be read: {error.strerror}"
+        else:
+            for i in range(state["shards"]):
+                part = self._part(i)
+                try:
+                    data = read_key(self._shards, part)
+                    if data is None:
+                        yield f"{self.name}: shard {part} is missing"
+                        continue
+                    file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=checksums)
+                    for group in range(file.num_row_groups):
+                        file.read_row_group(group)
+                except (OSError, pa.ArrowException) as error:
+                    reason = " ".join(str(error).split())
+                    yield f"{self.name}: shard {part} cannot be read: {reason}"
 
     # using it
 
@@ -274,6 +307,14 @@ class TableSink:
         return pa.json.read_json(
             path, parse_options=pa.json.ParseOptions(explicit_schema=pa.schema(fields))
         )
+
+
+def _crc32(path: str) -> int:
+    found = 0
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:

@@ -21,6 +21,8 @@ from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, cells_touched, pad_i
 from beam_volumes.kernels.rims import fill_rims
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
+from beam_volumes.storage.units import checksum
+from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.program import Edge, Fold, Output, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.schedule import Schedule, Window, layer_of, schedule
@@ -43,6 +45,8 @@ class SlabResult:
     written, empty : dict
         By output, indices of the write units that were stored, and of those left out because they
         hold nothing but the fill value.
+    sums : dict
+        By output, the checksum of each unit written, as `storage.units.checksum` has it.
     """
 
     states: dict[str, Any] = field(default_factory=dict)
@@ -52,6 +56,7 @@ class SlabResult:
     bytes_written: int = 0
     written: dict[str, list[int]] = field(default_factory=dict)
     empty: dict[str, list[int]] = field(default_factory=dict)
+    sums: dict[str, list[int]] = field(default_factory=dict)
 
 
 def ring_shapes(
@@ -109,8 +114,8 @@ def sweep(
 
     Raises
     ------
-    ValueError, TypeError, OSError, RuntimeError
-        What a stage, a read or a write raised, with the stage and the box in its message.
+    Exception
+        What a stage, a read or a write raised, with the stage and its slices in the message.
     """
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap)
     for seen in program.surveys:
@@ -184,6 +189,7 @@ class _Sweep:
             bytes_read=sum(self._bytes_of(i) for i in self.handles),
             written={o.sink.name: [] for o in program.outputs},
             empty={o.sink.name: [] for o in program.outputs},
+            sums={o.sink.name: [] for o in program.outputs},
         )
 
     def run(self) -> SlabResult:
@@ -238,7 +244,7 @@ class _Sweep:
         if step.source is not None:
             while self.reads[i] and self.reads[i][0][0] < new[1]:
                 _, read = self.reads[i].popleft()
-                with _Blame(self, i, new):
+                with self._blaming(i, new):
                     read.result()
         else:
             self._make_room(i, new[1])
@@ -258,7 +264,7 @@ class _Sweep:
         inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
         out = self._out(i, new)
         values = tuple(self.values[t] for t in step.values)
-        with _Blame(self, i, new):
+        with self._blaming(i, new):
             in_strips(
                 out.cols if 1 in stage.spans else out.rows,
                 out.rows * out.cols * out.depth,
@@ -275,7 +281,7 @@ class _Sweep:
 
     def _complete(self, i: int, step: Step, z: Range) -> None:
         inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
-        with _Blame(self, i, z):
+        with self._blaming(i, z):
             self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
     def _survey(self, domain: Range) -> None:
@@ -288,7 +294,7 @@ class _Sweep:
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
                 arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
-                with _Blame(self, seen.edges[0].step, part, seen.survey.name):
+                with self._blaming(seen.edges[0].step, part, seen.survey.name):
                     surveyor.feed(arrays, self._inside(part))
 
     def _inside(self, z: Range) -> Range:
@@ -358,7 +364,7 @@ class _Sweep:
                 (domain[0], y[0] + y0, x[0]),
             )
 
-        with _Blame(self, fold.voxels.step, domain, reduction.name):
+        with self._blaming(fold.voxels.step, domain, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
                 self.result.states[fold.token] = reduction.merge(
@@ -399,12 +405,12 @@ class _Sweep:
 
     def _finish_write(self) -> None:
         z0, z1, output, transfer = self.writes[0]
-        with _Blame(self, output.edge.step, (z0, z1), f"writing {output.sink.name}"):
+        with self._blaming(output.edge.step, (z0, z1), f"writing {output.sink.name}"):
             transfer.result()
         self.writes.popleft()
 
     def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
-        """List the write units of a layer; those without a voxel other than 0 are not stored."""
+        """List the write units of a layer, and their checksums; those of zeros are not stored."""
         grid = sink.grid
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
@@ -413,9 +419,11 @@ class _Sweep:
                 index = (z * ny + y) * nx + x
                 unit = grid.box(index).translate([-a for a in box.start])
                 # Slice by slice: the first one tells, mostly.
-                is_stored = any(plane.any() for plane in view[unit.slices])
+                is_stored = any(map(_is_stored, view[unit.slices]))
                 found = self.result.written if is_stored else self.result.empty
                 found[sink.name].append(index)
+                if is_stored:
+                    self.result.sums[sink.name].append(checksum(view[unit.slices]))
 
     def _bytes_of(self, i: int) -> int:
         """Bytes of the chunks that this slab reads of a source."""
@@ -425,6 +433,12 @@ class _Sweep:
         for axis, (a, b) in enumerate((self.plan.regions[i], self.y[i], self.x[i])):
             chunks *= cells_touched(a, b, source.chunk[axis], source.chunk_origin[axis])
         return chunks * source.chunk_bytes
+
+    def _blaming(self, i: int, z: Range, doing: str | None = None) -> Any:
+        """Names a step and its slices in whatever goes wrong inside."""
+        step = self.program.steps[i]
+        doing = doing or ("reading " + step.name if step.source is not None else step.name)
+        return blaming(f"{doing}, slices {z[0]} to {z[1] - 1}")
 
     def _drain(self) -> None:
         """Let nothing touch the rings after the sweep, however it ends."""
@@ -440,27 +454,11 @@ def _whole(depth: int, ring: _Ring) -> int:
     return depth if ring.capacity % depth == 0 else 1
 
 
+def _is_stored(plane: np.ndarray) -> bool:
+    """Whether voxels are not all the fill value: -0.0 has other bits."""
+    return bool(plane.any() or (plane.dtype.kind == "f" and np.signbit(plane).any()))
+
+
 def _as_dtype(number: float, dtype: np.dtype) -> Any:
     with np.errstate(all="ignore"):
         return np.asarray(number).astype(dtype)[()]
-
-
-class _Blame:
-    """Names the step and the box in whatever goes wrong inside."""
-
-    def __init__(self, sweep: _Sweep, step: int, z: Range, doing: str | None = None):
-        self.sweep, self.step, self.z, self.doing = sweep, step, z, doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None or not isinstance(error, Exception):
-            return
-        step = self.sweep.program.steps[self.step]
-        doing = self.doing or ("reading " + step.name if step.source is not None else step.name)
-        where = f"{doing}, slices {self.z[0]} to {self.z[1] - 1} of slab {self.sweep.box}"
-        for known in (TypeError, OSError, ValueError):
-            if isinstance(error, known):
-                raise known(f"{where}: {error}") from error
-        raise RuntimeError(f"{where}: {type(error).__name__}: {error}") from error

@@ -32,6 +32,7 @@ from beam_volumes.transforms.components import (  # noqa: E402
     SlabScan,
 )
 from beam_volumes.transforms.compute import Compute  # noqa: E402
+from beam_volumes.transforms.compute_all import ComputeAll  # noqa: E402
 from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
 from beam_volumes.transforms.tables import RegionTable  # noqa: E402
@@ -39,6 +40,7 @@ from beam_volumes.transforms.tables import RegionTable  # noqa: E402
 __all__ = [
     "ApplyStages",
     "Compute",
+    "ComputeAll",
     "LabelComponents",
     "MergeEquivalences",
     "ReadSlabs",

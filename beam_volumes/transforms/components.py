@@ -24,6 +24,7 @@ from beam_volumes.across.components import (
     region_of,
     relabel_window,
 )
+from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds import Key
 from beam_volumes.across.scan_rounds import scan_flow
@@ -31,6 +32,7 @@ from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
 from beam_volumes.graph.volume import Volume, as_volume, format_bytes
 from beam_volumes.ops.component_load import ComponentLoad, Load
+from beam_volumes.ops.label_mappings import check_missing, mapping_arrays
 from beam_volumes.plan.budget import parse_bytes
 from beam_volumes.transforms.rounds import Decoded, RunFlow, whole
 from beam_volumes.transforms.slab import MOST_BYTES, Slab
@@ -268,6 +270,10 @@ class RelabelSlabs(beam.PTransform):
     The mask is read again, slab by slab, rather than shuffled; that it is what was labelled the first
     time is checked.
 
+    Given a dict of ``"answers"`` and a ``"mapping"``, ids become new values: the mapping is a
+    PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays, which takes far less time
+    if there are many. It may be of any size, and each slab is told of its own labels only.
+
     Parameters
     ----------
     mask : Volume
@@ -275,24 +281,36 @@ class RelabelSlabs(beam.PTransform):
     label : LabelComponents
         That step.
     dtype : dtype
-        Of the labels: what `MergeEquivalences` was given, or bool for a mask.
+        Of the labels: what `MergeEquivalences` was given, or bool for a mask; with a mapping, of the
+        values.
+    missing : {"error", "keep"} or number
+        What becomes of labels that the mapping has no value for.
 
     Raises
     ------
     ValueError
         Slabs of labels would be larger than 8 MiB; in a worker, where voxels differ from what was
-        labelled, or answers are of another dtype.
+        labelled, answers are of another dtype, or the mapping has no value for a label, or two.
 
     Examples
     --------
     See `LabelComponents`.
     """
 
-    def __init__(self, mask: Volume, label: LabelComponents, *, dtype: Any = np.uint32):
+    def __init__(
+        self,
+        mask: Volume,
+        label: LabelComponents,
+        *,
+        dtype: Any = np.uint32,
+        missing: Any = "error",
+    ):
         super().__init__()
         if not isinstance(label, LabelComponents):
             raise TypeError(f"{label!r}: give the LabelComponents that found the components")
         self.mask, self.found, self.dtype = as_volume(mask), label, np.dtype(dtype)
+        check_missing(missing, self.dtype, np.dtype("u4"), "RelabelSlabs")
+        self.missing = missing
         depth, *tile = label.grid.step
         ReadSlabs(self.mask, depth, (tile[0], tile[1]))  # refuses what workers cannot read
         grid = slab_grid(self.mask.astype(self.dtype), depth, tile)
@@ -301,9 +319,61 @@ class RelabelSlabs(beam.PTransform):
                 f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
             )
 
-    def expand(self, answers: beam.PCollection) -> beam.PCollection[Slab]:
-        relabel = beam.Map(_relabel, self.mask, self.found.labelling, self.found.grid, self.dtype)
-        return answers | beam.GroupByKey() | "Relabel" >> relabel.with_output_types(Slab)
+    def expand(
+        self, given: beam.PCollection | dict[str, beam.PCollection]
+    ) -> beam.PCollection[Slab]:
+        how = (self.mask, self.found.labelling, self.found.grid, self.dtype)
+        if not isinstance(given, dict):
+            relabel = beam.Map(_relabel, *how)
+            return given | beam.GroupByKey() | "Relabel" >> relabel.with_output_types(Slab)
+        if given.keys() != {"answers", "mapping"}:
+            raise ValueError(
+                f'RelabelSlabs takes "answers" and a "mapping", and was given {", ".join(given)}'
+            )
+        answers = given["answers"]
+        labels = answers | beam.GroupByKey() | "Labels" >> beam.Map(_labels_of)
+        parts = given["mapping"] | "Mapping" >> beam.Map(_part_of)
+        flow = given_flow(self.dtype, self.missing)
+        found = (labels, parts) | beam.Flatten() | "Look up" >> RunFlow(flow)
+        relabel = beam.Map(_rename, *how)
+        return (
+            {"answers": answers, "found": found["answers"]}
+            | "Meet" >> beam.CoGroupByKey()
+            | "Relabel" >> relabel.with_output_types(Slab)
+        )
+
+
+def _labels_of(group: tuple[Key, Iterable[bytes]]) -> tuple[Key, Tally]:
+    """The labels of a slab, each once."""
+    labels = np.unique(_answer(group[1])[0]).astype(np.uint64)
+    labels = labels[labels != 0]
+    return group[0], Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
+
+
+def _part_of(pair: tuple[Any, Any]) -> tuple[Key, Part]:
+    labels, values = (np.atleast_1d(item) for item in pair)
+    return (-1,), Part(*mapping_arrays((labels, values), "RelabelSlabs"))
+
+
+def _answer(some: Iterable[bytes]) -> tuple[np.ndarray, int]:
+    """Of a slab, the final id of each component, and the digest of what was labelled."""
+    (((ids,), (digest,)),) = whole(some)  # one answer, of one window
+    return ids, digest
+
+
+def _rename(
+    group: tuple[Key, dict[str, Iterable[bytes]]],
+    mask: Volume,
+    labelling: Labelling,
+    grid: Grid,
+    dtype: np.dtype,
+) -> Slab:
+    ids, digest = _answer(group[1]["answers"])
+    ((labels, values),) = whole(group[1]["found"])
+    new = np.zeros(len(ids), dtype)
+    kept = ids != 0
+    new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
+    return _labelled(group[0][0], mask, labelling, grid, new, digest)
 
 
 def _relabel(
@@ -313,14 +383,21 @@ def _relabel(
     grid: Grid,
     dtype: np.dtype,
 ) -> Slab:
-    (((ids,), (digest,)),) = whole(group[1])  # one answer, of one window
+    ids, digest = _answer(group[1])
     if ids.dtype != dtype:
         raise ValueError(
             f"the answers are {ids.dtype}: give RelabelSlabs and MergeEquivalences the same dtype= "
             "(bool for as_mask=True)"
         )
-    slab = read_slab(group[0][0], mask, grid, _UPPER)
-    labels = np.empty(slab.core.shape, dtype)
+    return _labelled(group[0][0], mask, labelling, grid, ids, digest)
+
+
+def _labelled(
+    index: int, mask: Volume, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int
+) -> Slab:
+    """A slab labelled again, its components called ``ids``."""
+    slab = read_slab(index, mask, grid, _UPPER)
+    labels = np.empty(slab.core.shape, ids.dtype)
     try:
         relabel_window(labelling, slab.data, ids, digest, labels)
     except ValueError as error:

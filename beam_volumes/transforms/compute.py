@@ -20,6 +20,7 @@ from apache_beam.typehints import Tuple
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan import machines
 from beam_volumes.plan.plan import Pass, Plan, plan
 from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
@@ -66,6 +67,9 @@ class Compute(beam.PTransform):
     run_id : str, optional
         A name for the run instead of a random one. Whatever runs under one name is the same run:
         its steps may be repeated, and slabs that have a record are not swept again.
+    resource_hints : bool
+        Tell the runner by ``min_ram`` what memory a machine must have for each pass. Dataflow hires
+        machines by that; others may start more worker processes, and gain nothing.
 
     Examples
     --------
@@ -97,8 +101,10 @@ class Compute(beam.PTransform):
         resume: bool = False,
         overwrite: bool = False,
         run_id: str | None = None,
+        resource_hints: bool = False,
     ):
         super().__init__()
+        self.resource_hints = resource_hints
         for t in targets:
             if isinstance(t, Volume):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
@@ -112,10 +118,10 @@ class Compute(beam.PTransform):
         planned = _without_places(planned)
         check_portable(planned, journal)
         session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
-        self.session = session if run_id is None else _named(session, run_id, resume)
+        self.session = session if run_id is None else named(session, run_id, resume)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
-        known, rows = build(begin.pipeline, self.session)
+        known, rows = build(begin.pipeline, self.session, self.resource_hints)
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
         for k, result in enumerate(plan.results, 1):
@@ -141,7 +147,8 @@ def _written(plan: Plan, p: Pass) -> list[Any]:
     return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
 
 
-def _named(session: Session, run_id: str, resume: bool) -> Session:
+def named(session: Session, run_id: str, resume: bool = False) -> Session:
+    """A session under a name of the caller's: whatever runs under it is the same run."""
     if resume and session.run_id != run_id:
         raise ValueError(f"resume=True continues the run {session.run_id}, not run_id={run_id!r}")
     journal = session.journal
@@ -197,8 +204,10 @@ def row_batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, n
 Collections = dict[str, beam.PCollection]
 
 
-def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollection], Collections]:
-    """All steps of a session.
+def build(
+    pipeline: beam.Pipeline, session: Session, resource_hints: bool = False
+) -> tuple[list[beam.PCollection], Collections]:
+    """All steps of a session; with ``resource_hints`` they say what memory a machine must have.
 
     Returns
     -------
@@ -213,7 +222,12 @@ def build(pipeline: beam.Pipeline, session: Session) -> tuple[list[beam.PCollect
     answers: Collections = {}
     rows: Collections = {}
     for k in range(len(session.plan.passes)):
-        then, more, tables = known[-1] | f"Pass {k + 1}" >> _Pass(session, k, answers)
+        step: beam.PTransform = _Pass(session, k, answers)
+        if resource_hints:
+            # One for all of a pass: what a sweep found is as large as it is, and must not leave the
+            # worker before the first round of its merge has made pieces of it.
+            step = step.with_resource_hints(min_ram=f"{machines.needed(session.plan, k)}GiB")
+        then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more
         rows |= tables

@@ -23,6 +23,7 @@ from typing import IO, Any
 import apache_beam as beam
 import cloudpickle
 from apache_beam.options.pipeline_options import (
+    DebugOptions,
     DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
@@ -36,10 +37,11 @@ from beam_volumes.plan import budget
 from beam_volumes.plan.plan import Plan, checked_count
 from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
-from beam_volumes.runs.progress import Work
+from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
-from beam_volumes.session.session import Emission, Session, check_portable, check_remote
+from beam_volumes.session.session import ENDED, Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
+from beam_volumes.storage.remove import remove_tree
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.compute import build
@@ -57,8 +59,9 @@ _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
 _MARK = re.compile(r"\[\[beam-volumes:([\w+/=]*)\]\]")
 
-#: Runs a session and gives the numbers known at the end.
-Drive = Callable[[Session], dict[str, Any]]
+#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
+#: described the job.
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
@@ -86,7 +89,7 @@ def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int
     given = pipeline_options(options)
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
-        return Elsewhere(runner, given), 1, budget.BASE_BEAM
+        return Elsewhere(runner, given, is_remote(runner)), 1, budget.BASE_BEAM
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
@@ -139,12 +142,22 @@ def is_local(runner: Any) -> bool:
     return runner_name(runner).lower().removesuffix("runner") in LOCAL
 
 
+def is_remote(runner: Any) -> bool:
+    """Whether a runner's workers are never on this machine: Dataflow's, as yet.
+
+    Examples
+    --------
+    >>> is_remote("DataflowRunner"), is_remote("FlinkRunner")
+    (True, False)
+    """
+    return runner_name(runner).lower().removesuffix("runner") in REMOTE
+
+
 def check_places(plan: Plan, journal: Any, runner: Any) -> None:
     """Refuse what a runner's workers cannot open."""
     check_portable(plan, journal)
-    name = runner_name(runner)
-    if name.lower().removesuffix("runner") in REMOTE:
-        check_remote(plan, journal, name)
+    if is_remote(runner):
+        check_remote(plan, journal, runner_name(runner))
 
 
 def runner_name(runner: Any) -> str:
@@ -160,8 +173,12 @@ class Here:
 
     options: PipelineOptions
 
-    def __call__(self, session: Session) -> dict[str, Any]:
-        with reporting(session, None) as (telling, journal), tempfile.TemporaryFile() as log:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
+        with (
+            reporting(session, None) as (telling, journal),
+            tempfile.TemporaryFile() as log,
+            watching(journal),
+        ):
             watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
 
             def last_words() -> str:
@@ -181,23 +198,104 @@ class Here:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Runs sessions as pipelines of any runner, from this process."""
+    """Runs sessions as pipelines of any runner, from this process.
+
+    Attributes
+    ----------
+    runner, options
+        As of `launcher`.
+    hired : bool
+        Whether the runner starts machines for the job, by what its steps say they need.
+    """
 
     runner: Any
     options: PipelineOptions
+    hired: bool = False
 
-    def __call__(self, session: Session) -> dict[str, Any]:
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:
+        runner = self.runner() if isinstance(self.runner, type) else self.runner
+        if self.hired:
+            check_installed()
+            one_process(self.options)
+            if self._describes():
+                describe(session, runner, self.options)
+                return None
         place = self.options.view_as(GoogleCloudOptions).temp_location
-        with reporting(session, place) as (telling, journal):
-            runner = self.runner() if isinstance(self.runner, type) else self.runner
+        with reporting(session, place) as (telling, journal), watching(journal):
             journal.mark(ASKED)
             try:
                 asked = replace(telling, asked=socket.gethostname())
-                run_pipeline(asked, runner, self.options)
+                run_pipeline(asked, runner, self.options, self.hired)
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
                     journal.remove()
             return numbers(session.plan, journal)
+
+    def _describes(self) -> bool:
+        """Whether the runner is asked to describe the job, and not to run it."""
+        said = self.options.get_all_options()
+        return bool(said["dry_run"] or said["template_location"])
+
+
+def check_installed() -> None:
+    """Refuse to go on without what Dataflow's runner needs of Beam."""
+    try:
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"DataflowRunner needs more than is installed ({error}): pip install 'beam-volumes[gcp]'"
+        ) from None
+
+
+def one_process(options: PipelineOptions) -> None:
+    """Have one worker process on a machine, as plans count, unless the options say otherwise.
+
+    Dataflow starts one for each core. One with all cores has them work on the same slabs.
+
+    Examples
+    --------
+    >>> options = PipelineOptions([])
+    >>> one_process(options)
+    >>> options.view_as(DebugOptions).experiments
+    ['no_use_multiple_sdk_containers']
+    """
+    debug = options.view_as(DebugOptions)
+    if debug.lookup_experiment("use_multiple_sdk_containers") is None:
+        debug.add_experiment("no_use_multiple_sdk_containers")
+
+
+def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
+    """Have a job described that others will start; nothing is read or written, nobody waits for it.
+
+    Raises
+    ------
+    ValueError
+        The job would give something back, and there would be nobody to take it.
+    """
+    plan = session.plan
+    lost = [sink.name for sink in plan.results if sink in plan.intermediates]
+    if lost or session.journal is None:
+        raise ValueError(
+            "a job that is only described gives nothing back: give every volume and table a path"
+            + (
+                ""
+                if lost
+                else ", of which there must be one, or give journal=, to keep the numbers"
+            )
+        )
+    telling: Any = Telling(session)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    known, _ = build(pipeline, telling, resource_hints=True)
+    _ = known[-1] | "End" >> beam.Map(_end, session)
+    pipeline.run()
+
+
+def _end(_: Any, session: Session) -> None:
+    """What the driver does after a run that it waits for."""
+    if session.plan.scratch_place is not None:
+        remove_tree(session.plan.scratch_place)
+    if session.journal is not None:
+        session.journal.mark(ENDED)
 
 
 def run_here(session: Any, options: PipelineOptions) -> None:
@@ -206,10 +304,12 @@ def run_here(session: Any, options: PipelineOptions) -> None:
     run_pipeline(session, FnApiRunner(), options)
 
 
-def run_pipeline(session: Any, runner: Any, options: PipelineOptions) -> None:
+def run_pipeline(
+    session: Any, runner: Any, options: PipelineOptions, resource_hints: bool = False
+) -> None:
     """Run a session's pipeline to its end, and raise what a step raised in a worker."""
     pipeline = beam.Pipeline(runner=runner, options=options)
-    build(pipeline, session)
+    build(pipeline, session, resource_hints)
     try:
         state = pipeline.run().wait_until_finish()
     except Exception as error:

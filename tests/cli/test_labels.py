@@ -11,7 +11,7 @@ from scipy import ndimage
 from skimage import filters, measure, morphology
 
 import beam_volumes as bv
-from beam_volumes.cli import stats
+from beam_volumes.cli import execute
 from beam_volumes.drive.compute import compute
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
@@ -81,7 +81,7 @@ def test_stats(image, work, command, monkeypatch):
     code, told, err = command("stats", "l.zarr", "t.parquet", "--crop", "0:5", "--quiet", *NONE)
     assert (code, err) == (0, "") and told.endswith("t.parquet\n")
     assert len(os.listdir("t.parquet")) == 2
-    monkeypatch.setattr(stats, "MOST_ROWS", 2)
+    monkeypatch.setattr(execute, "MOST_ROWS", 2)
     assert command("stats", "l.zarr", *NONE)[1].startswith(f"{labels.max()} rows: give")
 
 

@@ -31,10 +31,18 @@ def cells(source: str, out: str):
     return [cells.to(out, chunks=(4, 16, 16), codec=None), *files]
 
 
+def everything(source: str, out: str):
+    """Labels, their tables and a filter of the same volume."""
+    smooth = bv.median_filter(slow(bv.open(source)), 3)
+    return [*cells(source, out), smooth.to(f"{out}.smooth.zarr", chunks=(4, 16, 16), codec=None)]
+
+
+WHAT = {"mask": mask, "cells": cells, "everything": everything}
+
 if __name__ == "__main__":
-    source, out, runner, mode, resume, *what = sys.argv[1:]
+    source, out, runner, mode, resume, what = [*sys.argv[1:], "mask"][:6]
     bv.compute(
-        *(cells if what == ["cells"] else mask)(source, out),
+        *WHAT[what](source, out),
         runner=None if runner == "none" else runner,
         options=[f"--direct_running_mode={mode}"] if runner != "none" else None,
         workers=2,

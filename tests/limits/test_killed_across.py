@@ -1,7 +1,10 @@
 """Killed while slabs are merged, and while their answers are written: resumed, all files are equal."""
 
 import os
+import random
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -87,6 +90,50 @@ def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
         assert not {slab for slab, n in attempts.items() if n > 1} & done[k]
 
 
+def files(out: Path) -> dict[str, bytes]:
+    """All that a run leaves but its journal, rows of Parquet as they are read."""
+    kept = {}
+    for place in sorted(out.parent.glob(f"{out.name}*")):
+        if place.suffix == ".parquet":
+            kept[place.name] = pq.read_table(place).to_pydict()
+        elif place.suffix != ".run":
+            for file in [place] if place.is_file() else place.rglob("[0-9]*"):
+                if file.is_file():
+                    kept[str(file.relative_to(out.parent))] = file.read_bytes()
+    return kept
+
+
+def test_one_run_killed_ten_times(tmp_path):
+    """At moments from a seed, and each time continued by the command, which knows the folder alone."""
+    chance = random.Random(5)
+    source, whole, out = (tmp_path / name / "x.zarr" for name in ("in", "whole", "out"))
+    bv.compute(bv.open(membranes((40, 64, 64))).to(source), runner=None, progress=False)
+    killed.run(source, whole, "none", "in_memory", "new", "everything").communicate()
+    assert len(files(whole)) > 100
+    resume = [sys.executable, "-m", "beam_volumes.cli.main", "resume", str(out), "--quiet"]
+    process = killed.run(source, out, "FnApiRunner", "in_memory", "new", "everything")
+    for _ in range(10):
+        # The first thing is a manifest: before that there is nothing to resume.
+        manifest, enough = (
+            Path(f"{out}.run/manifest.json"),
+            killed.records(out) + chance.randrange(6),
+        )
+        limit = time.time() + 60
+        while time.time() < limit and not (manifest.exists() and killed.records(out) >= enough):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.005)
+        time.sleep(chance.random() / 10)
+        process.kill()
+        process.communicate()
+        process = subprocess.Popen(
+            resume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0 and stdout.split()[0] == str(out), stderr
+    assert files(out) == files(whole)
+    assert bv.verify(out, checksums=True) == []
+
+
 def test_an_input_that_changes_between_the_sweeps(tmp_path):
     """The first sweep is over when the run is killed; the slab that differs is named."""
     array = membranes((12, 32, 32))
@@ -109,7 +156,7 @@ def test_an_input_that_changes_between_the_sweeps(tmp_path):
     chunk.write_bytes(changed.tobytes())
     for runner in (None, "FnApiRunner"):
         with pytest.raises(
-            ValueError, match=r"label.* slab \[4:8, 0:32, 0:32\].*has changed"
+            ValueError, match=r"slab 1 \[4:8, 0:32, 0:32\]: label.*has changed"
         ) as error:
             bv.compute(target, resume=True, **how | {"runner": runner})
         assert "\n" not in str(error.value)

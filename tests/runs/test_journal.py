@@ -20,7 +20,6 @@ from beam_volumes.runs import (
 )
 from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.record import LIMIT, count, indices
-from beam_volumes.runs.verify import verify
 
 BOX = Box((0, 0, 0), (7, 64, 64))
 
@@ -266,19 +265,6 @@ def test_remove_leaves_what_is_not_its_own(tmp_path, journal):
     journal.remove()
     assert not os.path.exists(tmp_path / "out.zarr.run")
     journal.remove()
-
-
-def test_verify(journal):
-    assert verify(journal, [0]) == []
-    for slab in (0, 1):
-        units = {"written": {"out": ranges([2 * slab])}, "empty": {"out": ranges([2 * slab + 1])}}
-        journal.write_record(0, slab, record(slab, **units))
-    assert verify(journal, [2], lambda output, unit: unit % 2 == 0) == []
-    assert verify(journal, [6], lambda output, unit: unit in (0, 1)) == [
-        "pass 1: slabs 2 to 5 not finished",
-        "pass 1, slab 0: unit 1 of out exists, but was left out as empty",
-        "pass 1, slab 1: unit 2 of out is missing",
-    ]
 
 
 def test_memory_is_a_place_too():

@@ -2,6 +2,7 @@
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,7 @@ from beam_volumes.runs import (
     reporter,
     summarize,
 )
+from beam_volumes.runs.objects import Folder
 
 
 @pytest.fixture
@@ -83,6 +85,45 @@ def test_last_slabs_started(journal):
         time.sleep(0.002)
     assert watch.last_started() == [(1, 7), (1, 3)]
     assert watch.last_started(1) == [(1, 7)]
+
+
+def test_records_of_a_run_that_is_replaced_do_not_count(journal):
+    finish(journal, 0, 0, 1)
+    seen = []
+    watch = Watch(replace(journal, run_id="two"), [Work("p", 2)], seen.append)
+    watch.poll(now=True)
+    assert seen == []
+    new = Journal.create(journal.spec, Manifest("two", {}), overwrite=True)
+    finish(new, 0, 1)
+    watch.poll(now=True)
+    assert [p.done for p in seen] == [1]
+
+
+def test_looks_are_bounded_however_many_slabs_there_are(journal, monkeypatch):
+    """100 folders of a thousand: a look lists some in turn, and the last one all."""
+    listed, clock, seen = [], Clock(), []
+    names_many = Folder.names_many
+
+    def counting(self, prefixes):
+        prefixes = list(prefixes)
+        listed.append(len(prefixes))
+        return names_many(self, prefixes)
+
+    monkeypatch.setattr(Folder, "names_many", counting)
+    finish(journal, 0, *range(0, 100_000, 1000))
+    watch = Watch(journal, [Work("p", 100_000)], seen.append, interval=1.0, clock=clock)
+    for now in range(4):
+        clock.now = 2.0 * now
+        watch.poll()
+    assert listed == [32] * 4
+    assert [p.done for p in seen] == [32, 64, 96, 100]
+    watch.poll(now=True)
+    assert listed[-1] == 100
+
+
+def test_a_bucket_is_listed_less_often(journal):
+    remote = replace(journal, spec={"driver": "s3", "bucket": "b", "path": "x.run/"})
+    assert Watch(remote, [], print)._interval == 10 * Watch(journal, [], print)._interval
 
 
 def test_an_unreadable_journal_does_not_disturb(journal, monkeypatch, caplog):

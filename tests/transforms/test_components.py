@@ -56,6 +56,44 @@ def test_labels(tmp_path, tile, how, filters):
     np.testing.assert_array_equal(got, ids > 0 if "as_mask" in filters else ids)
 
 
+@pytest.mark.parametrize("dtype, missing", [("u4", "keep"), ("f4", -1), ("u2", 0), ("u4", "error")])
+def test_labels_by_a_mapping(tmp_path, dtype, missing):
+    array = (membranes((20, 24, 28)) > 140).astype("u1")
+    mask = stored(tmp_path, array)
+    want, n = ndi.label(array)
+    sizes = np.bincount(want.ravel())
+    ids = np.cumsum(sizes > 3)[want] - 1  # those of the components that are kept
+    ids[sizes[want] <= 3] = 0
+    n = ids.max()
+    rng = np.random.default_rng(0)
+    old = rng.permutation(np.arange(1, n + 1))[: n // 2]
+    new = rng.permutation(n)[: n // 2] / (4 if dtype == "f4" else 1)
+    # Arrays of any length, single pairs, and one pair again.
+    new = new.astype("f8" if dtype == "f4" else "i8")
+    pairs = [(old[:5], new[:5]), (old[5:], new[5:]), (int(old[0]), new[0].item())]
+    read = bv.ReadSlabs(mask, depth=8, tile=(8, 14), halo=UPPER)
+    label = bv.LabelComponents(read, measures=("size",))
+    relabel = bv.RelabelSlabs(mask, label, dtype=dtype, missing=missing)
+
+    def run():
+        with beam.Pipeline("FnApiRunner") as p:
+            merged = p | read | label | bv.MergeEquivalences(label, min_size=4)
+            mapping = p | beam.Create(pairs)
+            labels = {"answers": merged["answers"], "mapping": mapping} | relabel
+            like, chunks = mask.astype(dtype), (8, 8, 14)
+            _ = labels | bv.WriteSlabs(tmp_path / "out.zarr", like=like, chunks=chunks)
+
+    if missing == "error":
+        with pytest.raises(Exception, match="the mapping has no value for label"):
+            run()
+        return
+    run()
+    table = np.arange(n + 1) if missing == "keep" else np.full(n + 1, missing)
+    table = table.astype(dtype)
+    table[old], table[0] = new, 0
+    np.testing.assert_array_equal(np.asarray(bv.open(str(tmp_path / "out.zarr"))), table[ids])
+
+
 def test_numbers_and_what_is_too_much(tmp_path):
     mask = stored(tmp_path, membranes((20, 24, 28)) > 140)
     label = bv.LabelComponents(bv.ReadSlabs(mask, depth=4, halo=UPPER))
@@ -128,6 +166,8 @@ def test_refusals():
         bv.LabelComponents(grid, measures=("volume",))
     with pytest.raises(ValueError, match="what was labelled"):
         bv.RelabelSlabs(mask[:5], label)
+    with pytest.raises(ValueError, match="missing='lost'"):
+        bv.RelabelSlabs(mask, label, missing="lost")
 
 
 def test_a_summary_that_is_too_large():

@@ -19,6 +19,7 @@ import beam_volumes as bv
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import budget
 from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.runs.progress import Watch, Work
 from beam_volumes.session.session import Session
 from beam_volumes.transforms.launch import (
     ASKED,
@@ -131,10 +132,12 @@ def test_every_way_to_run_writes_the_same_bytes(tmp_path):
 def test_numbers_come_back_from_another_runner_without_a_journal(tmp_path):
     v = stored(tmp_path, membranes())
     mean, spread = bv.mean(v), bv.percentile(v + 0.5, 20)
+    seen, watching = [], lambda journal: Watch(journal, [Work("numbers", 1)], seen.append)
     for options in ([], [f"--temp_location={tmp_path}/meanwhile"]):
         known = Elsewhere(FnApiRunner, pipeline_options(options))(
-            Session.begin(bv.plan(mean, spread))
+            Session.begin(bv.plan(mean, spread)), watching
         )
+        assert seen.pop().finished
         expected = bv.compute(mean, spread, runner=None)
         assert known[mean.value.token] == expected[0]
         assert evaluate(spread.value, known) == expected[1]

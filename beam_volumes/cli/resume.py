@@ -1,0 +1,48 @@
+"""``beam-volumes resume``: continue a run that was stopped, from its folder alone."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from beam_volumes.cli.execute import How, finish
+from beam_volumes.cli.options import beam_options, running, verb
+from beam_volumes.drive import compute
+
+#: The runner of a run that says nothing else.
+_BEGUN = "as it was begun"
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "resume", act, "continue a run that was stopped")
+    parser.description = (
+        "Continue a run that was stopped, in its own slabs. Whatever is needed lies in its folder: its plan "
+        "is pickled there, so resume runs that you trust as you trust programs."
+    )
+    parser.epilog = "Options that are not listed go to Beam as pipeline options."
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="what the run writes first, its .run folder, or its journal's place",
+    )
+    running(parser)
+    parser.set_defaults(runner=_BEGUN)
+    parser.add_argument("--quiet", action="store_true", help="print results and errors only")
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    runner = None if args.runner.lower() == "none" else args.runner
+    options = beam_options(others, parser, runner)
+    found = compute.resume(
+        args.run,
+        memory=args.memory,
+        workers=args.workers,
+        runner=runner,
+        options=options or None,
+        progress=not args.quiet,
+    )
+    if found is None:
+        print(f"{args.run}: the run has ended, there is nothing to resume")
+        return
+    outcome, names = found
+    finish(outcome, names or [""] * len(outcome.results), How(quiet=args.quiet))

@@ -1,0 +1,44 @@
+"""``beam-volumes verify``: whether a run is complete."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from typing import Any
+
+from beam_volumes.cli.errors import FAILED
+from beam_volumes.cli.options import no_others, verb
+from beam_volumes.runs.verify import Check
+
+#: Problems that are printed; the search ends there.
+MOST = 100
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "verify", act, "check that a run is complete and its outputs can be read")
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        help="what the run wrote first, its .run folder, or its journal's place",
+    )
+    parser.add_argument(
+        "--checksums",
+        action="store_true",
+        help="hold the voxels against the checksums taken when they were written, too",
+    )
+    parser.epilog = "Exit code 0: complete. 1: what is wrong is listed. 2: there is no run."
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
+    no_others(others, parser)
+    check = Check.of(args.run, args.checksums)
+    problems = check.problems()
+    code = 0
+    for problem in islice(problems, MOST):
+        code = FAILED
+        print(" ".join(problem.split()))
+    if next(problems, None) is not None:
+        print(f"and more: the search ended at {MOST}")
+    elif not code:
+        print(check.summary())
+    return code

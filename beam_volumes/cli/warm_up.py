@@ -1,0 +1,155 @@
+"""``beam-volumes warm-up``: compile kernels before workers need them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import beam_volumes as bv
+from beam_volumes.cli.options import no_others, setting, verb
+from beam_volumes.drive import compute
+from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.jit import Compiled, compiled, processor
+from beam_volumes.kernels.rows import copy_row
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.catalogue import Operation, operations
+from beam_volumes.recipes.recipe import read_recipe
+
+#: What volumes are mostly made of, what is measured of regions, and what labels are.
+DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4", "u8")
+#: Of the volumes that are computed, and of the slabs in which.
+SHAPE, SLAB = (12, 48, 48), (8, 32, 32)
+_SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
+_NOTHING: tuple[dict[str, Any], ...] = ({},)
+#: How operations are called, where that is not with volumes alone: once for each kind of kernel.
+CALLS: dict[str, tuple[dict[str, Any], ...]] = {
+    "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
+    "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
+    "clip": ({"min": 1, "max": 3},),
+    "convolve": ({"weights": np.ones((3, 3, 3))},),
+    "correlate": ({"weights": np.ones((3, 3, 3))},),
+    "crop": ({"box": "1:9"},),
+    "gaussian_filter": ({"sigma": 1},),
+    "gaussian_gradient_magnitude": ({"sigma": 1},),
+    "histogram": ({"bins": 8, "range": (0, 8)},),
+    "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
+    "label": ({"connectivity": 1}, {"connectivity": 3}),
+    "median_filter": (_SIZE, {"size": 5}, _BALL),
+    "percentile": ({"q": 50},),
+    "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
+}
+CALLS |= {f"grey_{name}": (_SIZE, _BALL) for name in ("closing", "dilation", "erosion", "opening")}
+CALLS |= {f"{name}_filter": (_SIZE, _BALL) for name in ("maximum", "minimum")}
+CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "warm-up", act, "compile kernels before workers need them")
+    parser.epilog = (
+        "Kernels are kept where NUMBA_CACHE_DIR says, or beside the package, or in the user's cache, and for "
+        "one kind of processor. NUMBA_CPU_NAME=generic, for workers too, makes them good for any of this "
+        "architecture."
+    )
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE.yaml",
+        nargs="?",
+        help="whose kernels, found by a small part of its inputs; without one, those of all operations for "
+        "common dtypes",
+    )
+    setting(parser)
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    if args.recipe is None and args.set:
+        raise ValueError("--set changes a recipe: name one")
+    begin = time.perf_counter()
+    with compiled() as found:
+        if args.recipe is not None:
+            of_recipe(args.recipe, args.set)
+        else:
+            for name in of_catalogue():
+                print(f"{len(found)} kernels; {name}", file=sys.stderr, flush=True)
+    for line in summary(found):
+        print(line)
+    print(
+        f"{len(found)} kernel(s) compiled in {time.perf_counter() - begin:.0f} s for {processor()} and kept "
+        f"in folders like {copy_row.stats.cache_path}"
+    )
+
+
+def summary(found: Sequence[Compiled]) -> list[str]:
+    """What was compiled, that which took longest first.
+
+    Examples
+    --------
+    >>> summary([Compiled("sum", "uint8", 0.5), Compiled("label", "bool", 2), Compiled("sum", "bool", 0.1)])
+    ['   2.0 s  label', '   0.6 s  sum for 2 combinations of types']
+    """
+    spent: dict[str, list[float]] = {}
+    for c in found:
+        spent.setdefault(c.name, []).append(c.seconds)
+    return [
+        f"{sum(s):6.1f} s  {name}" + (f" for {len(s)} combinations of types" if len(s) > 1 else "")
+        for name, s in sorted(spent.items(), key=lambda item: -sum(item[1]))
+    ]
+
+
+def of_recipe(path: str, settings: Sequence[str] = ()) -> None:
+    """Carry out a recipe for the middle of its inputs, and write nothing."""
+    targets = build(read_recipe(path, settings), middle).targets
+    _run([_unplaced(t) for t in targets])
+
+
+def _unplaced(target: Any) -> Any:
+    """What is to be computed, without where it is to be written."""
+    if isinstance(target, bv.Target):
+        return target.volume
+    return target.table if isinstance(target, bv.TableTarget) else target
+
+
+def middle(volume: Volume) -> Volume:
+    """A small part of a volume, where it is least likely to be empty."""
+    box = []
+    for n, most in zip(volume.shape, SHAPE[-volume.ndim :], strict=True):
+        start = max(0, (n - most) // 2)
+        box.append(slice(start, start + most))
+    return volume[tuple(box)]
+
+
+def of_catalogue(dtypes: Sequence[str] = DTYPES, labels: Sequence[str] = LABELS) -> Iterator[str]:
+    """Compute every operation of small volumes; yields what has been."""
+    noise = np.random.default_rng(0).integers(0, 5, SHAPE)
+    for dtype in (*dtypes, *labels):
+        volume = bv.open(noise.astype(dtype))
+        for operation in operations().values():
+            if (operation.positional[0] == "labels") == (dtype in labels):
+                try:
+                    results = [*applied(operation, volume)]
+                except TypeError:
+                    continue  # there is none of this dtype
+                _run(results)
+        yield str(np.dtype(dtype))
+
+
+def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
+    """What an operation gives for a volume, wherever it takes one."""
+    if operation.name == "num_labels":
+        volume = bv.label(volume)
+    calls = CALLS.get(operation.name, _NOTHING)
+    if "intensity" in operation.parameters:
+        calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
+    for how in calls:
+        inputs = [volume for name in operation.required if name not in how]
+        result = operation.call(*inputs, **how)
+        yield from result if isinstance(result, tuple) else (result,)
+
+
+def _run(wanted: Sequence[Any]) -> None:
+    compute.compute(*wanted, runner=None, progress=False, slab=SLAB)

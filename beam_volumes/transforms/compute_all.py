@@ -1,0 +1,291 @@
+"""Many volumes, each an element: computed whole by the worker that gets it, without a pipeline of its own."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
+
+from beam_volumes.graph.nodes import evaluate
+from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
+from beam_volumes.plan.budget import BASE_BEAM, parse_bytes
+from beam_volumes.plan.plan import Plan, checked_count, plan
+from beam_volumes.runs import Journal
+from beam_volumes.runs.manifest import Manifest, compare
+from beam_volumes.session.local import run_local
+from beam_volumes.session.session import ENDED, Session, journal_place, make_manifest
+from beam_volumes.storage.remove import remove_tree
+from beam_volumes.sweep.stage import digest
+from beam_volumes.transforms.compute import named
+from beam_volumes.transforms.slab import MOST_BYTES
+
+_ERRORS = "errors"
+
+#: What an element may ask for, by a name of the caller's.
+Targets = Mapping[str, Target | TableTarget | Table | Scalar]
+
+
+class ComputeAll(beam.PTransform):
+    """Compute every element of a PCollection: a path, or whatever else stands for volumes.
+
+    A worker computes an element whole, in its process, slab by slab within the memory there is. What
+    comes out is a PCollection of ``(element, results)``. The results are a dict with the targets'
+    names: of ``volume.to(path)`` and ``table.to(path)`` the output's full name, of a scalar the number,
+    of a table without a path a `pyarrow.Table`.
+
+    An element that is tried again, because a worker died or the pipeline failed elsewhere, continues
+    where it was: slabs that have a record in the journal beside its first output are not swept again.
+
+    Parameters
+    ----------
+    function : callable
+        From an element to a dict of targets: ``volume.to(path)``, ``table.to(path)``, tables and lazy
+        scalars, by names of your own. It is called in the worker.
+    memory : int or str, optional
+        What one worker process may use, e.g. ``"8GiB"``: by default a quarter of its machine's RAM.
+    workers : int
+        Elements that one process computes at a time, which share the memory.
+    threads : int, optional
+        Threads computing one element; by default the machine's cores.
+    on_error : {"raise", "emit"}
+        Fail, naming the element; or go on. With ``"emit"`` there come out a dict of two PCollections:
+        ``"results"``, and ``"errors"`` of ``(element, text)``. Those are not tried again.
+    run : str, optional
+        A name for the run instead of a random one. A pipeline of the same name continues the elements
+        that another has begun, and does not compute again those that it has finished.
+    resume : bool
+        Continue the elements whose outputs were begun by any run that asked for the same.
+    overwrite : bool
+        Replace outputs that exist.
+
+    Raises
+    ------
+    RuntimeError
+        In a worker, with the element's name: whatever went wrong with it.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> def measures(line):
+    ...     volume = bv.open(np.array([line], "u1"))  # from a path, where there are files
+    ...     return {"mean": bv.mean(volume), "cells": bv.label(volume).num_labels}
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     _ = p | beam.Create([[3, 0, 1]]) | bv.ComputeAll(measures) | beam.MapTuple(print)
+    [3, 0, 1] {'mean': np.float64(1.3333333333333333), 'cells': 2}
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Targets],
+        *,
+        memory: int | str | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        on_error: str = "raise",
+        run: str | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+    ):
+        super().__init__()
+        if not callable(function):
+            raise TypeError(
+                f"ComputeAll: {function!r} is not a function from an element to targets"
+            )
+        if on_error not in ("raise", "emit"):
+            raise ValueError(f'ComputeAll: on_error={on_error!r}; use "raise" or "emit"')
+        if resume and overwrite:
+            raise ValueError(
+                "ComputeAll: resume=True continues elements and overwrite=True replaces them; choose one"
+            )
+        if run is not None and not isinstance(run, str):
+            raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
+        if memory is not None:
+            memory = parse_bytes(memory)
+        if threads is not None:
+            checked_count("threads", threads, 1)
+        self.on_error = on_error
+        self.each = _Each(
+            function,
+            memory,
+            checked_count("workers", workers, 1),
+            threads,
+            on_error,
+            digest(run or uuid.uuid4().hex),
+            resume,
+            overwrite,
+        )
+
+    def expand(self, elements: beam.PCollection) -> beam.PCollection | dict[str, beam.PCollection]:
+        # Elements that one step before makes of one of its own are spread over the workers.
+        spread = elements | "Spread" >> beam.Reshuffle()
+        if self.on_error == "raise":
+            return spread | "Each" >> beam.ParDo(self.each)
+        came = spread | "Each" >> beam.ParDo(self.each).with_outputs(_ERRORS, main="results")
+        return {"results": came["results"], _ERRORS: came[_ERRORS]}
+
+
+class _Each(beam.DoFn):
+    """Computes an element."""
+
+    def __init__(
+        self,
+        function: Callable[[Any], Targets],
+        memory: int | None,
+        workers: int,
+        threads: int | None,
+        on_error: str,
+        run: str,
+        resume: bool,
+        overwrite: bool,
+    ):
+        self.function, self.memory, self.workers, self.threads = function, memory, workers, threads
+        self.on_error, self.run, self.resume, self.overwrite = on_error, run, resume, overwrite
+
+    def process(self, element: Any) -> Iterator[Any]:
+        try:
+            with _admitted(self.workers):
+                results = self.computed(element)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self.on_error == "raise":
+                raise RuntimeError(f"ComputeAll of {_short(element)}: {text}") from error
+            yield TaggedOutput(_ERRORS, (element, text))
+            return
+        yield element, results
+
+    def computed(self, element: Any) -> dict[str, Any]:
+        targets = _checked(self.function(element))
+        planned = plan(
+            *targets.values(),
+            memory=self.memory,
+            workers=self.workers,
+            threads=self.threads,
+            base=BASE_BEAM,
+        )
+        for sink in planned.sinks:
+            if not sink.portable:
+                raise ValueError(f"{sink.name} is memory of the worker's process; give a path")
+        # Two elements that ask for the same are one run; for one place and different voxels, two.
+        run_id = f"{self.run}-{digest(sorted(planned.fingerprint.items()))}"
+        begun = self._begun(planned, run_id)
+        if begun is not None and (results := _finished(planned, begun)) is not None:
+            return results
+        # An element has one slab in flight; its neighbours in this process have the other shares.
+        session = replace(
+            self._session(replace(planned, workers=1), run_id, begun), sweeps=self.workers
+        )
+        ended = False
+        try:
+            known = run_local(session)
+            results = {
+                name: _result(target, result, known)
+                for (name, target), result in zip(
+                    targets.items(), session.plan.results, strict=True
+                )
+            }
+            _check_size(results)
+            if session.journal is not None:
+                session.journal.write_scalars(len(session.plan.passes), results)
+                session.journal.mark(ENDED)
+            ended = True
+        finally:
+            place = session.plan.scratch_place
+            if place is not None and (ended or session.journal is None):
+                remove_tree(place)
+        return results
+
+    def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
+        """The run that an element is to continue, if there is one."""
+        for sink in _outputs(planned):
+            other = sink.existing_run()
+            if other is not None and other != run_id and other.startswith(f"{self.run}-"):
+                raise ValueError(
+                    f"the output {sink.name} is that of another element of this run: give each element "
+                    "outputs of its own, or run= another name if it was begun with other steps"
+                )
+        place = journal_place(planned, None)
+        begun = None if place is None else Journal.load(place)
+        return begun if begun is not None and (self.resume or begun.run_id == run_id) else None
+
+    def _session(self, planned: Plan, run_id: str, begun: Manifest | None) -> Session:
+        if begun is None:
+            return named(Session.begin(planned, overwrite=self.overwrite), run_id)
+        # It may have stopped before all its outputs were made: that goes on as it began.
+        return replace(Session.begin(planned, resume=True), overwrite=self.overwrite)
+
+
+def _finished(planned: Plan, begun: Manifest) -> dict[str, Any] | None:
+    """The results of an element that another attempt has finished, if its outputs are still there."""
+    place = journal_place(planned, None)
+    assert place is not None
+    journal = Journal(place, begun.run_id)
+    if compare(begun, make_manifest(planned, begun.run_id)) or not journal.marked(ENDED):
+        return None
+    if any(sink.existing_run() != begun.run_id for sink in _outputs(planned)):
+        return None
+    return journal.read_scalars(len(begun.passes))  # beyond those of the passes
+
+
+def _outputs(planned: Plan) -> list[Any]:
+    return [sink for sink in planned.sinks if sink not in planned.intermediates]
+
+
+def _checked(targets: Any) -> dict[str, Any]:
+    if not isinstance(targets, Mapping) or not targets:
+        raise TypeError(f"the function gave {targets!r}, not a dict of targets by name")
+    for name, target in targets.items():
+        if isinstance(target, Volume):
+            raise TypeError(
+                f"{name!r} is {target!r}: results hold no voxels; write them with .to(path)"
+            )
+        if not isinstance(target, Target | TableTarget | Table | Scalar):
+            raise TypeError(
+                f"{name!r} is {target!r}, neither a lazy scalar, a table, nor a volume.to(path)"
+            )
+    return dict(targets)
+
+
+def _short(element: Any, most: int = 300) -> str:
+    text = repr(element)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:
+    """What is handed on for a target: nothing that holds voxels."""
+    if isinstance(target, Scalar):
+        return evaluate(result, known)
+    return result.read() if isinstance(target, Table) else result.name
+
+
+def _check_size(results: Mapping[str, Any]) -> None:
+    sizes = {name: len(pickle.dumps(result, protocol=5)) for name, result in results.items()}
+    if sum(sizes.values()) > MOST_BYTES:
+        name = max(sizes, key=lambda n: sizes[n])
+        raise ValueError(
+            f"the results are {format_bytes(sum(sizes.values()))}, and {name!r} is the largest with "
+            f"{format_bytes(sizes[name])}; elements are at most {format_bytes(MOST_BYTES)}: write it with "
+            ".to(path)"
+        )
+
+
+_lock = threading.Lock()
+_admitting: dict[int, threading.Semaphore] = {}
+
+
+@contextmanager
+def _admitted(width: int) -> Iterator[None]:
+    """Wait for one of this process's places: a runner may start any number of threads."""
+    with _lock:
+        places = _admitting.setdefault(width, threading.Semaphore(width))
+    with places:
+        yield

@@ -1,0 +1,55 @@
+"""A stopped run whose every byte lies in a bucket: verified, continued by the command, and verified."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.session.session import Session
+from tests.transforms.trees import membranes
+
+
+@pytest.fixture(params=["s3", "gcs"])
+def bucket(request, monkeypatch):
+    url, env = request.getfixturevalue(request.param)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    return f"{url}/resume"
+
+
+def command(*arguments):
+    line = [sys.executable, "-m", "beam_volumes.cli.main", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300)
+
+
+def test_a_run_in_a_bucket_is_verified_and_continued(bucket, monkeypatch):
+    array = membranes((16, 40, 48))
+    how = {"runner": None, "slab": (4, 40, 48)}
+    v = bv.compute(bv.open(array).to(f"{bucket}/in.zarr", chunks=(4, 20, 24)), **how)
+    cells, out = bv.label(v > 140), f"{bucket}/cells.zarr"
+    table = bv.regionprops_table(cells, properties=["area"]).to(f"{bucket}/cells.parquet")
+    swept, left = Session.slab, [6]
+
+    def slab(self, *args):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return swept(self, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Session, "slab", slab)
+        bv.compute(cells.to(out, chunks=(4, 20, 24)), table, **how)
+    stopped = command("verify", out)
+    assert stopped.returncode == 1, stopped.stderr
+    assert "pass 2: slabs 2 to 3 not finished" in stopped.stdout
+    assert "cells.parquet is not finished" in stopped.stdout
+    again = command("resume", f"{out}.run")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.split() == [out, f"{bucket}/cells.parquet"]
+    assert "pass 2/2" in again.stderr and "4/4 slabs" in again.stderr
+    np.testing.assert_array_equal(bv.open(out), bv.label(bv.open(array) > 140))
+    whole = command("verify", out, "--checksums")
+    assert whole.returncode == 0 and "complete: 2 pass(es), 8 slab(s)" in whole.stdout, whole
+    assert "has ended" in command("resume", out).stdout

@@ -1,0 +1,174 @@
+"""What `verify` finds in a run that something has happened to."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from tests.transforms.trees import membranes
+
+ARRAY = membranes((16, 40, 48))
+ARRAY[4:8, :20] = 0  # units that are left out as empty
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of several passes with outputs of every kind."""
+    folder = tmp_path_factory.mktemp("finished")
+    v = bv.open(ARRAY)
+    smooth = bv.gaussian_filter(v, 1)
+    mask = smooth > bv.threshold_otsu(smooth)
+    table = bv.regionprops_table(bv.label(mask), v)
+    targets = [
+        bv.where(v > 120, v, 0).to(folder / "out.zarr", chunks=(4, 20, 24), codec=None),
+        mask.to(folder / "mask.ome.zarr", chunks=(4, 20, 24), ome_version="0.4"),
+        smooth.to(folder / "smooth.zarr", chunks=(2, 10, 12), shards=(4, 20, 24)),
+        v[3].to(folder / "plane.zarr", chunks=(20, 24)),
+        *(table.to(folder / f"cells.{ending}") for ending in ("parquet", "csv", "jsonl")),
+    ]
+    bv.compute(*targets, bv.mean(v), runner=None, slab=(4, 40, 48), progress=False)
+    return folder
+
+
+@pytest.fixture
+def run(finished, tmp_path):
+    """A copy of it; its manifest names where it was written, so it moves back and forth."""
+    kept = tmp_path / "kept"
+    shutil.copytree(finished, kept)
+    yield finished
+    shutil.rmtree(finished)
+    shutil.copytree(kept, finished)
+
+
+@pytest.mark.parametrize("place", ["out.zarr", "out.zarr.run", "out.zarr/"])
+def test_a_complete_run(finished, place, capsys):
+    assert main(["verify", f"{finished}/{place}", "--checksums"]) == 0
+    said = capsys.readouterr()
+    assert not said.err and said.out.count("\n") == 1
+    units = [p for out in finished.glob("*.zarr") for p in out.rglob("*") if p.is_file()]
+    units = sum(p.name.isdigit() for p in units)
+    assert f"complete: 5 pass(es), 17 slab(s), {units} unit(s) read" in said.out
+    assert "3 table(s)" in said.out
+    assert bv.verify(finished / place, checksums=True) == []
+
+
+#: What happens to a run, what is said of it (one line that holds all of these), and whether by
+#: checksums only.
+HARM = {
+    "a unit is gone": (
+        lambda f: (f / "out.zarr/c/2/1/0").unlink(),
+        [r"slab 2 [8:12, 0:40, 0:48]: unit 10 [8:12, 20:40, 0:24] of", "out.zarr is missing"],
+    ),
+    "a unit of an older version is gone": (
+        lambda f: (f / "mask.ome.zarr/0/3/0/1").unlink(),
+        ["mask.ome.zarr is missing", "unit 13 [12:16, 0:20, 24:48]"],
+    ),
+    "a chunk is cut short": (
+        lambda f: cut(f / "out.zarr/c/0/0/1"),
+        ["unit 1 ", "out.zarr cannot be read", "damaged"],
+    ),
+    "a shard is cut short": (
+        lambda f: cut(f / "smooth.zarr/c/0/0/1"),
+        ["unit 1 ", "smooth.zarr cannot be read"],
+    ),
+    "a plane is gone": (lambda f: (f / "plane.zarr/c/1/1").unlink(), ["unit 3", "plane.zarr"]),
+    "what was empty is there": (
+        lambda f: shutil.copy(f / "out.zarr/c/0/0/0", made(f / "out.zarr/c/1/0/0")),
+        ["slab 1 [4:8,", "unit 4 ", "is there, and was left out as empty"],
+    ),
+    "a record is gone": (
+        lambda f: [p.unlink() for p in f.glob("out.zarr.run/records/2/*/*2")],
+        ["pass 3: slab 2 not finished"],
+    ),
+    "a record is damaged": (
+        lambda f: cut(f / "out.zarr.run/records/0/000000/000000003"),
+        ["pass 1, slab 3", "records/0/000000/000000003 is damaged"],
+    ),
+    "numbers are gone": (
+        lambda f: (f / "out.zarr.run/scalars/pass-0.pkl").unlink(),
+        ["pass 1: ", "not merged"],
+    ),
+    "an output is gone": (lambda f: shutil.rmtree(f / "mask.ome.zarr"), ["mask.ome.zarr is gone"]),
+    "a shard of a table is gone": (
+        lambda f: (f / "cells.parquet/part-00000.parquet").unlink(),
+        ["cells.parquet: shard part-00000.parquet is missing"],
+    ),
+    "a shard of a table is cut short": (
+        lambda f: cut(f / "cells.parquet/part-00000.parquet"),
+        ["part-00000.parquet cannot be read"],
+    ),
+    "a table is gone": (lambda f: (f / "cells.csv").unlink(), ["cells.csv is gone"]),
+    "a voxel has changed": (
+        lambda f: flip(f / "out.zarr/c/3/1/1"),
+        ["slab 3 ", "unit 15", "does not hold the voxels that were written"],
+    ),
+    "a row has changed": (lambda f: flip(f / "cells.jsonl"), ["cells.jsonl is not what was"]),
+}
+ONLY_BY_CHECKSUMS = {"a voxel has changed", "a row has changed"}
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-7])
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def made(file: Path) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_what_is_wrong_is_said_in_one_line_each(run, harm, capsys):
+    happens, says = HARM[harm]
+    happens(run)
+    if harm in ONLY_BY_CHECKSUMS:
+        assert bv.verify(run / "out.zarr") == []
+    assert main(["verify", f"{run}/out.zarr", "--checksums"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1, lines
+    assert all(part in lines[0] for part in says), lines
+
+
+def test_a_stopped_run_says_which_slabs_are_missing(tmp_path):
+    def stops(block):
+        if block[:, 0, 0].max() == 2:
+            raise ZeroDivisionError("stopped here")
+        return block
+
+    v = bv.open(np.arange(4, dtype="u1")[:, None, None] * np.ones((1, 8, 8), "u1"))
+    target = bv.map_overlap(stops, v, name="stops").to(tmp_path / "out.zarr", chunks=(1, 8, 8))
+    with pytest.raises(
+        ZeroDivisionError, match=r"^pass 1, slab 2 \[2:3, 0:8, 0:8\]: stops, slices"
+    ):
+        bv.compute(target, runner=None, slab=(1, 8, 8), progress=False)
+    assert bv.verify(tmp_path / "out.zarr") == ["pass 1: slabs 2 to 3 not finished"]
+    assert bv.verify(tmp_path / "out.zarr", most=0) == []
+
+
+def test_no_run_is_a_mistake(tmp_path, capsys):
+    (tmp_path / "x.zarr").mkdir()
+    (tmp_path / "file.csv").write_text("")
+    for name in ("x.zarr", "nothing", "file.csv"):
+        assert main(["verify", str(tmp_path / name)]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and f"{name}: there is no run" in said
+    (tmp_path / "x.zarr.run").mkdir()
+    (tmp_path / "x.zarr.run" / "manifest.json").write_text(json.dumps({"format": 99}))
+    assert main(["verify", str(tmp_path / "x.zarr")]) == 2
+    assert "format 99" in capsys.readouterr().err
+
+
+def test_zeros_with_a_sign_are_stored(tmp_path):
+    v = bv.open(np.full((4, 8, 8), -0.0))
+    bv.compute(v.to(tmp_path / "out.zarr"), runner=None, progress=False)
+    assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
+    assert np.signbit(np.asarray(bv.open(tmp_path / "out.zarr"))).all()

@@ -1,0 +1,79 @@
+"""The examples, as programs and on data of one's own."""
+
+import csv
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.runs import Journal
+from tests.transforms.trees import membranes, stored
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch, capsys):
+    """Run an example as a program: its functions, and what it prints."""
+
+    def run(name):
+        monkeypatch.setattr(sys, "argv", [name, str(tmp_path)])
+        found = runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return found, capsys.readouterr().out
+
+    return run
+
+
+def test_exposure(program, tmp_path):
+    found, said = program("exposure.py")
+    with open(tmp_path / "exposures.csv") as file:
+        exposures = np.array([float(row["exposure"]) for row in csv.DictReader(file)], "f4")
+    stack = np.asarray(bv.open(tmp_path / "stack.zarr"))
+    want = ndi.median_filter(stack / exposures[:, None, None], 3)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "even.zarr")), want)
+    assert found["parse"]("3,0.5") == (3, 0.5) and "even.zarr: means" in said
+
+
+def test_bright_cells(program, tmp_path):
+    found, said = program("bright_cells.py")
+    em = bv.open(tmp_path / "volume.zarr")
+    cells = np.asarray(bv.label(bv.gaussian_filter(em, 1) > 140))
+    values = np.asarray(em)
+    labels = np.arange(1, cells.max() + 1)
+    sizes, means = ndi.sum(cells > 0, cells, labels), ndi.mean(values, cells, labels)
+    kept = (sizes >= 50) & (means >= 175)
+    assert 2 < kept.sum() < len(labels)
+    table = np.concatenate([[0], np.where(kept, means.round(), 0)]).astype("u1")
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "bright.zarr")), table[cells])
+    assert str(np.unique(table)[1:].tolist()) in said
+    found["run"](tmp_path / "volume.zarr", tmp_path / "none.zarr", 140, 10**6, 0)
+    assert not np.asarray(bv.open(tmp_path / "none.zarr")).any()
+
+
+def test_screening(program, tmp_path):
+    found, said = program("screening.py")
+    rows = {row["volume"]: row for row in csv.DictReader(said.splitlines()[:4])}
+    for k in range(3):
+        em = bv.open(tmp_path / f"well{k}.zarr")
+        smooth = bv.gaussian_filter(em, 1)
+        mask = np.asarray(bv.remove_small_objects(smooth > bv.percentile(smooth, 90), min_size=20))
+        want, count = ndi.label(mask)
+        row = rows[f"well{k}"]
+        assert int(row["cells"]) == count > 1
+        assert row["mean_area"] == f"{mask.sum() / count:.1f}"
+        np.testing.assert_array_equal(np.asarray(bv.open(row["labels"])), want)
+    assert "lost.zarr,'FileNotFoundError" in said
+    # A second pipeline of that name computes the volume that is new, and no other.
+    journal = Journal.open(tmp_path / "well0.cells.ome.zarr.run")
+    begun = journal.attempts_of(0)
+    stored(tmp_path, membranes(), "lost.zarr")
+    paths = [str(tmp_path / f"{name}.zarr") for name in ("well0", "well1", "well2", "lost")]
+    found["run"](paths, str(tmp_path / "again"), "first screen")
+    again = (tmp_path / "again.csv").read_text().splitlines()
+    assert set(said.splitlines()[:4]) < set(again) and len(again) == 5
+    assert journal.attempts_of(0) == begun
+    assert not (tmp_path / "again.errors.csv").read_text()

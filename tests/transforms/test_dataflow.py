@@ -1,0 +1,310 @@
+"""Dataflow's job graph, as its runner makes it without the service: steps, shuffles, memory, options.
+
+The bucket is a server of a few lines in this process. Nothing is submitted; what is tested is what
+would be.
+"""
+
+import contextlib
+import io
+import json
+import re
+import runpy
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+import yaml
+from apache_beam.options.pipeline_options import DebugOptions
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
+from apache_beam.runners.dataflow.internal import apiclient
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from scipy import ndimage
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from beam_volumes.drive.compute import DESCRIBED
+from beam_volumes.plan import machines
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.session.session import ENDED, Session
+from beam_volumes.transforms.launch import describe, one_process, pipeline_options
+from tests.transforms.trees import membranes, stored
+
+TEMPLATE = Path(__file__).parents[2] / "templates" / "dataflow"
+HOW = ["--memory=3GiB", "--workers=1", "--threads=4"]
+OPTIONS = [
+    "--project=some-project",
+    "--region=europe-west4",
+    "--temp_location=gs://bucket/tmp",
+    "--dry_run=True",
+    "--no_auth",
+]
+RECIPE = {
+    "inputs": {"em": "gs://bucket/em.zarr"},
+    "steps": {
+        "smooth": {"op": "gaussian_filter", "input": "em", "sigma": 1},
+        "threshold": "threshold_otsu",
+        "bright": {"op": "greater", "inputs": ["smooth", "threshold"]},
+        "cells": {"op": "label"},
+        "table": {"op": "regionprops_table", "intensity": "em", "properties": ["area"]},
+        "count": {"op": "num_labels", "input": "cells"},
+    },
+    "outputs": [
+        {"step": "cells", "path": "gs://bucket/cells.zarr", "chunks": [8, 24, 28]},
+        {"step": "table", "path": "gs://bucket/cells.parquet"},
+        {"step": "count"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """A folder that is gs://bucket, which can be read and not written."""
+    folder = tmp_path_factory.mktemp("bucket")
+    asked = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self):
+            path = urlsplit(self.path).path
+            name = unquote(path.partition("/o/")[2])
+            asked.append(name)
+            found = name and (folder / name).is_file()
+            data = (folder / name).read_bytes() if found else b"{}"
+            self.send_response(200 if found or not name else 404)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_POST(self):
+            asked.append(f"written: {self.path}")
+            self.send_error(403)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENSORSTORE_GCS_HTTP_URL", f"http://127.0.0.1:{server.server_port}")
+        patch.setenv("GOOGLE_AUTH_TOKEN_FOR_TESTING", "x")
+        stored(folder, membranes((20, 24, 28)), "em.zarr")
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(RECIPE, sort_keys=False))
+        yield folder, asked
+    server.shutdown()
+    server.server_close()
+
+
+@contextlib.contextmanager
+def described():
+    """The jobs that DataflowRunner describes meanwhile."""
+    found = []
+    run_pipeline = DataflowRunner.run_pipeline
+
+    def kept(self, *args, **kwargs):
+        result = run_pipeline(self, *args, **kwargs)
+        found.append(result.job)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DataflowRunner, "run_pipeline", kept)
+        patch.setattr("beam_volumes.cli.main.quiet", lambda: None)  # it is for the whole process
+        yield found
+
+
+@pytest.fixture(scope="module")
+def job(bucket):
+    """The recipe's job by the command line, with options of Beam's and Dataflow's."""
+    command = ["run", "gs://bucket/recipe.yaml", *HOW, "--runner=DataflowRunner", *OPTIONS]
+    command += ["--sdk_container_image=europe-docker.pkg.dev/p/r/beam-volumes:1"]
+    command += ["--labels=team=em", "--labels=run=7", "--dataflow_service_options=enable_prime"]
+    command += ["--machine_type=n2-standard-4", "--max_num_workers=50"]
+    with described() as jobs, contextlib.redirect_stdout(io.StringIO()) as said:
+        assert main(command) == 0
+    assert said.getvalue() == f"{DESCRIBED}\n"
+    (found,) = jobs
+    return found
+
+
+@pytest.fixture(scope="module")
+def planned(bucket):
+    """The plan of the same."""
+    built = build(read_recipe("gs://bucket/recipe.yaml"))
+    return bv.plan(*built.targets, memory="3GiB", workers=1, threads=4)
+
+
+@pytest.fixture(scope="module")
+def steps(job):
+    """The job's steps by name."""
+    found = job.proto_pipeline.components.transforms.values()
+    return {t.unique_name: t for t in found if not t.subtransforms}
+
+
+def test_steps_are_named_by_pass_and_what_they_do(steps, planned):
+    assert len(planned.passes) == 4
+    sweeps = {name for name in steps if "/Sweep/" in name}
+    assert sweeps == {f"Pass {k}/Sweep/ParDo(_Sweep)" for k in (1, 2, 3, 4)}
+    assert {"Prepare", "Pass 3/Finish merge", "Pass 4/Write rows 1", "End"} <= set(steps)
+    for round_ in ("slabs", "merge-1", "down-0", "ranks"):
+        assert any(name.startswith(f"Pass 3/Survey 1/{round_}/") for name in steps)
+
+
+def test_nothing_that_is_shuffled_can_be_voxels(job, steps):
+    """A shuffle carries numbers of slabs, and bytes that our steps have made of their messages.
+
+    What has another type is pickled, so that its coder says nothing. That are the keys of messages, what
+    Beam's own Reshuffle adds to an element, and the states of reductions.
+    """
+    components = job.proto_pipeline.components
+
+    def coder(name):
+        found = components.coders[name]
+        kind = found.spec.urn.removeprefix("beam:coder:").removesuffix(":v1")
+        inner = ", ".join(coder(c) for c in found.component_coder_ids)
+        return f"{kind}({inner})" if inner else kind
+
+    carried = {}
+    for step in steps.values():
+        if step.spec.urn == "beam:transform:group_by_key:v1":
+            (given,) = step.inputs.values()
+            name = re.sub(r"^Pass \d/|/GroupByKey$", "", step.unique_name)
+            name = re.sub(r"^Survey \d/Group .*", "Survey", name)
+            carried.setdefault(name, set()).add(coder(components.pcollections[given].coder_id))
+    slab = "kv(tuple(varint), kv(varint, bytes))"
+    assert carried == {
+        "Spread/ReshufflePerKey": {
+            f"kv(varint, tuple({slab}, nullable(pickled_python), pickled_python))"
+        },
+        "Answered": {slab},
+        "Survey": {"kv(pickled_python, bytes)"},
+        "Merge": {"kv(pickled_python, pickled_python)"},
+    }
+
+
+def test_all_steps_of_a_pass_ask_for_the_memory_it_needs(job, steps, planned):
+    environments = job.proto_pipeline.components.environments
+    asked = {}
+    for name, step in steps.items():
+        if step.environment_id:
+            hints = environments[step.environment_id].resource_hints
+            asked.setdefault(name.partition("/")[0], set()).add(
+                int(hints.get("beam:resources:min_ram_bytes:v1", 0))
+            )
+    gib = [machines.needed(planned, k) for k in range(4)]
+    assert gib == [2, 2, 4, 4]  # what is found may take what the budget of 3 GiB leaves
+    for k, n in enumerate(gib, 1):
+        assert asked.pop(f"Pass {k}") == {n << 30}
+    assert set(map(frozenset, asked.values())) == {frozenset({0})}
+
+
+def test_options_of_dataflow_are_carried(job):
+    """By what would be sent to the service."""
+    sent = apiclient.Environment([], job.options, "2.0", "", job.proto_pipeline).proto
+    assert "enable_prime" in sent.service_options
+    (pool,) = sent.worker_pools
+    assert pool.machine_type == "n2-standard-4"
+    assert pool.autoscaling_settings.max_num_workers == 50
+    images = {i.container_image for i in pool.sdk_harness_container_images}
+    assert images == {"europe-docker.pkg.dev/p/r/beam-volumes:1"}
+    # One process with all of a machine's cores, as plans count.
+    assert "no_use_multiple_sdk_containers" in sent.experiments
+    assert "use_multiple_sdk_containers" not in sent.experiments
+    assert dict(job.proto.labels) == {"team": "em", "run": "7"}
+
+
+def test_a_described_job_is_no_run_that_wrote_nothing(bucket, job, caplog):
+    _, asked = bucket
+    em = bv.open("gs://bucket/em.zarr")
+    how = {"runner": "DataflowRunner", "options": OPTIONS}
+    assert bv.compute((em + 1).to("gs://bucket/more.zarr"), **how) is None
+    assert DESCRIBED in caplog.text
+    for lost in ([bv.mean(em)], [(em + 1).to("gs://bucket/more.zarr"), em[0]]):
+        with pytest.raises(ValueError, match="give every volume and table a path"):
+            bv.compute(*lost, **how)
+    assert not [name for name in asked if name.startswith("written")]
+
+
+def test_a_described_job_ends_as_a_run_does(tmp_path):
+    """Carried out by FnApiRunner, which minds neither hints nor that nobody waits."""
+    em = stored(tmp_path, membranes(), chunks=(5, 24, 28))
+    noisy = bv.map_overlap(lambda b: b + 1, em, name="noisy", version=1, deterministic=False)
+    labels = bv.label(noisy > bv.mean(noisy)).to(tmp_path / "labels.zarr", chunks=(4, 24, 28))
+    session = Session.begin(bv.plan(labels, slab=(4, 24, 28)))
+    place = Path(session.plan.scratch_place["path"])
+    describe(session, FnApiRunner(), pipeline_options(None))
+    assert session.journal.marked(ENDED) and not place.exists()
+    array = np.asarray(em).astype("u1") + 1
+    expected, _ = ndimage.label(array > array.mean())
+    np.testing.assert_array_equal(bv.open(str(tmp_path / "labels.zarr")), expected)
+
+
+def test_an_expert_may_have_a_process_for_each_core():
+    options = pipeline_options(["--experiments=use_multiple_sdk_containers"])
+    one_process(options)
+    assert options.view_as(DebugOptions).experiments == ["use_multiple_sdk_containers"]
+
+
+# The Flex Template.
+
+
+def test_the_launcher_makes_a_run_of_the_templates_parameters(bucket, capsys):
+    _, asked = bucket
+    arguments = runpy.run_path(str(TEMPLATE / "main.py"))["arguments"]
+    given = {
+        "recipe": "gs://bucket/recipe.yaml",
+        "inputs": "em=gs://bucket/em.zarr",
+        "outputs": "0=gs://bucket/a/cells.zarr|1=gs://bucket/a/cells.parquet",
+        "set": "steps.smooth.sigma=2|steps.cells.connectivity=3",
+        "memory": "3GiB",
+        "workers": "1",
+        "threads": "4",
+        "crop": ":10,,2:",
+        "labels": "team=em|run=7",
+        "overwrite": "true",
+        "sdk_container_image": "europe-docker.pkg.dev/p/r/beam-volumes:1",
+    }
+    for parameter in json.loads((TEMPLATE / "metadata.json").read_text())["parameters"]:
+        if parameter["name"] in given:
+            assert re.search(parameter["regexes"][0], given[parameter["name"]]), parameter["name"]
+        else:
+            assert parameter["isOptional"], parameter["name"]
+    options = [f"--{name}={value}" for name, value in given.items()]
+    with described() as jobs:
+        assert main(arguments([*options, *OPTIONS])) == 0
+    (job,) = jobs
+    assert dict(job.proto.labels) == {"team": "em", "run": "7"}
+    told = capsys.readouterr().err
+    for said in (
+        "gs://bucket/a/cells.zarr, write gs://bucket/a/cells.parquet",
+        "x 24 x 26",
+        "3.0 GiB",
+    ):
+        assert said in told
+    assert "a/cells.zarr.run/manifest.json" not in asked
+    resumed = [o.replace("overwrite", "resume") for o in options]
+    with described():
+        assert main(arguments([*resumed, *OPTIONS])) == 0
+    assert "a/cells.zarr.run/manifest.json" in asked
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("recipe", "recipe.yaml"),
+        ("recipe", "gs://bucket/recipe.txt"),
+        ("inputs", "em=/data/em.zarr"),
+        ("outputs", "cells=gs://bucket/cells.zarr"),
+        ("set", "sigma"),
+        ("memory", "much"),
+        ("workers", "0"),
+        ("crop", "1-2"),
+        ("resume", "yes"),
+        ("labels", "Team=EM"),
+    ],
+)
+def test_the_template_refuses(name, value):
+    parameters = json.loads((TEMPLATE / "metadata.json").read_text())["parameters"]
+    (regex,) = next(p["regexes"] for p in parameters if p["name"] == name)
+    assert not re.search(regex, value)
