@@ -156,6 +156,8 @@ class Program:
             if step.completion is not None:
                 # Whatever is used of it, it has to see what its survey saw.
                 regions[i] = self.reach(step.completion.upper, axis, wanted)
+            if regions[i] is not None and step.stage is not None and axis in step.stage.spans:
+                regions[i] = (0, step.shape[axis])
             region = regions[i]
             if region is not None:
                 for edge in step.edges:
