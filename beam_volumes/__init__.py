@@ -68,6 +68,7 @@ from beam_volumes.ops.rank import (
     percentile_filter,
     rank_filter,
 )
+from beam_volumes.ops.rearrange import coordinates, flip, pad, transpose
 from beam_volumes.ops.reductions import (
     histogram,
     max,
@@ -80,6 +81,14 @@ from beam_volumes.ops.reductions import (
     variance,
 )
 from beam_volumes.ops.relabel import relabel
+from beam_volumes.ops.resampling import (
+    affine_transform,
+    downsample,
+    rotate,
+    shift,
+    upsample,
+    zoom,
+)
 from beam_volumes.ops.statistics import (
     all,
     any,
@@ -143,6 +152,7 @@ __all__ = [
     "WriteSlabs",
     "__version__",
     "abs",
+    "affine_transform",
     "all",
     "any",
     "apply_hysteresis_threshold",
@@ -161,6 +171,7 @@ __all__ = [
     "compute",
     "convolve",
     "convolve1d",
+    "coordinates",
     "correlate",
     "correlate1d",
     "correlation",
@@ -170,8 +181,10 @@ __all__ = [
     "cube",
     "cumsum",
     "distance_transform_edt",
+    "downsample",
     "exp",
     "extrema",
+    "flip",
     "gaussian_filter",
     "gaussian_filter1d",
     "gaussian_gradient_magnitude",
@@ -203,6 +216,7 @@ __all__ = [
     "morphological_laplace",
     "open",
     "options",
+    "pad",
     "percentile",
     "percentile_filter",
     "plan",
@@ -213,17 +227,22 @@ __all__ = [
     "relabel",
     "remove_small_holes",
     "remove_small_objects",
+    "rotate",
+    "shift",
     "signed_distance",
     "sobel",
     "sqrt",
     "std",
     "sum",
     "threshold_otsu",
+    "transpose",
     "uniform_filter",
     "uniform_filter1d",
+    "upsample",
     "variance",
     "where",
     "white_tophat",
+    "zoom",
 ]
 
 

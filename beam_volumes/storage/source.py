@@ -129,6 +129,26 @@ class Source:
             space=self.space.shifted(box.start),
         )
 
+    def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
+        """Its axes in another order, and reversed where ``flipped`` says so of the result's axis.
+
+        The space is that of the voxels as they lie now: `Space.view`.
+        """
+        origin = [
+            self.shape[a] - self.chunk_origin[a] if back else self.chunk_origin[a]
+            for a, back in zip(axes, flipped, strict=True)
+        ]
+        chunk = _ordered(self.chunk, axes)
+        return replace(
+            self,
+            shape=_ordered(self.shape, axes),
+            chunk=chunk,
+            chunk_origin=_normal(origin, chunk),
+            space=self.space.view(axes),
+            reader=ViewReader(self, axes, flipped),
+            offset=(0, 0, 0),
+        )
+
     def read(self, box: Box | None = None) -> np.ndarray:
         """A box of voxels, or all of them, as a new array."""
         box = Box.of_shape(self.shape) if box is None else box
@@ -141,6 +161,37 @@ class Source:
         return digest(
             self.reader.token(), self.offset, self.shape, self.dtype.str, repr(self.space)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ViewReader:
+    """A source with its axes in another order, some of them reversed."""
+
+    source: Source
+    axes: Triple
+    flipped: tuple[bool, bool, bool]
+
+    @property
+    def portable(self) -> bool:
+        return self.source.portable
+
+    @property
+    def remote(self) -> bool:
+        return self.source.reader.remote
+
+    @property
+    def whole_slices(self) -> bool:
+        return getattr(self.source.reader, "whole_slices", False)
+
+    def open(self) -> ts.TensorStore:
+        view = self.source.open()[ts.d[self.axes].transpose[0, 1, 2]]
+        for axis, back in enumerate(self.flipped):
+            if back:
+                view = view[ts.d[axis].stride[-1]]
+        return view[ts.d[:].translate_to[0, 0, 0]]
+
+    def token(self) -> str:
+        return digest("view", self.source.token(), self.axes, self.flipped)
 
 
 def read_overhead_bytes(source: Source, threads: int = 1) -> int:
@@ -201,6 +252,10 @@ def digest(*parts: Any) -> str:
     """A short hash of JSON-like data, the same in every process."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _ordered(triple: Triple, axes: Triple) -> Triple:
+    return (triple[axes[0]], triple[axes[1]], triple[axes[2]])
 
 
 def _add(a: Triple, b: Triple) -> Triple:
