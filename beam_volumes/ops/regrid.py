@@ -16,6 +16,9 @@ from beam_volumes.sweep.stage import Block, Regrid, digest
 
 Range = tuple[int, int]
 
+#: Boundary modes that go back into the volume.
+MIRRORED = ("reflect", "mirror", "grid-mirror")
+
 
 @dataclass(frozen=True)
 class Along:
@@ -37,9 +40,40 @@ class Along:
         """How many voxels make one of the result."""
         return 1
 
+    @property
+    def spacing(self) -> float:
+        """How far apart positions lie, where they may be mirrored."""
+        return 1.0
+
     def near(self, v: int) -> int:
-        """A voxel at position v, be it there or not: a monotonic function where padding is constant."""
+        """The voxel at position v, be it there or not."""
         return self.n - 1 - v if self.flipped else v // self.repeat * self.step - self.before
+
+    def inner(self, count: int) -> Range:
+        """Which positions below ``count`` lie where there are voxels, for certain."""
+        padded = self.repeat == self.step == 1 and not self.flipped
+        return (self.before, self.before + self.n) if padded else (0, count)
+
+    def needs(self, start: int, stop: int, count: int) -> Range:
+        """The voxels that positions take, of a result of ``count``: from the first to the last."""
+        parts = [(start, start + 1), (stop - 1, stop)]
+        if self.mode in MIRRORED:
+            # Elsewhere voxels are in order, so that the outer positions will do.
+            a, b = self.inner(count)
+            parts += [(start, min(stop, a)), (max(start, a), max(start, a) + 1)]
+            parts += [(min(stop, b) - 1, min(stop, b)), (max(start, b), stop)]
+        taken: list[int] = []
+        for a, b in parts:
+            if not start <= a < b <= stop:
+                continue
+            if (b - a - 2) * self.spacing > 2 * self.n:
+                return 0, self.n
+            index, _ = self.taps(a, b)
+            taken += index[index >= 0].tolist()
+            if (index < 0).any():
+                # Where there is nothing to take, the edge: so a range needs no more than a wider one.
+                taken += [min(max(self.near(v), 0), self.n - 1) for v in (a, b - 1)]
+        return min(taken), max(taken) + 1
 
     def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Voxels (negative: none) and weights for positions ``start`` to ``stop``, a row for each."""
@@ -65,8 +99,19 @@ class Between(Along):
     def count(self) -> int:
         return self.order + 1
 
+    @property
+    def spacing(self) -> float:
+        return self.scale
+
     def near(self, v: int) -> int:
         return math.floor((v + self.shift + self.half) * self.scale - self.half)
+
+    def inner(self, count: int) -> Range:
+        if not self.scale:
+            return 0, count
+        lo, hi = ((c + self.half) / self.scale - self.half - self.shift for c in (0, self.n - 2))
+        first = max(0, min(math.ceil(lo) + 1, count))
+        return first, max(first, min(math.floor(hi), count))
 
     def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         how = self.shift, self.scale, self.half, self.n, self.count, MODES[self.mode]
@@ -84,13 +129,10 @@ class Axes(Regrid):
     cval: float = 0.0
 
     def needs(self, axis: int, wanted: Range) -> Range:
-        along, n = self.along[axis], self.of[axis]
-        index, _ = along.taps(*wanted)
-        taken = index[index >= 0].tolist()
-        if not taken or (index < 0).any():
-            # Where there is nothing to take, the edge: so that ranges in others need less than those.
-            taken += [min(max(along.near(v), 0), n - 1) for v in (wanted[0], wanted[1] - 1)]
-        return min(taken), max(taken) + 1
+        return self.along[axis].needs(*wanted, self.grid[axis])
+
+    def inner(self, axis: int) -> Range:
+        return self.along[axis].inner(self.grid[axis])
 
     @property
     def weighted(self) -> bool:
@@ -159,7 +201,7 @@ class Affine(Regrid):
         hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2
         if hi - lo >= 2 * n:
             return 0, n
-        if self.mode in ("reflect", "mirror", "grid-mirror"):
+        if self.mode in MIRRORED:
             # Whole periods do not matter.
             period = 2 * n if self.mode != "mirror" else max(1, 2 * n - 2)
             lo, hi = lo % period, hi - (lo - lo % period)
@@ -167,6 +209,17 @@ class Affine(Regrid):
             return int(index.min()), int(index.max()) + 1
         lo, hi = max(0, min(lo, n - 1)), min(n, max(hi, 1))
         return lo, hi
+
+    def inner(self, axis: int) -> Range:
+        scale, reach = self.matrix[axis, axis], self.reach(axis)
+        if not scale > 0:
+            return 0, 0
+        least = self.offset[axis] + sum(
+            min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
+        )
+        first = min(max(0, math.ceil(-least / scale) + 1), self.grid[axis])
+        last = math.floor((self.of[axis] - 2 - least - reach) / scale)
+        return first, max(first, min(last, self.grid[axis]))
 
     @property
     def cost(self) -> float:

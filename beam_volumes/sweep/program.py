@@ -127,6 +127,11 @@ class Program:
         """The axes along which a slab has to be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)
 
+    @property
+    def regrids(self) -> list[Regrid]:
+        """The stages whose grids are their own."""
+        return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
+
     def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
         """What a survey or a completion has to do with of a slab's range along an axis."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])

@@ -155,6 +155,10 @@ class Regrid(Stage):
         """
         raise NotImplementedError
 
+    def inner(self, axis: int) -> tuple[int, int]:
+        """The range of the result's axis whose voxels all lie in the input; beyond it, it is padded."""
+        return 0, self.grid[axis]
+
 
 def digest(*parts: Any) -> str:
     """A short hash of plain data, the same in every process."""

@@ -1,6 +1,5 @@
 """Geometry against numpy, scipy and tensorstore on the whole volume."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
