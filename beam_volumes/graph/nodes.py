@@ -159,7 +159,7 @@ class ViewNode(Node):
 
     @property
     def name(self) -> str:
-        return "view"
+        return "flip" if self.axes == (0, 1, 2) else "transpose"
 
 
 @dataclass(frozen=True, eq=False)

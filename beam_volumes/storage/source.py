@@ -95,6 +95,11 @@ class Source:
         """Whether other processes can open it (not ``memory://`` nor arrays over 1 MB)."""
         return self.reader.portable
 
+    @property
+    def stored(self) -> Source:
+        """What it is a view of: itself, if of nothing."""
+        return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
+
     def open(self) -> ts.TensorStore:
         """The handle, with domain ``[0, shape)``, shared by this process."""
         return opened(self.token(), self._open)
