@@ -170,7 +170,7 @@ def gather(src, iz, iy, ix, out, jz, qy, qx, y0, cval):
 def interpolate(src, iz, wz, iy, wy, ix, wx, out, jz, qy, qx, y0, cval):
     """Weighted means of voxels; as `gather`, with indices and weights of several for each position."""
     total = np.empty(len(ix), np.float64)
-    outside = away(cval, out.dtype)
+    outside, all_there = away(cval, out.dtype), ix.min() >= 0
     for k in range(len(iz)):
         for r in range(len(iy)):
             row = out[jz[k], qy + y0 + r, qx : qx + len(ix)]
@@ -185,8 +185,9 @@ def interpolate(src, iz, wz, iy, wy, ix, wx, out, jz, qy, qx, y0, cval):
                     z, y = wz[k, a], wy[r, b]
                     for x in range(len(ix)):
                         for c in range(ix.shape[1]):
-                            i = ix[x, c]
-                            v = np.float64(line[i]) if inside and i >= 0 else cval
+                            v = cval
+                            if inside and (all_there or ix[x, c] >= 0):
+                                v = np.float64(line[ix[x, c]])
                             total[x] += v * z * y * wx[x, c]
             for x in range(len(ix)):
                 row[x] = outside if ix[x, 0] == ALL else away(total[x], out.dtype)
@@ -214,60 +215,53 @@ def affine(
     """
     nearest = taps.max() == 1
     outside = away(cval, out.dtype)
-    first, weight = np.empty(3, np.int64), np.empty((3, 2), np.float64)
+    first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
+    begun = np.empty(3, np.float64)
     for k in range(jz.size):
         for y in range(y0, y1):
             row = out[jz[k], qy + y, qx : qx + nx]
+            for i in range(3):
+                begun[i] = offset[i] + (at[0] + k) * matrix[i, 0] + (at[1] + y) * matrix[i, 1]
             for x in range(nx):
-                is_outside = False
+                is_outside, is_inner = False, True
                 for i in range(3):
-                    c = (
-                        offset[i]
-                        + (at[0] + k) * matrix[i, 0]
-                        + (at[1] + y) * matrix[i, 1]
-                        + (at[2] + x) * matrix[i, 2]
-                    )
-                    c = place(c, shape[i], mode)
+                    c = place(begun[i] + (at[2] + x) * matrix[i, 2], shape[i], mode)
                     if c <= -1.0 and mode == 3:
                         is_outside = True
                         break
                     first[i] = np.int64(np.floor(c + 0.5 if nearest else c))
-                    weight[i, 0] = 1.0 - (c - first[i])
-                    weight[i, 1] = 1.0 - weight[i, 0]
+                    is_inner &= 0 <= first[i] <= shape[i] - taps[i]
+                    if taps[i] == 2:
+                        weight[i, 0] = 1.0 - (c - first[i])
+                        weight[i, 1] = 1.0 - weight[i, 0]
                 if is_outside:
                     row[x] = outside
                     continue
-                if nearest:
-                    a, b, c_ = (
-                        tap(first[0], shape[0], mode),
-                        tap(first[1], shape[1], mode),
-                        tap(first[2], shape[2], mode),
-                    )
-                    if a < 0 or b < 0 or c_ < 0:
-                        row[x] = outside
-                    else:
-                        row[x] = src[slots[a - start[0]], oy + b - start[1], ox + c_ - start[2]]
-                    continue
                 total = 0.0
                 for ta in range(taps[0]):
-                    a = tap(first[0] + ta, shape[0], mode)
                     for tb in range(taps[1]):
-                        b = tap(first[1] + tb, shape[1], mode)
                         for tc in range(taps[2]):
-                            c_ = tap(first[2] + tc, shape[2], mode)
-                            v = cval
-                            if a >= 0 and b >= 0 and c_ >= 0:
-                                v = np.float64(
-                                    src[slots[a - start[0]], oy + b - start[1], ox + c_ - start[2]]
+                            u, v, w = first[0] + ta, first[1] + tb, first[2] + tc
+                            if not is_inner:
+                                u, v, w = (
+                                    tap(u, shape[0], mode),
+                                    tap(v, shape[1], mode),
+                                    tap(w, shape[2], mode),
                                 )
-                            one = v
-                            if taps[0] == 2:
-                                one *= weight[0, ta]
-                            if taps[1] == 2:
-                                one *= weight[1, tb]
-                            if taps[2] == 2:
-                                one *= weight[2, tc]
-                            total += one
-                row[x] = away(total, out.dtype)
+                            if is_inner or (u >= 0 and v >= 0 and w >= 0):
+                                value = src[
+                                    slots[u - start[0]], oy + v - start[1], ox + w - start[2]
+                                ]
+                                if nearest:
+                                    row[x] = value
+                                else:
+                                    each = weight[0, ta], weight[1, tb], weight[2, tc]
+                                    total += np.float64(value) * each[0] * each[1] * each[2]
+                            elif nearest:
+                                row[x] = outside
+                            else:
+                                total += cval * weight[0, ta] * weight[1, tb] * weight[2, tc]
+                if not nearest:
+                    row[x] = away(total, out.dtype)
             if not nearest:
                 one_nan(row)
