@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,7 +11,7 @@ from beam_volumes.sweep.executor import ring_shapes
 from beam_volumes.sweep.schedule import schedule
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, voxels
-from tests.catalogue_geometry import FAMILIES
+from tests.catalogue_geometry import FAMILIES, downsampled
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -19,7 +20,8 @@ from tests.catalogue_geometry import FAMILIES
 def test_twin(family, data):
     """Of what is opened, and of what is computed from it, in slabs of any size."""
     dtype = data.draw(st.sampled_from(DTYPES), "dtype")
-    shape = data.draw(cat.shapes(data.draw(st.sampled_from([3, 3, 2]), "ndim")), "shape")
+    ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
+    shape = data.draw(st.one_of(*[cat.shapes(ndim)] * 4, st.just((1,) * ndim)), "shape")
     op = data.draw(FAMILIES[family](shape, dtype), "op")
     nan = data.draw(st.sampled_from([0, 0, 0.01]), "nan")
     # scipy takes 64-bit integers through doubles.
@@ -69,6 +71,21 @@ def test_coordinates(axis):
     physical = indices * v.voxel_size[axis] + v.origin[axis]
     distance = np.abs(bv.coordinates(v, axis, physical=True) - 5)
     cat.assert_same(bv.compute(distance, runner=None, slab=(2, 3, 2)), np.abs(physical - 5))
+
+
+def test_labels_and_numbers_on_other_grids():
+    """Before and after what reaches through the whole volume."""
+    a = ndi.uniform_filter(np.random.default_rng(0).random((20, 24, 18)), 3) > 0.5
+    coarse = downsampled(a, (2, 1, 3), "max")[::-1]
+    labels = ndi.label(coarse)[0]
+    expected = downsampled(labels, (1, 2, 2), "mode").transpose(2, 0, 1)
+    cells = bv.label(bv.flip(bv.downsample(bv.open(a) + False, (2, 1, 3), "max"), 0))
+    result = bv.transpose(bv.downsample(cells, (1, 2, 2), "mode"), (2, 0, 1))
+    padded = bv.pad(result, 1, constant_values=7)
+    for slab in (None, (3, 4, 5)):
+        got = bv.compute(result, bv.sum(padded), cells.num_labels, runner=None, slab=slab)
+        np.testing.assert_array_equal(got[0], expected)
+        assert got[1:] == (np.pad(expected, 1, constant_values=7).sum(), labels.max())
 
 
 def test_what_is_read_is_read_once(tmp_path):
