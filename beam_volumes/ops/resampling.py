@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.nodes import StageNode
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import compiled, representable, triple
@@ -56,8 +57,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     shape = v.node.shape
     grid = triple([-(-n // f) for n, f in zip(shape, by, strict=True)])
     if method == "stride":
-        along = [Along(n, step=f) for n, f in zip(shape, by, strict=True)]
-        return by_axes("downsample", v, along, grid, v.space.resampled(by, (0.0, 0.0, 0.0)))
+        return _every(v, by)
     if method not in METHODS:
         raise ValueError(
             f"downsample: method={method!r} is not offered; use one of {', '.join([*METHODS, 'stride'])}"
@@ -72,6 +72,23 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     z, y, x = ((f - 1) / 2 for f in by)
     space = v.space.resampled(by, (z, y, x))
     return Volume(StageNode.of(stage, (source.node,)), space).astype(v.dtype)
+
+
+def _every(volume: Volume, step: Triple) -> Volume:
+    """Every so many-th voxel; of what is opened, slices in between are not read."""
+    if isinstance(volume.node, SourceNode):
+        source = volume.node.source
+        thin = triple([s if c == 1 else 1 for s, c in zip(step, source.chunk, strict=True)])
+        space = volume.space.resampled(thin, (0.0, 0.0, 0.0))
+        volume = Volume(SourceNode.of(source.thinned(thin)), space)
+        step = triple([s // t for s, t in zip(step, thin, strict=True)])
+    if step == (1, 1, 1):
+        return volume
+    shape = volume.node.shape
+    along = [Along(n, step=s) for n, s in zip(shape, step, strict=True)]
+    grid = [-(-n // s) for n, s in zip(shape, step, strict=True)]
+    space = volume.space.resampled(step, (0.0, 0.0, 0.0))
+    return by_axes("downsample", volume, along, grid, space)
 
 
 def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) -> Volume:

@@ -154,6 +154,21 @@ class Source:
             offset=(0, 0, 0),
         )
 
+    def thinned(self, step: Triple) -> Source:
+        """Every so many-th of its voxels, of chunks one voxel thick: others are not read."""
+        if any(s > 1 and c > 1 for s, c in zip(step, self.chunk, strict=True)):
+            raise ValueError(
+                f"every {step}-th voxel of chunks of {self.chunk} cannot be read alone"
+            )
+        z, y, x = (-(-n // s) for n, s in zip(self.shape, step, strict=True))
+        return replace(
+            self,
+            shape=(z, y, x),
+            space=self.space.resampled(step, (0.0, 0.0, 0.0)),
+            reader=ViewReader(self, step=step),
+            offset=(0, 0, 0),
+        )
+
     def read(self, box: Box | None = None) -> np.ndarray:
         """A box of voxels, or all of them, as a new array."""
         box = Box.of_shape(self.shape) if box is None else box
@@ -170,11 +185,12 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class ViewReader:
-    """A source with its axes in another order, some of them reversed."""
+    """A source with its axes in another order, some reversed, or only every so many-th voxel."""
 
     source: Source
-    axes: Triple
-    flipped: tuple[bool, bool, bool]
+    axes: Triple = (0, 1, 2)
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+    step: Triple = (1, 1, 1)
 
     @property
     def portable(self) -> bool:
@@ -190,13 +206,13 @@ class ViewReader:
 
     def open(self) -> ts.TensorStore:
         view = self.source.open()[ts.d[self.axes].transpose[0, 1, 2]]
-        for axis, back in enumerate(self.flipped):
-            if back:
-                view = view[ts.d[axis].stride[-1]]
+        for axis, (back, step) in enumerate(zip(self.flipped, self.step, strict=True)):
+            if back or step > 1:
+                view = view[ts.d[axis].stride[-step if back else step]]
         return view[ts.d[:].translate_to[0, 0, 0]]
 
     def token(self) -> str:
-        return digest("view", self.source.token(), self.axes, self.flipped)
+        return digest("view", self.source.token(), self.axes, self.flipped, self.step)
 
 
 def read_overhead_bytes(source: Source, threads: int = 1) -> int:

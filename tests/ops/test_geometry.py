@@ -73,6 +73,17 @@ def test_coordinates(axis):
     cat.assert_same(bv.compute(distance, runner=None, slab=(2, 3, 2)), np.abs(physical - 5))
 
 
+def test_slices_in_between_are_not_read(tmp_path):
+    a = voxels((17, 24, 20), "u2")
+    bv.compute(bv.open(a).to(tmp_path / "in.zarr", chunks=(1, 24, 10)))
+    v = bv.open(tmp_path / "in.zarr", voxel_size=(3, 2, 1))[1:]
+    every = bv.downsample(v, (5, 2, 1), "stride")
+    assert (every.voxel_size, every.origin) == ((15, 4, 1), (3, 0, 0))
+    plan = bv.plan(every.to(tmp_path / "out.zarr"))
+    assert plan.passes[0].chunks_read == 4 * 2
+    cat.assert_same(np.asarray(every), a[1::5, ::2])
+
+
 def test_labels_and_numbers_on_other_grids():
     """Before and after what reaches through the whole volume."""
     a = ndi.uniform_filter(np.random.default_rng(0).random((20, 24, 18)), 3) > 0.5
@@ -97,6 +108,8 @@ def test_what_is_read_is_read_once(tmp_path):
     plan = bv.plan(turned.to(tmp_path / "out.zarr", chunks=(5, 4, 8)))
     assert len(plan.passes) == 1
     assert plan.passes[0].chunks_read == 4 * 3 * 4
+    every = bv.downsample(bv.transpose(v)[:, :, 2:3], (1, 3, 1), "stride")
+    cat.assert_same(np.asarray(every), np.asarray(v).transpose()[:, ::3, 2:3])
     smooth = bv.median_filter(v, 3)
     for op, passes in {
         lambda v: bv.flip(v, (1, 2)): 1,
