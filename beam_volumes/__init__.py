@@ -82,6 +82,7 @@ from beam_volumes.ops.rank import (
     percentile_filter,
     rank_filter,
 )
+from beam_volumes.ops.rearrange import coordinates, flip, pad, transpose
 from beam_volumes.ops.reductions import (
     histogram,
     max,
@@ -93,6 +94,14 @@ from beam_volumes.ops.reductions import (
     variance,
 )
 from beam_volumes.ops.relabel import relabel
+from beam_volumes.ops.resampling import (
+    affine_transform,
+    downsample,
+    rotate,
+    shift,
+    upsample,
+    zoom,
+)
 from beam_volumes.ops.statistics import (
     all,
     any,
@@ -180,6 +189,7 @@ __all__ = [
     "adjust_gamma",
     "adjust_log",
     "adjust_sigmoid",
+    "affine_transform",
     "all",
     "any",
     "apply_hysteresis_threshold",
@@ -198,6 +208,7 @@ __all__ = [
     "compute",
     "convolve",
     "convolve1d",
+    "coordinates",
     "correlate",
     "correlate1d",
     "correlation",
@@ -208,9 +219,11 @@ __all__ = [
     "cumsum",
     "difference_of_gaussians",
     "distance_transform_edt",
+    "downsample",
     "equalize_hist",
     "exp",
     "extrema",
+    "flip",
     "frangi",
     "gaussian_filter",
     "gaussian_filter1d",
@@ -245,6 +258,7 @@ __all__ = [
     "morphological_laplace",
     "open",
     "options",
+    "pad",
     "percentile",
     "percentile_filter",
     "plan",
@@ -256,7 +270,9 @@ __all__ = [
     "remove_small_holes",
     "remove_small_objects",
     "rescale_intensity",
+    "rotate",
     "sato",
+    "shift",
     "signed_distance",
     "sobel",
     "sqrt",
@@ -274,13 +290,16 @@ __all__ = [
     "threshold_sauvola",
     "threshold_triangle",
     "threshold_yen",
+    "transpose",
     "uniform_filter",
     "uniform_filter1d",
     "unsharp_mask",
+    "upsample",
     "variance",
     "verify",
     "where",
     "white_tophat",
+    "zoom",
 ]
 
 
