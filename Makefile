@@ -3,15 +3,17 @@
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make lint    style and types
+# make soak    random plans, killed at random and resumed, for MINUTES=10
 # make bench   benchmarks against other ways to do the same
 # make clean   remove what the above have made
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
+MINUTES ?= 10
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: venv demo test engines test-engines lint bench clean
+.PHONY: venv demo test engines test-engines soak lint bench clean
 
 venv: $(VENV)/.checks
 
@@ -38,6 +40,9 @@ engines: venv
 test-engines: venv
 	$(VENV)/bin/python -m pytest tests/engines --durations=0 --durations-min=1
 
+soak: venv
+	$(VENV)/bin/python benchmarks/soak.py --minutes $(MINUTES)
+
 lint: venv
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -47,6 +52,7 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/sweep.py
 	$(VENV)/bin/python benchmarks/merge.py
 	$(VENV)/bin/python benchmarks/across.py
+	$(VENV)/bin/python benchmarks/scale.py
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install --quiet -e '.[bench]'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the engines and object stores that `make test-engines` runs on, each once, into .engines:
 #
-#   flink/           Flink as it is distributed; flink/cluster.sh here starts it
+#   flink/           Flink as it is distributed; templates/flink/cluster.sh starts it
 #   job-server.jar   Beam's job server for Flink, assembled by Maven from flink/pom.xml
 #   bin/prism        Beam's Prism, of the version of the Beam installed
 #   bin/fake-gcs-server

@@ -20,8 +20,8 @@ _STAGE = re.compile(r"\s*\[while running .*", re.S)
 
 def quiet() -> None:
     """Leave the telling of errors to `report`: pipelines log the traceback of each."""
-    logging.getLogger().setLevel(logging.ERROR)
-    for name in ("apache_beam", "beam_volumes"):
+    # What other runners say comes from the root.
+    for name in ("", "apache_beam", "beam_volumes"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 

@@ -269,7 +269,7 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
     seconds = time.perf_counter() - begin
     summary = None
     if session.journal is not None:
-        summary = summarize(session.journal, len(planned.passes))
+        summary = summarize(session.journal, [len(p.grid) for p in session.plan.passes])
         if not keep_journal:
             session.journal.remove()
     return Outcome(results, planned, summary, seconds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 import psutil
 
@@ -47,14 +48,58 @@ def parse_bytes(text: int | float | str) -> int:
 
 
 def machine_memory() -> int:
-    """RAM of this machine, or the limit of its control group if that is lower."""
-    limits = [psutil.virtual_memory().total]
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            limits.append(int(Path(name).read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    return min(limits)
+    """RAM of this machine, or the limit of its control groups if that is lower."""
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in control_groups())])
+
+
+def free_memory(root: str | Path = "/") -> int:
+    """RAM that this process may come to hold: what it holds, and what is left to it.
+
+    What is left is what the machine has, and what each of its control groups (of a container, say) may
+    still take. Files that the kernel keeps in memory, and may drop, are not counted as taken.
+    """
+    left = [limit - used for limit, used in control_groups(root)]
+    own = psutil.Process().memory_info().rss
+    return own + max(0, min([psutil.virtual_memory().available, *left]))
+
+
+#: Below the folder that control groups are listed in: of a group its limit, what it holds, and of that
+#: what files could be dropped (version 2, and 1).
+_GROUPS = {
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+    "memory": (
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ),
+}
+
+
+def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
+    """The limit and the use of memory, in bytes, of each control group that limits this process."""
+    root = Path(root)
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        for kind in kinds.split(","):
+            if kind not in _GROUPS:
+                continue
+            top, most, used, cached = _GROUPS[kind]
+            group = PurePosixPath(path)
+            # In a container the path may be that of outside, and only the top is there to be read.
+            for at in (group, *group.parents):
+                folder = root / "sys/fs/cgroup" / top / str(at).lstrip("/")
+                try:
+                    limit = int((folder / most).read_text())
+                    taken = int((folder / used).read_text())
+                    stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
+                except (OSError, ValueError):  # not there, or "max"
+                    continue
+                yield limit, taken - int(stat.get(cached, 0))
 
 
 def default_memory() -> int:

@@ -538,7 +538,7 @@ def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[
     if len(slabs) != len(plan.passes):
         raise ValueError(
             f"the run was planned in {len(slabs)} passes and would now be in {len(plan.passes)}; "
-            "resume it with the memory it was begun with"
+            "resume it with the memory= and slab= it was begun with"
         )
     passes = []
     budget = (plan.memory - plan.processes * plan.base) // plan.workers

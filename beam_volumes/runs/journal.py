@@ -17,6 +17,7 @@ import os
 import pickle
 import re
 import socket
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -233,6 +234,11 @@ class Journal:
         """How often each slab was started. Redone means more than once."""
         return dict(Counter(slab for slab, _ in self._starts(f"starts/{pass_index}/")))
 
+    def attempts_among(self, pass_index: int, slabs: range) -> dict[int, int]:
+        """How often slabs of a folder were started."""
+        found = self._starts(f"starts/{pass_index}/{slabs.start // FOLDER:06d}/")
+        return dict(Counter(slab for slab, _ in found if slab in slabs))
+
     def in_flight(self, pass_index: int) -> list[int]:
         """Slabs that were started and are not finished, those started last first."""
         return _newest(self._starts(f"starts/{pass_index}/"), set(self.finished(pass_index)))
@@ -263,7 +269,8 @@ class Tally:
         self._journal = journal
         self._pass = pass_index
         self._total = total
-        self._open: dict[int, list[int]] = {f: [] for f in range(-(-total // FOLDER))}
+        # Of the folders that are not full, the slabs in them, 4 bytes each: there may be a million.
+        self._open = {f: array("i") for f in range(-(-total // FOLDER))}
         self._full = 0
 
     def update(self, most: int | None = None) -> Tally:
@@ -272,7 +279,7 @@ class Tally:
         prefixes = [f"records/{self._pass}/{f:06d}/" for f in folders]
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
-            slabs = [slab for slab in _slabs(names) if slab in self._span(f)]
+            slabs = array("i", (slab for slab in _slabs(names) if slab in self._span(f)))
             del self._open[f]
             if len(slabs) == len(self._span(f)):
                 self._full += len(slabs)
@@ -301,9 +308,11 @@ class Tally:
     def in_flight(self) -> list[int]:
         """Slabs started and not finished, those started last first."""
         starts: list[tuple[int, str]] = []
-        for f in self._open:
-            starts += self._journal._starts(f"starts/{self._pass}/{f:06d}/")
-        return _newest(starts, {slab for slabs in self._open.values() for slab in slabs})
+        for f, slabs in self._open.items():
+            finished = set(slabs)
+            some = self._journal._starts(f"starts/{self._pass}/{f:06d}/")
+            starts += [(slab, attempt) for slab, attempt in some if slab not in finished]
+        return _newest(starts, set())
 
     def _span(self, f: int) -> range:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))

@@ -6,13 +6,12 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
 import tensorstore as ts
 
-from beam_volumes.storage.context import context
+from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.kvstore import Spec, join, url
 
@@ -34,7 +33,8 @@ class Folder:
 
     @property
     def _store(self) -> ts.KvStore:
-        return _opened(json.dumps(self._spec, sort_keys=True))
+        key = json.dumps(self._spec, sort_keys=True)
+        return opened(f"folder {key}", lambda: _open(self._spec))
 
     def place(self, key: str) -> str:
         """How messages name an object."""
@@ -102,6 +102,6 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
     return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 
-@lru_cache(maxsize=64)
-def _opened(spec: str) -> ts.KvStore:
-    return ts.KvStore.open(json.loads(spec), context=context()).result()
+def _open(spec: Spec) -> ts.KvStore:
+    # Objects are synchronised to the disk no more than the voxels they speak of.
+    return ts.KvStore.open(spec, context=context()).result()

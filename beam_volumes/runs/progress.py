@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from beam_volumes.runs.journal import Journal, Tally
+from beam_volumes.runs.journal import FOLDER, Journal, Tally
 from beam_volumes.storage.kvstore import is_local
 
 _LOG = logging.getLogger(__name__)
@@ -295,23 +296,45 @@ class Summary:
         return self.voxels / self.seconds if self.seconds > 0 else 0.0
 
 
-def summarize(journal: Journal, passes: int) -> Summary:
-    """Add up the records of the first ``passes`` passes of a run; none is kept."""
-    slabs = redone = voxels = bytes_read = bytes_written = peak = 0
-    slab_seconds, spans = 0.0, array("d")
-    for k in range(passes):
-        for r in journal.records(k, bodies=False):
-            slabs, voxels = slabs + 1, voxels + r.box.size
-            bytes_read, bytes_written = bytes_read + r.bytes_read, bytes_written + r.bytes_written
-            slab_seconds, peak = slab_seconds + r.seconds, max(peak, r.peak_memory)
-            spans.extend((r.started, r.ended))
-        redone += sum(n > 1 for n in journal.attempts_of(k).values())
-    seconds = _covered(np.asarray(spans).reshape(-1, 2))
-    return Summary(slabs, redone, seconds, slab_seconds, voxels, bytes_read, bytes_written, peak)
+def summarize(journal: Journal, slabs: Sequence[int]) -> Summary:
+    """Add up the records of a run's passes of so many slabs, of which there may be millions."""
+    counts = Counter[str]()
+    peak, spans = 0, array("d")
+    for k, total in enumerate(slabs):
+        for start in range(0, total, FOLDER):
+            some = range(start, min(start + FOLDER, total))
+            for _, r in journal.read_records(k, some, bodies=False):
+                if isinstance(r, ValueError):
+                    raise r
+                if r is None:
+                    continue
+                counts.update(
+                    slabs=1,
+                    voxels=r.box.size,
+                    bytes_read=r.bytes_read,
+                    bytes_written=r.bytes_written,
+                )
+                peak = max(peak, r.peak_memory)
+                spans.extend((r.started, r.ended))
+            counts["redone"] += sum(n > 1 for n in journal.attempts_among(k, some).values())
+    times = np.frombuffer(spans).reshape(-1, 2)
+    return Summary(
+        slabs=counts["slabs"],
+        redone=counts["redone"],
+        seconds=_covered(times),
+        slab_seconds=float((times[:, 1] - times[:, 0]).sum()),
+        voxels=counts["voxels"],
+        bytes_read=counts["bytes_read"],
+        bytes_written=counts["bytes_written"],
+        peak_memory=peak,
+    )
 
 
 def _covered(spans: np.ndarray) -> float:
     """The length of a union of intervals."""
-    begin, end = spans[np.argsort(spans[:, 0])].T
-    before = np.maximum.accumulate(np.concatenate([[-np.inf], end]))[:-1]
-    return float(np.maximum(0, end - np.maximum(begin, before)).sum())
+    if not len(spans):
+        return 0.0
+    spans = spans[np.argsort(spans[:, 0])]
+    before = np.maximum.accumulate(spans[:-1, 1])
+    gaps = np.maximum(0.0, spans[1:, 0] - before)
+    return float(spans[:, 1].max() - spans[0, 0] - gaps.sum())

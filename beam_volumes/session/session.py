@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import resource
 import sys
@@ -18,7 +19,7 @@ from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges
-from beam_volumes.session.recall import Request, pack, python_version
+from beam_volumes.session.recall import Request, pack, python_version, recall
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.kvstore import is_local, join, kvstore_spec, url
@@ -107,10 +108,12 @@ class Session:
                     f"cannot resume {Journal(place, '').url}: this run differs in {different[0].field} "
                     f"({len(different)} field(s) in all); start anew with overwrite=True"
                 )
-            plan = repartitioned(
-                plan, [p["slab"] for p in found.passes], [p["window"] for p in found.passes]
-            )
             begun = Journal(join(place, directory=True), found.run_id, attempts)
+            plan = repartitioned(
+                _as_begun(plan, begun, found),
+                [p["slab"] for p in found.passes],
+                [p["window"] for p in found.passes],
+            )
             check_outputs_are_there(plan, begun)
             return cls(plan, found.run_id, begun, request=request)
         run_id = uuid.uuid4().hex
@@ -317,6 +320,27 @@ class Session:
 def load_token(seen: Surveyed) -> str:
     """Under which token the load of a survey's merge is reduced."""
     return f"{seen.token} load"
+
+
+def _as_begun(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
+    """The plan that a run was begun with, for the machine of a plan that computes the same.
+
+    What is stored between passes, and how many there are, may depend on memory and slabs.
+    """
+    if not manifest.closed:
+        begun, _ = recall(journal)
+        how = ("memory", "workers", "processes", "threads", "base", "targets", "returns")
+        return replace(begun, **{name: getattr(plan, name) for name in how})
+    stored = {o["name"]: o for o in manifest.outputs if o["internal"]}
+    for sink in plan.intermediates:
+        now, then = json.loads(json.dumps(sink.to_dict())), stored.get(sink.name, {})
+        if any(now.get(name) != then.get(name) for name in ("chunk", "shard")):
+            slabs = ", ".join(str(tuple(p["slab"])) for p in manifest.passes)
+            raise ValueError(
+                f"cannot resume {journal.url}: it stores {sink.name} between its passes in other chunks; "
+                f"resume it with the memory= and slab= it was begun with (its slabs are {slabs})"
+            )
+    return plan
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,3 +97,33 @@ def write_key(directory: kvstore.Spec, key: str, value: bytes) -> None:
         ts.KvStore.open(directory, context=context()).result().write(key, value).result()
     except ValueError as error:
         raise explain(error, f"writing {kvstore.url(directory)}{key}") from None
+
+
+def check_writable(place: kvstore.Spec) -> None:
+    """Raise OSError if nothing can be written at a place, where there may be nothing yet; leave nothing.
+
+    Examples
+    --------
+    >>> check_writable(kvstore.kvstore_spec("/proc/out.zarr"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    OSError: writing to /proc/out.zarr: ...
+    """
+    name = kvstore.url(place)
+    if kvstore.is_local(place):
+        folder = os.path.abspath(place["path"])
+        while not os.path.isdir(folder):
+            folder = os.path.dirname(folder)
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise OSError(
+                f"writing to {name}: {error.strerror} (check who may write to {folder})"
+            ) from None
+        return
+    key = f"writable-{uuid.uuid4().hex}"
+    try:
+        store = ts.KvStore.open(kvstore.join(place, directory=True), context=context()).result()
+        store.write(key, b"").result()
+        store.write(key, None).result()
+    except Exception as error:
+        raise explain(error, f"writing to {name}") from None

@@ -36,12 +36,18 @@ KEPT = 16 << 20
 class Transfer:
     """A read or a write under way."""
 
-    def __init__(self, doing: str) -> None:
-        self.doing = doing
+    def __init__(self, verb: str, box: Box, handle: ts.TensorStore) -> None:
+        self._of = verb, box, handle
         self._done = threading.Event()
         self._lock = threading.Lock()
         self._left = 0
         self._error: BaseException | None = None
+
+    @property
+    def doing(self) -> str:
+        """What it does, for messages."""
+        verb, box, handle = self._of
+        return f"{verb} {box} of {describe(handle)}"
 
     def done(self) -> bool:
         """Whether it has ended, well or not."""
@@ -179,7 +185,7 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     itemsize = out.dtype.itemsize
     # a piece of a shard reads the shard's index again: keep that below a hundredth
     target = max(PIECE, 128 * 16 * inner) if inner > 1 else PIECE
-    transfer = Transfer(f"reading {box} of {describe(handle)}")
+    transfer = Transfer("reading", box, handle)
     lane = _lanes["read", _remote(handle)]
     target_store = ts.array(out, dtype=handle.dtype, copy=False, write=True, context=context())
     pieces = list(_pieces(box, chunk, origin, target // itemsize)) if out.size else []
@@ -222,7 +228,7 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
                 f"writing {box} of {describe(handle)}: {axis} {a}:{b} is not made of whole write units "
                 f"of {u} (volume {n}); align the slabs to the units {unit}"
             )
-    transfer = Transfer(f"writing {box} of {describe(handle)}")
+    transfer = Transfer("writing", box, handle)
     lane = _lanes["write", _remote(handle)]
     source = ts.array(array, dtype=handle.dtype, copy=False, context=context())
     units = list(_pieces(box, unit, (0, 0, 0), 1)) if array.size else []
@@ -283,6 +289,7 @@ def describe(handle: ts.TensorStore) -> str:
     """How messages name what a handle shows."""
     if handle.kvstore is None:
         return "the volume"
+    # Some 250 bytes are lost in TensorStore each time: for messages only.
     spec = handle.kvstore.spec().to_json()
     # TensorStore has no URL for an S3 server that is not Amazon's.
     text = kvstore.url(spec) if "bucket" in spec else str(handle.kvstore.url)
@@ -292,7 +299,10 @@ def describe(handle: ts.TensorStore) -> str:
 def _remote(handle: ts.TensorStore) -> bool:
     if handle.kvstore is None:
         return False
-    return handle.kvstore.spec().to_json()["driver"] not in ("file", "memory")
+    try:
+        return not str(handle.kvstore.url).startswith(("file:", "memory:"))
+    except ValueError:  # as there is none for an S3 server that is not Amazon's
+        return True
 
 
 def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:

@@ -32,6 +32,9 @@ from beam_volumes.transforms.rounds import RunFlow, whole
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
+#: Runners keep about 1 kB of each element that they spread over workers: slabs are spread by themselves
+#: up to so many, and a few together beyond that.
+_SPREAD = 10_000
 #: Bytes of rows in an element.
 _BATCH = 4 << 20
 
@@ -205,9 +208,24 @@ Collections = dict[str, beam.PCollection]
 
 
 def build(
-    pipeline: beam.Pipeline, session: Session, resource_hints: bool = False
+    pipeline: beam.Pipeline,
+    session: Session,
+    resource_hints: bool = False,
+    ready: beam.PCollection | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
-    """All steps of a session; with ``resource_hints`` they say what memory a machine must have.
+    """All steps of a session.
+
+    Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
+    there: no other begins from nothing.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    session : Session
+    resource_hints : bool
+        Whether steps say what memory a machine must have.
+    ready : PCollection, optional
+        The first step waits until this is complete.
 
     Returns
     -------
@@ -217,8 +235,10 @@ def build(
     rows : dict of PCollection
         By barrier, the rows of its table: (shard, columns).
     """
-    begun = pipeline | "Begin" >> beam.Create([None])
-    known = [begun | "Prepare" >> beam.Map(_prepare, session)]
+    wait = {} if ready is None else {"ready": AsIter(ready)}
+    known = [
+        pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
+    ]
     answers: Collections = {}
     rows: Collections = {}
     for k in range(len(session.plan.passes)):
@@ -234,7 +254,7 @@ def build(
     return known, rows
 
 
-def _prepare(_: Any, session: Session) -> States:
+def _prepare(_: Any, session: Session, ready: Any = None) -> States:
     session.prepare()
     return {}
 
@@ -253,7 +273,7 @@ class _Pass(beam.PTransform):
         session, index = self.session, self.index
         p = session.plan.passes[index]
         surveyed = [b.token for b in p.program.surveys]
-        swept = self._slabs(known.pipeline) | "Sweep" >> beam.ParDo(
+        swept = self._slabs(known) | "Sweep" >> beam.ParDo(
             _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
         ).with_outputs(*surveyed, main="states")
         states = swept["states"]
@@ -286,21 +306,21 @@ class _Pass(beam.PTransform):
         finish = beam.Map(_finish_merge, session, index, **found)
         return known | "Finish merge" >> finish, answers, rows
 
-    def _slabs(self, pipeline: beam.Pipeline) -> beam.PCollection:
+    def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        slabs = (
-            pipeline
-            | "Ranges" >> beam.Create(slab_ranges(len(p.grid)))
-            | "Slabs" >> beam.FlatMap(_slabs).with_output_types(_Answered)
-        )
+        begun = known.pipeline | "Begin" >> beam.Impulse()
+        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
+        slabs = len(p.grid)
         if not p.program.barriers:
-            return slabs | "Spread" >> beam.Reshuffle() | "Alone" >> beam.Map(_alone)
+            parts = begun | "Parts" >> beam.FlatMap(_parts, slabs, wait).with_output_types(_Span)
+            return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
+        asking = begun | "Slabs" >> beam.FlatMap(_asking, slabs, wait).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
         ]
-        return (slabs, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
+        return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -315,16 +335,23 @@ def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
 
 
-#: A slab, and a piece of its answer from one of the pass's barriers; -1 is the slab itself.
+_Span: Any = Tuple[int, int]
+#: A slab, and a piece of its answer from one of the pass's barriers; or the slab itself.
 _Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
+_ITSELF = (-1, b"")
 
 
-def _slabs(span: tuple[int, int]) -> Iterable[Any]:
-    return (((slab,), (-1, b"")) for slab in range(*span))
+def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
+    width = max(1, -(-slabs // _SPREAD))
+    return ((a, min(a + width, slabs)) for a in range(0, slabs, width))
 
 
-def _alone(slab: Any) -> Any:
-    return slab[0], []
+def _alone(span: tuple[int, int]) -> Iterable[Any]:
+    return (((slab,), []) for slab in range(*span))
+
+
+def _asking(_: Any, slabs: int, known: States) -> Iterable[Any]:
+    return (((slab,), _ITSELF) for slab in range(slabs))
 
 
 def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:

@@ -39,12 +39,14 @@ from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
+from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import ENDED, Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.transforms.compute import build
+from beam_volumes.transforms.probe import probed
 
 _LOG = logging.getLogger(__name__)
 
@@ -52,8 +54,6 @@ _LOG = logging.getLogger(__name__)
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
 #: Those whose workers are never on this machine.
 REMOTE = {"dataflow"}
-#: The mark by which workers see that they share the journal's place with this machine.
-ASKED = "asked"
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
@@ -179,7 +179,7 @@ class Here:
             tempfile.TemporaryFile() as log,
             watching(journal),
         ):
-            watch = Watch(journal, [Work("", len(p.grid)) for p in session.plan.passes], _nobody)
+            watch = Watch(journal, _works(session.plan), _nobody)
 
             def last_words() -> str:
                 return _last_words(session, watch.last_started())
@@ -224,8 +224,17 @@ class Elsewhere:
         with reporting(session, place) as (telling, journal), watching(journal):
             journal.mark(ASKED)
             try:
-                asked = replace(telling, asked=socket.gethostname())
-                run_pipeline(asked, runner, self.options, self.hired)
+                needs = Needs.of(telling.session, socket.gethostname())
+                if self.hired:  # machines come with the memory that steps ask for
+                    needs = replace(needs, memory=0)
+                run_pipeline(telling, runner, self.options, self.hired, needs)
+            except RuntimeError as error:
+                if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
+                    raise
+                # The runner gave up, for one because a worker died.
+                watch = Watch(journal, _works(session.plan), _nobody)
+                words = _last_words(session, watch.last_started())
+                raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
                     journal.remove()
@@ -305,11 +314,19 @@ def run_here(session: Any, options: PipelineOptions) -> None:
 
 
 def run_pipeline(
-    session: Any, runner: Any, options: PipelineOptions, resource_hints: bool = False
+    session: Any,
+    runner: Any,
+    options: PipelineOptions,
+    resource_hints: bool = False,
+    needs: Needs | None = None,
 ) -> None:
-    """Run a session's pipeline to its end, and raise what a step raised in a worker."""
+    """Run a session's pipeline to its end, and raise what a step raised in a worker.
+
+    With ``needs``, workers are asked first whether they meet them.
+    """
     pipeline = beam.Pipeline(runner=runner, options=options)
-    build(pipeline, session, resource_hints)
+    ready = None if needs is None else probed(pipeline, needs)
+    build(pipeline, session, resource_hints, ready)
     try:
         state = pipeline.run().wait_until_finish()
     except Exception as error:
@@ -327,8 +344,6 @@ class Telling:
     """A session whose steps put what they raise into the message, to be read out of a runner's text."""
 
     session: Session
-    #: The machine that has left a mark for workers to find, if it has.
-    asked: str | None = None
 
     @property
     def plan(self) -> Plan:
@@ -336,23 +351,7 @@ class Telling:
 
     def prepare(self) -> None:
         with told():
-            if self.asked is not None:
-                self._check_place()
             self.session.prepare()
-
-    def _check_place(self) -> None:
-        """A worker elsewhere would write into folders of its own and lose what it found."""
-        journal = self.session.journal
-        assert journal is not None
-        if journal.marked(ASKED):
-            return
-        manifest = Journal.load(journal.spec)  # there when a runner repeats this step
-        if manifest is None or manifest.run_id != journal.run_id:
-            raise OSError(
-                f"the worker on {socket.gethostname()} does not see {journal.url}, where {self.asked} has "
-                "begun this run: use places that all machines share, such as a bucket, or give journal= "
-                "or Beam's temp_location"
-            )
 
     def slab(
         self,
@@ -437,6 +436,10 @@ def raise_original(error: Exception) -> None:
         return
     original, trace = cloudpickle.loads(base64.b64decode(mark[1]))
     raise original from RemoteTraceback(trace)
+
+
+def _works(plan: Plan) -> list[Work]:
+    return [Work("", len(p.grid)) for p in plan.passes]
 
 
 def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:

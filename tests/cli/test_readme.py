@@ -81,9 +81,12 @@ def test_recipes(slices):
             assert build(parse_recipe(text)).targets
 
 
-@pytest.mark.parametrize("name", ["README.md", *(f"docs/{p.name}" for p in ROOT.glob("docs/*.md"))])
-def test_links_lead_somewhere(name):
-    page = ROOT / name
+PAGES = [ROOT / "README.md", ROOT / "engines/README.md"]
+PAGES += [*ROOT.glob("docs/*.md"), *ROOT.glob("templates/*/README.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert "://" in link or (page.parent / link).exists(), link
 

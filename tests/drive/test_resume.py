@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
@@ -124,3 +125,36 @@ def test_a_result_too_large_for_memory_is_refused(monkeypatch):
     monkeypatch.setattr(bv.options, "max_inmemory", 1000)
     with pytest.raises(ValueError, match=r"larger than options\.max_inmemory"):
         bv.compute(bv.open(ARRAY) + 1, runner=None)
+
+
+def test_what_lies_between_passes_stays_as_it_was_begun(out, monkeypatch):
+    def cells(v):
+        mask = bv.binary_opening(bv.median_filter(v, 3) > 120)
+        return bv.label(bv.binary_fill_holes(mask)).to(out, chunks=(4, 4, 8))
+
+    stored = bv.compute(bv.open(ARRAY).to(out.parent / "in.zarr"), runner=None, progress=False)
+    slab = Session.slab
+
+    def stopping(self, k, index, *rest):
+        if k == len(self.plan.passes) - 1 and index == 2:
+            raise OSError("stopped")
+        return slab(self, k, index, *rest)
+
+    monkeypatch.setattr(Session, "slab", stopping)
+    how = {"runner": None, "progress": False}
+    with pytest.raises(OSError, match="stopped"):
+        bv.compute(cells(stored), slab=(4, 12, 8), **how)
+    monkeypatch.setattr(Session, "slab", slab)
+    again = bv.compute(cells(stored), resume=True, **how)
+    mask = ndimage.binary_opening(ndimage.median_filter(ARRAY, 3) > 120)
+    expected = ndimage.label(ndimage.binary_fill_holes(mask))[0]
+    assert np.array_equal(np.asarray(again), expected) and expected.max() > 1
+
+    # Of a step of a pipeline no plan is kept.
+    begun = Session.begin(bv.plan(cells(stored), slab=(4, 12, 8)), overwrite=True)
+    begun.prepare()
+    with pytest.raises(ValueError, match=r"other chunks; .* slabs are \(4, 12, 8\)"):
+        Session.begin(bv.plan(cells(stored)), resume=True)
+    assert (
+        Session.begin(bv.plan(cells(stored), slab=(4, 12, 8)), resume=True).run_id == begun.run_id
+    )

@@ -26,6 +26,7 @@ from beam_volumes.runs import run_folder
 
 PROJECT = Path(__file__).parents[2]
 INSTALLED = PROJECT / ".engines"
+CLUSTER = str(PROJECT / "templates" / "flink" / "cluster.sh")
 
 
 def installed(path: str) -> str:
@@ -160,6 +161,7 @@ class Cluster:
     rest: str
     folder: Path
     options: list[str]
+    env: dict[str, str]
 
     def get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.rest}/{path}", timeout=30) as answer:
@@ -172,27 +174,33 @@ class Cluster:
         return self.get(f"jobs/{jobs[0]['jid']}")
 
     def taskmanager(self, number: int) -> int:
+        """Its process id; one that was killed is started again."""
+        _cluster_up(self.folder, self.env)
         return int((self.folder / f"taskmanager-{number}.pid").read_text())
+
+
+def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
+    """Start a cluster, or what of it has ended, by the script that users are shown; the options it says."""
+    command = [CLUSTER, "up", str(folder)]
+    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=300)
+    logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
+    assert said.returncode == 0, logs
+    return said.stdout.split()
 
 
 @contextmanager
 def flink_cluster(tmp: Path) -> Iterator[Cluster]:
-    """A standalone Flink by the script that users are shown: two TaskManagers, a pool of workers."""
+    """A standalone Flink: two TaskManagers, and a pool of workers."""
     installed("flink/bin/taskmanager.sh")
     folder = tmp / "flink"
     rest, rpc, pool = free_ports(3)
     ports = {"REST_PORT": str(rest), "RPC_PORT": str(rpc), "POOL_PORT": str(pool)}
     env = {**os.environ, "PYTHON": sys.executable, **ports}
-    script = str(PROJECT / "engines" / "flink" / "cluster.sh")
-    said = subprocess.run(
-        [script, "up", str(folder)], env=env, stdout=subprocess.PIPE, text=True, timeout=300
-    )
-    logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
-    assert said.returncode == 0, logs
+    options = _cluster_up(folder, env)
     try:
-        yield Cluster(f"http://localhost:{rest}", folder, said.stdout.split())
+        yield Cluster(f"http://localhost:{rest}", folder, options, env)
     finally:
-        subprocess.run([script, "down", str(folder)], env=env, timeout=60)
+        subprocess.run([CLUSTER, "down", str(folder)], env=env, timeout=60)
 
 
 @contextmanager

@@ -1,59 +1,174 @@
-"""A standalone Flink whose TaskManagers are killed: the result is the same, and little is done twice."""
+"""Processes of the engines killed under a run: the result is the same, and little is done twice."""
 
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
+import pytest
+from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.runs import Journal, run_folder
+from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
 
+SLAB = (2, 24, 28)
 
-def slow(v, seconds):
+
+def slow(v, seconds, noise=0):
+    """A function that sleeps, and prints so many bytes on both its outputs."""
+
     def work(block):
-        print("x" * (1 << 17))  # more than a pipe holds that nobody reads
+        for stream in (sys.stdout, sys.stderr):
+            print("x" * noise, file=stream)
         time.sleep(seconds)
         return block + 1
 
     return bv.map_overlap(work, v, name="slow", version=1)
 
 
-def test_a_killed_taskmanager_costs_the_slabs_in_flight(cluster, tmp_path):
-    v = stored(tmp_path, membranes((40, 24, 28)))
-    path = tmp_path / "out.zarr"
-    done_before: set[int] = set()
+def journal_of(path):
+    return Journal.open(run_folder(str(path)))
 
-    def kill():
+
+@contextmanager
+def killing(path, victim):
+    """Kill the process that ``victim(journal)`` names first; gives a dict in which ``at`` says when."""
+    told = {}
+
+    def watch():
         deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            journal = Journal.open(run_folder(str(path)))
-            if journal is not None and len(journal.finished(0)) >= 5:
-                done_before.update(journal.finished(0))
-                os.kill(cluster.taskmanager(1), signal.SIGKILL)
+        while time.monotonic() < deadline and "over" not in told:
+            journal = journal_of(path)
+            if journal is not None and (process := victim(journal)) is not None:
+                told["before"] = journal.finished(0)
+                os.kill(process, signal.SIGKILL)
+                told["at"] = time.monotonic()
                 return
-            time.sleep(0.1)
+            time.sleep(0.05)
 
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=watch)
     killer.start()
-    bv.compute(
-        slow(v, 1).to(path, chunks=(2, 24, 28)),
-        slab=(2, 24, 28),
-        workers=2,
-        memory="4GiB",
-        runner="FlinkRunner",
-        options=[*cluster.options, "--job_name=killed"],
-    )
-    killer.join()
-    np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
+    try:
+        yield told
+    finally:
+        told["over"] = True
+        killer.join()
+        assert "at" in told, "nothing was killed"
 
-    attempts = Journal.open(run_folder(str(path))).attempts_of(0)
-    assert set(attempts) == set(range(20)) and 5 <= len(done_before) < 20
-    redone = {slab for slab, count in attempts.items() if count > 1}
-    assert redone and len(redone) <= 2 + 2  # two in flight, and two that began as the job was ended
-    assert not redone & done_before
-    # It was the cluster that went on, by its own strategy: the very same job.
-    said = cluster.job("killed")
-    assert said["state"] == "FINISHED" and said["timestamps"]["RESTARTING"] > 0
+
+def sweeper(path, done):
+    """Names the worker process of a slab that is under way, once so many are recorded."""
+
+    def victim(journal):
+        flying = journal.in_flight(0) if len(journal.finished(0)) >= done else []
+        if not flying:
+            return None
+        starts = Path(run_folder(str(path))["path"]) / "starts"
+        return int(max(starts.rglob(f"{flying[0]:09d}-*")).read_text().split()[1])
+
+    return victim
+
+
+def redone(path, index=0):
+    return {slab for slab, count in journal_of(path).attempts_of(index).items() if count > 1}
+
+
+def went_on(cluster, name):
+    """It was the cluster that did, by its own strategy: the very same job."""
+    said = cluster.job(name)
+    return said["state"] == "FINISHED" and said["timestamps"]["RESTARTING"] > 0
+
+
+def flink(cluster, name):
+    options = [*cluster.options, f"--job_name={name}"]
+    return {"runner": "FlinkRunner", "workers": 2, "memory": "4GiB", "options": options}
+
+
+def test_flink_a_taskmanager_killed_in_a_sweep(cluster, tmp_path):
+    """It costs the slabs in flight."""
+    v = stored(tmp_path, membranes((32, 24, 28)))
+    path = tmp_path / "out.zarr"
+    tm = cluster.taskmanager(1)
+    with killing(path, lambda journal: tm if len(journal.finished(0)) >= 4 else None) as told:
+        bv.compute(slow(v, 1).to(path, chunks=SLAB), slab=SLAB, **flink(cluster, "sweep"))
+    np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
+    assert set(journal_of(path).attempts_of(0)) == set(range(16)) and 4 <= len(told["before"]) < 16
+    # Two were in flight, and two may have begun as the job was ended.
+    assert redone(path) and len(redone(path)) <= 2 + 2
+    assert not redone(path) & set(told["before"])
+    assert went_on(cluster, "sweep")
+
+
+def test_flink_a_taskmanager_killed_in_a_merge(cluster, tmp_path):
+    """It costs no slab at all: the merge begins again from what records say."""
+    em = stored(tmp_path, membranes((24, 48, 56)))
+    path = tmp_path / "labels.zarr"
+    target = bv.label(em > 150).to(path, chunks=(8, 16, 16))
+    tm = cluster.taskmanager(1)
+    slabs = 12
+
+    def merging(journal):
+        if len(journal.finished(0)) < slabs:
+            return None
+        rounds = [v for v in cluster.job("merge")["vertices"] if "Pass 1/Survey 1/" in v["name"]]
+        ended = [v["status"] == "FINISHED" for v in rounds]
+        return tm if any(ended) and not all(ended) else None
+
+    with killing(path, merging) as told:
+        bv.compute(target, slab=(8, 32, 32), **flink(cluster, "merge"))
+    labels, _ = ndimage.label(np.asarray(em) > 150)
+    np.testing.assert_array_equal(bv.open(str(path)), labels)
+    assert told["before"] == list(range(slabs))
+    for index in (0, 1):
+        assert journal_of(path).attempts_of(index) == dict.fromkeys(range(slabs), 1)
+    assert went_on(cluster, "merge")
+
+
+def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):
+    """A megabyte a slab blocks no worker of a pool, and one that is killed costs what it had in hand."""
+    v = stored(tmp_path, membranes((16, 24, 28)))
+    path = tmp_path / "out.zarr"
+    with killing(path, sweeper(path, 2)) as told:
+        noisy = slow(v, 0.5, 1 << 20)
+        bv.compute(noisy.to(path, chunks=SLAB), slab=SLAB, **flink(cluster, "worker"))
+    np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
+    assert redone(path) and len(redone(path)) <= 2 + 2 and not redone(path) & set(told["before"])
+    assert went_on(cluster, "worker")
+
+
+def test_prism_a_worker_killed(tmp_path):
+    """Prism does not go on: it says at once what happened, and the run is resumed."""
+    v = stored(tmp_path, membranes((16, 24, 28)))
+    path = tmp_path / "out.zarr"
+    port, pool = free_ports(2)
+    prism = [installed("bin/prism"), f"--job_port={port}", "--serve_http=false"]
+    workers = [sys.executable, "-m", "beam_volumes.cli.main", "worker-pool", "--port", str(pool)]
+    external = ["--environment_type=EXTERNAL", f"--environment_config=localhost:{pool}"]
+    how = {
+        "runner": "PrismRunner",
+        "workers": 2,
+        "memory": "4GiB",
+        "options": [f"--job_endpoint=localhost:{port}", *external],
+        "slab": SLAB,
+    }
+    target = slow(v, 1).to(path, chunks=SLAB)
+    with (
+        server(tmp_path / "prism.log", *prism, port=port),
+        server(tmp_path / "pool.log", *workers, port=pool),
+    ):
+        with (
+            killing(path, sweeper(path, 2)) as told,
+            pytest.raises(RuntimeError, match=r"worker disconnected.*last slabs .*resume=True"),
+        ):
+            bv.compute(target, **how)
+        assert time.monotonic() - told["at"] < 10
+        assert 2 <= len(told["before"]) < 8
+        bv.compute(target, resume=True, **how)
+    np.testing.assert_array_equal(bv.open(str(path)), np.asarray(v) + 1)
+    assert not redone(path) & set(told["before"])

@@ -178,7 +178,7 @@ def test_summary(journal):
     finish(journal, 0, 1, started=102.0, seconds=4.0, bytes_written=6, peak_memory=9)
     finish(journal, 1, 0, started=1000.0, seconds=4.0)
     journal.start(1, 0)
-    s = summarize(journal, 2)
+    s = summarize(journal, [3, 1])
     assert (s.slabs, s.redone, s.seconds, s.slab_seconds) == (3, 1, 10.0, 12.0)
     assert (s.voxels, s.bytes_read, s.bytes_written, s.peak_memory) == (30, 5, 6, 9)
     assert s.voxels_per_second == 3.0

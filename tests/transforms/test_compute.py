@@ -177,3 +177,15 @@ def test_rows_of_a_table_as_elements(tmp_path):
         rows = (p | bv.Compute(table, slab=(2, 6, 8)))["regionprops_table"]
         assert_that(rows, check)
     assert sorted(f.name for f in tmp_path.iterdir()) == ["labels.zarr", "labels.zarr.run"]
+
+
+def test_many_slabs_are_spread_some_together(tmp_path, monkeypatch):
+    monkeypatch.setattr("beam_volumes.transforms.compute._SPREAD", 3)
+    volume = stored(tmp_path, membranes((11, 6, 5)))
+    target = (volume + 1).to(tmp_path / "out.zarr", chunks=(1, 6, 5))
+    transform = bv.Compute(target, slab=(1, 6, 5))
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | transform
+    journal = transform.session.journal
+    assert journal.attempts_of(0) == dict.fromkeys(range(11), 1)
+    assert np.array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(volume + 1))

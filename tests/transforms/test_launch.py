@@ -20,14 +20,9 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import budget
 from beam_volumes.runs import Journal, WorkerDied, run_folder
 from beam_volumes.runs.progress import Watch, Work
+from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.launch import (
-    ASKED,
-    Elsewhere,
-    Telling,
-    launcher,
-    pipeline_options,
-)
+from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
 from tests.transforms.trees import chunk_files, membranes, stored
 
 PROCESSES = ["--direct_running_mode=multi_processing"]
@@ -89,13 +84,14 @@ def test_places_that_workers_cannot_reach_are_refused(tmp_path):
 def test_a_worker_that_does_not_see_the_journal_says_so(tmp_path):
     v = stored(tmp_path, membranes((4, 5, 6)))
     session = Session.begin(bv.plan((v + 1).to(tmp_path / "out.zarr")))
-    telling = Telling(session, asked="head")
-    with pytest.raises(RuntimeError, match=r"does not see .*out\.zarr\.run/, where head has"):
-        telling.prepare()
-    assert not (tmp_path / "out.zarr").exists()
+    needs = Needs.of(session, asked="head")
+    with pytest.raises(OSError, match=r"does not see .*out\.zarr\.run/, where head has"):
+        needs.check()
+    assert not list(tmp_path.glob("out*"))
     session.journal.mark(ASKED)
-    telling.prepare()
-    telling.prepare()  # as a runner may, that takes the first time for failed
+    needs.check()
+    session.prepare()
+    needs.check()  # as a runner may, that takes the first time for failed
     # A job that is never taken leaves nothing.
     with pytest.raises(ValueError, match="Unexpected pipeline runner"):
         bv.compute((v + 1).to(tmp_path / "new.zarr"), runner="NoSuchRunner")

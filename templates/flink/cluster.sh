@@ -2,56 +2,51 @@
 # A standalone Flink cluster on this machine: a JobManager, two TaskManagers of two slots each, and the
 # pool of Python worker processes that they run a pipeline's steps in.
 #
-#   cluster.sh up DIR       start it and print the options for Beam that name it
+#   cluster.sh up DIR       start it, or what of it has ended, and print the options for Beam that name it
 #   cluster.sh down DIR     end whatever `up` started
 #
-# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR.
-# FLINK_HOME, JOB_SERVER and PYTHON say where things are: by default where install.sh puts them. PYTHON
-# must have apache-beam and this package. REST_PORT, RPC_PORT and POOL_PORT are the ports taken.
+# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR, and Flink's
+# settings come from settings.yaml beside this script. FLINK_HOME, JOB_SERVER and PYTHON say where things
+# are: by default where `make venv engines` puts them. PYTHON must have apache-beam and this package; without
+# a JOB_SERVER Beam downloads its own. REST_PORT, RPC_PORT and POOL_PORT are the ports taken; SLOTS
+# is how many slots a TaskManager has instead.
 set -euo pipefail
-usage() { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 2 ] || usage
-project=$(cd "$(dirname "$0")/../.." && pwd)
-engines=$project/.engines
-FLINK_HOME=${FLINK_HOME:-$engines/flink}
-JOB_SERVER=${JOB_SERVER:-$engines/job-server.jar}
+here=$(cd "$(dirname "$0")" && pwd -P)
+project=$(cd "$here/../.." && pwd -P)
+FLINK_HOME=${FLINK_HOME:-$project/.engines/flink}
+JOB_SERVER=${JOB_SERVER:-$project/.engines/job-server.jar}
 PYTHON=${PYTHON:-$project/.venv/bin/python}
 REST_PORT=${REST_PORT:-8081} RPC_PORT=${RPC_PORT:-6123} POOL_PORT=${POOL_PORT:-50000}
 dir=$(mkdir -p "$2/flink" && cd "$2" && pwd)
 
-# Without a strategy of the cluster's the first TaskManager that is lost fails the job. It must go on trying
-# for longer than it takes to notice: heartbeats say within 10 s that a TaskManager is lost, and until then
-# its slots are given out again. TaskManagers hold no voxels, so little memory does; but of pipelines with
-# labels or distances many small shuffles are open at once, and each takes its least of network buffers.
 settings=(
   -Djobmanager.rpc.address=localhost
   -Djobmanager.rpc.port="$RPC_PORT"
   -Drest.address=localhost
   -Drest.port="$REST_PORT"
   -Dblob.server.port=0
-  -Dheartbeat.interval=2000
-  -Dheartbeat.timeout=10000
-  -Drestart-strategy.type=fixed-delay
-  -Drestart-strategy.fixed-delay.attempts=10
-  -Drestart-strategy.fixed-delay.delay=2s
-  -Djobmanager.memory.process.size=1024m
-  -Dtaskmanager.memory.process.size=1600m
-  -Dtaskmanager.memory.network.min=256m
-  -Dtaskmanager.memory.network.max=256m
-  -Dtaskmanager.network.sort-shuffle.min-buffers=64
-  -Dtaskmanager.numberOfTaskSlots=2
-  -Dcluster.evenly-spread-out-slots=true
 )
+while IFS=': ' read -r key value; do
+  settings+=(-D"$key=$value")
+done < <(grep '^[a-z]' "$here/settings.yaml")
+if [ -n "${SLOTS:-}" ]; then settings+=(-Dtaskmanager.numberOfTaskSlots="$SLOTS"); fi
 
-# start NAME COMMAND...: in the background, in a group of its own, its log and process id in DIR.
+# start NAME COMMAND...: in the background unless it runs, its log and process id in DIR.
 start() {
   local name=$1
   shift
-  FLINK_LOG_DIR=$dir/flink FLINK_PID_DIR=$dir/flink nohup "$@" >"$dir/$name.log" 2>&1 </dev/null &
+  if [ -e "$dir/$name.pid" ] && kill -0 "$(cat "$dir/$name.pid")" 2>/dev/null; then return; fi
+  FLINK_LOG_DIR=$dir/flink FLINK_PID_DIR=$dir/flink nohup "$@" >>"$dir/$name.log" 2>&1 </dev/null &
   echo $! >"$dir/$name.pid"
 }
 
 up() {
+  if ! [ -x "$FLINK_HOME/bin/jobmanager.sh" ]; then
+    echo "no Flink in $FLINK_HOME: run 'make engines', or let FLINK_HOME name one" >&2
+    exit 2
+  fi
   # Its first two arguments are the host and the port of the web interface.
   start jobmanager "$FLINK_HOME/bin/jobmanager.sh" start-foreground localhost "$REST_PORT" "${settings[@]}"
   for k in 1 2; do
@@ -68,7 +63,9 @@ up() {
     fi
     sleep 1
   done
-  echo "--runner=FlinkRunner --flink_version=1.19 --flink_job_server_jar=$JOB_SERVER" \
+  local jar=
+  if [ -e "$JOB_SERVER" ]; then jar=" --flink_job_server_jar=$JOB_SERVER"; fi
+  echo "--runner=FlinkRunner --flink_version=1.19$jar" \
     "--flink_master=localhost:$REST_PORT --parallelism=2" \
     "--environment_type=EXTERNAL --environment_config=localhost:$POOL_PORT"
 }

@@ -1,0 +1,351 @@
+"""Random plans, killed at random and resumed, for as long as asked: their outputs must differ in nothing.
+
+Run ``python benchmarks/soak.py --minutes 10``. Each case is drawn from its number: volume, chain, chunks or
+shards, slabs, workers, how it runs, and who is killed with -9 after how many slabs have begun: the process
+that calls, the one that drives the pipeline, or a worker. What the last attempt leaves on disk is compared
+with the same in this process in one piece, and with scipy. A difference, an error or a run that hangs ends
+the soak with exit status 1, and says how to repeat the case: ``--seed`` with its number and ``--cases 1``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow.parquet
+from scipy import ndimage
+
+import beam_volumes as bv
+from beam_volumes.runs import Journal, WorkerDied, run_folder
+
+#: Seconds after which an attempt counts as hanging.
+PATIENCE = 300
+#: Exit status of an attempt that noticed a kill, and of one that failed.
+KILLED, FAILED = 3, 4
+
+MULTI = ("--direct_running_mode=multi_processing",)
+#: How a case may be run: the runner, its options, and who can be killed.
+WAYS: list[tuple[str | None, tuple[str, ...], list[str]]] = [
+    (None, (), ["caller"]),
+    (None, (), ["caller"]),
+    ("FnApiRunner", (), ["caller", "driver"]),
+    ("FnApiRunner", MULTI, ["caller", "driver", "worker", "worker"]),
+]
+
+Step = tuple[str, Callable[[bv.Volume], bv.Volume], Callable[[np.ndarray], np.ndarray] | None]
+#: Names, ours, and scipy's where the numbers are the same to the bit.
+GREY: list[Step] = [
+    ("median 3", lambda v: bv.median_filter(v, 3), lambda a: ndimage.median_filter(a, 3)),
+    (
+        "maximum 1 3 5",
+        lambda v: bv.maximum_filter(v, (1, 3, 5)),
+        lambda a: ndimage.maximum_filter(a, (1, 3, 5)),
+    ),
+    (
+        "minimum 2, mirror",
+        lambda v: bv.minimum_filter(v, 2, mode="mirror"),
+        lambda a: ndimage.minimum_filter(a, 2, mode="mirror"),
+    ),
+    ("gaussian 1.2", lambda v: bv.gaussian_filter(v, 1.2), None),
+    ("sobel", lambda v: bv.sobel(v), None),
+    ("less its mean", lambda v: v - bv.mean(v), None),
+]
+MASK: list[Step] = [
+    ("opening", bv.binary_opening, lambda a: ndimage.binary_opening(a)),
+    (
+        "dilation 2",
+        lambda v: bv.binary_dilation(v, iterations=2),
+        lambda a: ndimage.binary_dilation(a, iterations=2),
+    ),
+    ("fill holes", bv.binary_fill_holes, lambda a: ndimage.binary_fill_holes(a)),
+    ("remove small", lambda v: bv.remove_small_objects(v, 12), None),
+    ("keep largest", lambda v: bv.keep_largest(v, 3), None),
+]
+ENDS = ["grey", "mask", "labels", "labels and table", "distance"]
+DTYPES = ["u1", "u2", "i2", "i4", "f4", "f8"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What its number says."""
+
+    number: int
+    shape: tuple[int, ...]
+    dtype: str
+    input_chunks: tuple[int, ...]
+    grey: tuple[str, ...]
+    threshold: str
+    mask: tuple[str, ...]
+    end: str
+    unit: tuple[int, ...]
+    shards: bool
+    slab: tuple[int, ...]
+    workers: int
+    way: int
+    #: Who is killed, and how many slabs have begun by then.
+    kills: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, number: int) -> Case:
+        rng = random.Random(number)
+        unit = tuple(rng.choice(c) for c in ([1, 2, 4], [4, 8, 12], [4, 8, 12]))
+        slab = tuple(u * rng.randint(1, 3) for u in unit)
+        shape = tuple(rng.randint(s, 3 * s) for s in slab)
+        way = rng.randrange(len(WAYS))
+        slabs = int(np.prod([-(-n // s) for n, s in zip(shape, slab, strict=True)]))
+        kills = [
+            (rng.choice(WAYS[way][2]), rng.randrange(2 * slabs)) for _ in range(rng.randint(0, 3))
+        ]
+        return cls(
+            number,
+            shape,
+            rng.choice(DTYPES),
+            tuple(rng.randint(1, 2 * s) for s in slab),
+            tuple(rng.choice(GREY)[0] for _ in range(rng.randint(0, 2))),
+            rng.choice(["number", "otsu", "percentile"]),
+            tuple(rng.choice(MASK)[0] for _ in range(rng.randint(0, 2))),
+            rng.choice(ENDS),
+            unit,
+            rng.random() < 0.4,
+            slab,
+            rng.randint(1, 3),
+            way,
+            tuple(sorted(kills, key=lambda kill: kill[1])),
+        )
+
+    def array(self) -> np.ndarray:
+        """Blobs, so that components are many and some large."""
+        rng = np.random.default_rng(self.number)
+        blobs = ndimage.gaussian_filter(rng.normal(size=self.shape), 1.5)
+        grey = 128 + 40 * blobs / max(blobs.std(), 1e-9) + rng.integers(-5, 6, self.shape)
+        return np.clip(np.rint(grey), 0, 255).astype(self.dtype)
+
+    def volumes(self, grey: bv.Volume) -> dict[str, Any]:
+        """What is to be computed, by the file it goes to."""
+        found = self.chain(grey, lambda volume, ours, twin: ours(volume))
+        if self.end == "labels and table":
+            table = bv.regionprops_table(found, grey, ["num_pixels", "bbox", "intensity_sum"])
+            return {"out.zarr": found, "table.parquet": table}
+        return {"out.zarr": found}
+
+    def by_scipy(self, grey: np.ndarray) -> np.ndarray:
+        """The same by scipy; ours in one piece where scipy has nothing that is equal to the bit."""
+
+        def step(array: np.ndarray, ours: Any, twin: Any) -> np.ndarray:
+            return (
+                twin(array) if twin is not None else np.asarray(in_one_piece(ours(bv.open(array))))
+            )
+
+        return self.chain(grey, step)
+
+    def chain(self, voxels: Any, step: Callable[[Any, Any, Any], Any]) -> Any:
+        for name in self.grey:
+            voxels = step(voxels, *_named(GREY, name))
+        if self.end == "grey":
+            return voxels
+        voxels = step(voxels, *self._threshold())
+        for name in self.mask:
+            voxels = step(voxels, *_named(MASK, name))
+        if self.end.startswith("labels"):
+            return step(
+                voxels,
+                lambda v: bv.label(v, dtype="u4"),
+                lambda a: ndimage.label(a)[0].astype("u4"),
+            )
+        if self.end == "distance":
+            return step(voxels, bv.distance_transform_edt, _distance)
+        return voxels
+
+    def _threshold(self) -> tuple[Any, Any]:
+        if self.threshold == "otsu":
+            return lambda v: v > bv.threshold_otsu(v), None
+        if self.threshold == "percentile":
+            return lambda v: v > bv.percentile(v, 60), None
+        return lambda v: v > 140, lambda a: a > 140
+
+    def targets(self, folder: Path) -> list[Any]:
+        how: dict[str, Any] = {"chunks": self.unit}
+        if self.shards:
+            how = {"chunks": tuple(u // 2 or 1 for u in self.unit), "shards": self.unit}
+        wanted = self.volumes(bv.open(folder / "in.zarr"))
+        return [
+            what.to(folder / name, **(how if name.endswith("zarr") else {}))
+            for name, what in wanted.items()
+        ]
+
+
+def _named(steps: Sequence[Step], name: str) -> tuple[Any, Any]:
+    return next(step[1:] for step in steps if step[0] == name)
+
+
+def _distance(mask: np.ndarray) -> np.ndarray:
+    if mask.all():  # there is no background: scipy's distances are to nowhere, ours infinite
+        return np.full(mask.shape, np.inf, np.float32)
+    return ndimage.distance_transform_edt(mask).astype(np.float32)
+
+
+def in_one_piece(*wanted: Any) -> Any:
+    return bv.compute(*wanted, runner=None, workers=1, progress=False)
+
+
+# A case.
+
+
+def attempt(number: int, folder: Path, first: bool) -> None:
+    """Begin or resume a run; in a process of its own."""
+    case = Case.of(number)
+    runner, options, _ = WAYS[case.way]
+    # Who resumes may have another number of workers, and need not know how the run was cut up, unless
+    # the passes depend on it: distances within tiles are found in other passes than those of whole planes.
+    workers = case.workers if first else 1 + case.workers % 3
+    slab = case.slab if first or case.end == "distance" else None
+    try:
+        bv.compute(
+            *case.targets(folder),
+            runner=runner,
+            options=list(options) if runner else None,
+            workers=workers,
+            slab=slab,
+            memory="4GiB",
+            resume=True,
+            progress=False,
+        )
+    except WorkerDied:
+        sys.exit(KILLED)
+    except BaseException:
+        (folder / "error.txt").write_text(traceback.format_exc())
+        sys.exit(FAILED)
+
+
+def begun(folder: Path) -> int:
+    """How many attempts at slabs there were."""
+    starts = folder / "out.zarr.run" / "starts"
+    return sum(len(files) for _, _, files in os.walk(starts))
+
+
+def kill(who: str, process: Any) -> None:
+    """With -9, someone who is there."""
+    caller = psutil.Process(process.pid)
+    below = [p for p in caller.children(recursive=True) if "python" in p.name()]
+    drivers = [p for p in below if "beam_volumes.runs.child" in " ".join(p.cmdline())]
+    workers = [p for p in below if "sdk_worker_main" in " ".join(p.cmdline())]
+    some = {"caller": [caller], "driver": drivers, "worker": workers}[who]
+    random.choice(some or [caller]).kill()
+
+
+def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | None]:
+    """Run a case; what happened, and what is wrong."""
+    happened = Counter(cases=1)
+    array = case.array()
+    in_one_piece(bv.open(array).to(folder / "in.zarr", chunks=case.input_chunks))
+    left = list(case.kills)
+    first = True
+    while True:
+        process = context.Process(target=attempt, args=(case.number, folder, first))
+        process.start()
+        deadline = time.monotonic() + PATIENCE
+        until = left[0][1] if left else None
+        while process.is_alive() and time.monotonic() < deadline:
+            if until is not None and begun(folder) >= until:
+                with suppress(psutil.NoSuchProcess):
+                    kill(left[0][0], process)
+                    happened[f"{left[0][0]}s killed"] += 1
+                left, until = left[1:], None
+            process.join(0.003 if until is not None else 0.05)
+        if process.is_alive():
+            for p in [*psutil.Process(process.pid).children(recursive=True), process]:
+                p.kill()
+            return happened, f"an attempt has not ended after {PATIENCE} s"
+        if process.exitcode == 0:
+            break
+        happened["resumed"] += 1
+        if process.exitcode not in (KILLED, -9):
+            error = folder / "error.txt"
+            text = error.read_text() if error.exists() else f"exit status {process.exitcode}"
+            return happened, f"an attempt failed: {text}"
+        first = first and Journal.open(run_folder(folder / "out.zarr")) is None
+    return happened, difference(case, folder, array)
+
+
+def difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
+    """Between what is on disk and what should be, if there is any."""
+    expected = case.volumes(bv.open(array))
+    results = in_one_piece(*expected.values())
+    results = dict(
+        zip(expected, results if isinstance(results, tuple) else (results,), strict=True)
+    )
+    stored = np.asarray(bv.open(folder / "out.zarr"))
+    for name, other in (
+        ("this process, in one piece", results["out.zarr"]),
+        ("scipy", case.by_scipy(array)),
+    ):
+        other = other.view(np.uint8) if other.dtype == bool else other
+        if stored.dtype != other.dtype or stored.tobytes() != other.tobytes():
+            count = np.count_nonzero(stored != other)
+            return f"out.zarr ({stored.dtype}) and {name} ({other.dtype}) differ in {count} voxels"
+    if "table.parquet" in results:
+        table = pyarrow.parquet.read_table(folder / "table.parquet")
+        if not table.equals(results["table.parquet"]):
+            return "table.parquet and the same of this process, in one piece, differ"
+        if table["num_pixels"].to_pylist() != np.bincount(stored.ravel())[1:].tolist():
+            return "table.parquet and numpy.bincount differ"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, help="number of the first case; any by default")
+    parser.add_argument("--cases", type=int, help="so many cases at most")
+    args = parser.parse_args()
+    # What runs a case is forked from a process that has everything imported, and has opened nothing.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["beam_volumes", "beam_volumes.transforms.launch"])
+    number = random.randrange(10**6) if args.seed is None else args.seed
+    print(f"from case {number} on, for {args.minutes:g} minute(s)", flush=True)
+    deadline = time.monotonic() + 60 * args.minutes
+    happened: Counter[str] = Counter()
+    while time.monotonic() < deadline and (args.cases is None or happened["cases"] < args.cases):
+        case = Case.of(number)
+        folder = Path(tempfile.mkdtemp(prefix="beam-volumes-soak-"))
+        began = time.monotonic()
+        more, wrong = soaked(case, folder, context)
+        happened += more
+        what = [*case.grey, *([case.threshold, *case.mask] if case.end != "grey" else []), case.end]
+        print(
+            f"{number}: {', '.join(what)}; {WAYS[case.way][0]} {' '.join(WAYS[case.way][1])} "
+            f"killed {', '.join(f'{who} after {n}' for who, n in case.kills) or 'never'}; "
+            f"{time.monotonic() - began:.1f} s",
+            flush=True,
+        )
+        if wrong is not None:
+            print(
+                f"FAILED: {wrong}\n{case}\nits files: {folder}\n"
+                f"repeat: python benchmarks/soak.py --seed {number} --cases 1"
+            )
+            return 1
+        shutil.rmtree(folder, ignore_errors=True)
+        number += 1
+    print(", ".join(f"{n} {what}" for what, n in happened.items()) + ", no difference")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
