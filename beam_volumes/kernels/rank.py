@@ -205,18 +205,18 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
                     fold_extremum(result, a, b, is_max)
 
 
-def _empty_keys(rows, width, like):
+def empty_keys(rows, width, like):
     """An array of unsigned integers as wide as the values of ``like``."""
     raise NotImplementedError("only inside compiled code")
 
 
-def _to_keys(row, keys):
+def to_keys(row, keys):
     """Write unsigned integers that order as the values of ``row`` do."""
     raise NotImplementedError("only inside compiled code")
 
 
-def _from_keys(keys, row):
-    """The inverse of `_to_keys`."""
+def from_keys(keys, row):
+    """The inverse of `to_keys`."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -224,13 +224,13 @@ def _unsigned(array):
     return getattr(np, f"uint{array.dtype.bitwidth}")
 
 
-@overload(_empty_keys)
+@overload(empty_keys)
 def _empty_keys_for(rows, width, like):
     unsigned = _unsigned(like)
     return lambda rows, width, like: np.empty((rows, width), unsigned)
 
 
-@overload(_to_keys)
+@overload(to_keys)
 def _to_keys_for(row, keys):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -253,7 +253,7 @@ def _to_keys_for(row, keys):
     return shift
 
 
-@overload(_from_keys)
+@overload(from_keys)
 def _from_keys_for(keys, row):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -355,7 +355,7 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
     at, line = lines_of_taps(offsets)
     tx = np.ascontiguousarray(offsets[:, 2])
     width = nx + tx.max()
-    keys = _empty_keys(len(at), width, lines)
+    keys = empty_keys(len(at), width, lines)
     low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
     below = np.empty(nx, np.uint32)
     flags = np.empty(nx, np.bool_)
@@ -366,10 +366,10 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
             for i in range(len(at)):
                 row = lines[iz[k + at[i, 0]] * src.shape[1] + oy + y + at[i, 1], ox : ox + width]
                 nan |= has_nan(row)
-                _to_keys(row, keys[i])
+                to_keys(row, keys[i])
             _bisect(keys, line, tx, rank, low, high, limit, below)
             result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
-            _from_keys(low[:nx], result)
+            from_keys(low[:nx], result)
             if nan:
                 flags[:] = False
                 for tz, ty, dx in offsets:
