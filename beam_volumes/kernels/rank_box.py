@@ -4,6 +4,7 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.rows import as_rows, copy_row
+from beam_volumes.kernels.uniform import slide_right
 
 #: Slices, rows and columns of a tile: what a threshold works on fits L1, the tile's voxels L2.
 TILE = (32, 32, 128)
@@ -88,7 +89,7 @@ def _search(taken, made, cols, lz, ly, lx, rank, below, sums, some, every):
             for k in range(len(made)):
                 _count_over_z(taken, k, lz, whole(t), below)
                 _sum_over_y(below, width, ly, sums[0, :size])
-                i = _sum_over_x(sums, lx, size)
+                i = slide_right(sums, lx, size)
                 _raise_above(sums[i], np.uint16(rank), made[k], some, every)
             if not _any(some, 1, size, cols, width):
                 high = t
@@ -132,32 +133,6 @@ def _sum_over_y(below, width, ly, sums):
         enter = below[at + (ly - 1) * width : at + ly * width]
         for x in range(width):
             after[x] = before[x] + (np.uint16(enter[x]) - np.uint16(leave[x]))
-
-
-@kernel
-def _sum_over_x(sums, lx, size):
-    """Sums of ``lx`` neighbours, from the first row into the one whose number is returned."""
-    bit = 1
-    while 2 * bit <= lx:
-        bit *= 2
-    i, reach, length = 0, 1, size
-    while bit > 1:
-        # Twice as many neighbours, and one more where their number has a bit.
-        bit //= 2
-        odd = 1 if lx & bit else 0
-        length -= reach + odd
-        a, b = sums[i, :length], sums[i, reach : reach + length]
-        i = 2 if i == 1 else 1
-        doubled = sums[i, :length]
-        if odd:
-            c = sums[0, 2 * reach : 2 * reach + length]
-            for x in range(length):
-                doubled[x] = a[x] + b[x] + c[x]
-        else:
-            for x in range(length):
-                doubled[x] = a[x] + b[x]
-        reach = 2 * reach + odd
-    return i
 
 
 @kernel

@@ -13,12 +13,14 @@ from beam_volumes.geometry import Halo, Triple
 from beam_volumes.kernels import (
     ball,
     convolve,
+    gradient,
     median,
     morphology,
     rank,
     rank_box,
     rank_walk,
     separable,
+    uniform,
 )
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
@@ -99,6 +101,57 @@ class Correlate(Neighbourhood):
 
     def kernel(self) -> Callable[..., None]:
         return separable.correlate
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Neighbourhood):
+    """The sum over a box of small integers times ``scale``; see `beam_volumes.kernels.uniform`.
+
+    ``flat`` and ``solid`` are the integer types of a sum over z and y, and of one over the box.
+    """
+
+    flat: np.dtype
+    solid: np.dtype
+    scale: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 0.8
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
+        wide = cols + self.taps[2]
+        return (kept * self.flat.itemsize + 3 * self.solid.itemsize) * wide
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
+
+    def kernel(self) -> Callable[..., None]:
+        return uniform.uniform_box
+
+
+@dataclass(frozen=True, eq=False)
+class GradientMagnitude(Neighbourhood):
+    """The length of a gradient over 3 x 3 x 3; see `beam_volumes.kernels.gradient`.
+
+    Differences are computed in the type of ``centre``, the length in that of ``real``.
+    """
+
+    centre: np.generic
+    real: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 1.3
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.centre.dtype.type(0), self.centre, self.real
+
+    def kernel(self) -> Callable[..., None]:
+        return gradient.gradient_magnitude
 
 
 @dataclass(frozen=True, eq=False)
