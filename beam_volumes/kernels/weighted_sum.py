@@ -85,7 +85,8 @@ def _both(a, b, out):
 
 @overload(_both)
 def _both_for(a, b, out):
-    if isinstance(a, types.Integer) and a.bitwidth <= 16:  # the same number, with one conversion
+    if isinstance(a, types.Integer) and a.bitwidth <= 16:  # type: ignore[attr-defined]
+        # the same number, with one conversion
         return lambda a, b, out: out.dtype.type(np.int32(np.int32(a) + np.int32(b)))
     return lambda a, b, out: out.dtype.type(a) + out.dtype.type(b)
 
