@@ -9,7 +9,10 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.linear import correlation, gaussian_filter, separable
+from beam_volumes.ops import stages
+from beam_volumes.ops.building import compiled, stage_of
+from beam_volumes.ops.linear import accumulator, correlation, gaussian_filter, separable
+from beam_volumes.sweep.stage import Padding
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
 Derivative = Callable[..., Volume]
@@ -248,8 +251,42 @@ def generic_gradient_magnitude(
     np.float32(17.205)
     """
     name = "generic_gradient_magnitude"
+    fused = None if extra_keywords else _fused(volume, name, derivative, mode, cval, axes, dtype)
+    if fused is not None:
+        return _as(fused, dtype)
     parts = _derivatives(volume, name, derivative, mode, cval, extra_keywords, axes, dtype)
     return _as(_length(parts), dtype)
+
+
+def _fused(
+    volume: Volume, name: str, derivative: Any, mode: Any, cval: float, axes: Any, dtype: Any
+) -> Volume | None:
+    """Sobel's or Prewitt's gradient along all three axes as one stage, where that is the same."""
+    if isinstance(derivative, str):
+        derivative = _NAMED.get(derivative)
+    centre = 2 if derivative is sobel else 1 if derivative is prewitt else 0
+    source = compiled(as_volume(volume))
+    chosen = par.axes_of(source, axes, name)
+    modes = par.modes_of(mode, chosen, name)
+    constant = cval != 0 and "constant" in modes[0]
+    if not centre or len(chosen) < 3 or len(set(modes)) > 1 or constant:
+        return None
+    real = np.dtype(_float_dtype(dtype) or accumulator(source.dtype))
+    if real == np.float16:
+        return None
+    kind: Any = real.type
+    if source.dtype.itemsize <= 2:  # 16 times a voxel is still exact
+        kind = np.int16 if source.dtype.itemsize == 1 else np.int32
+    stage = stages.GradientMagnitude(
+        name,
+        real,
+        (1, 1, 1),
+        (3, 3, 3),
+        Padding(modes, 0.0),
+        kind(centre),
+        real.type(0),
+    )
+    return stage_of(source, stage)
 
 
 def generic_laplace(

@@ -89,8 +89,8 @@ def median_filter(
 ) -> Volume:
     """The median over a box or footprint; equal to `scipy.ndimage.median_filter`.
 
-    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network, others by
-    selection.
+    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network. Larger boxes
+    cost nearly the same whatever their size; other footprints cost by their voxels.
 
     Examples
     --------
@@ -221,11 +221,25 @@ def _rank(
         triple(shape.shape),
         edges_of(source, modes, cval, name),
     )
-    if shape.shape == (3, 3, 3) and shape.all() and rank == 13:
-        stage: Stage = stages.Median3(*common)
+    stage: Stage
+    if not shape.all():
+        stage = stages.RankFootprint(*common, taps, rank)
+    elif shape.shape == (3, 3, 3) and rank == 13:
+        stage = stages.Median3(*common)
+    elif _counts_in_bytes(source.dtype, shape.shape):
+        stage = stages.RankBox(*common, rank)
+    elif shape.size * source.dtype.itemsize > 400 and max(shape.shape) <= 256:
+        stage = stages.RankWalk(*common, rank)
     else:
         stage = stages.RankFootprint(*common, taps, rank)
     return stage_of(source, stage).astype(volume.dtype)
+
+
+def _counts_in_bytes(dtype: np.dtype, box: tuple[int, ...]) -> bool:
+    """Whether `stages.RankBox` takes such a box, and is the quickest for it."""
+    size = int(np.prod(box))
+    fits = dtype.itemsize == 1 and box[0] < 256 and size < 1 << 16
+    return fits and (dtype.kind == "b" or size > 200)
 
 
 def _extremum(
