@@ -49,6 +49,7 @@ lint: venv
 	$(VENV)/bin/mypy
 
 bench: $(VENV)/.bench
+	$(VENV)/bin/python benchmarks/contract.py
 	$(VENV)/bin/python benchmarks/sweep.py
 	$(VENV)/bin/python benchmarks/merge.py
 	$(VENV)/bin/python benchmarks/across.py

@@ -15,14 +15,35 @@ from beam_volumes.ops.components import (
     remove_small_holes,
     remove_small_objects,
 )
+from beam_volumes.ops.derivatives import (
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    generic_gradient_magnitude,
+    generic_laplace,
+    laplace,
+    prewitt,
+    sobel,
+)
 from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
+from beam_volumes.ops.intensity import (
+    adjust_gamma,
+    adjust_log,
+    adjust_sigmoid,
+    equalize_hist,
+    rescale_intensity,
+)
 from beam_volumes.ops.linear import (
     convolve,
     correlate,
     gaussian_filter,
-    gaussian_gradient_magnitude,
-    sobel,
     uniform_filter,
+)
+from beam_volumes.ops.local_thresholds import (
+    difference_of_gaussians,
+    threshold_local,
+    threshold_niblack,
+    threshold_sauvola,
+    unsharp_mask,
 )
 from beam_volumes.ops.morphology import (
     ball,
@@ -37,9 +58,31 @@ from beam_volumes.ops.morphology import (
     grey_erosion,
     grey_opening,
 )
+from beam_volumes.ops.morphology_differences import (
+    binary_hit_or_miss,
+    black_tophat,
+    morphological_gradient,
+    morphological_laplace,
+    white_tophat,
+)
+from beam_volumes.ops.one_axis import (
+    convolve1d,
+    correlate1d,
+    gaussian_filter1d,
+    maximum_filter1d,
+    minimum_filter1d,
+    uniform_filter1d,
+)
 from beam_volumes.ops.overlap import map_overlap
 from beam_volumes.ops.pointwise import abs, clip, exp, log, sqrt, where
-from beam_volumes.ops.rank import maximum_filter, median_filter, minimum_filter
+from beam_volumes.ops.rank import (
+    maximum_filter,
+    median_filter,
+    minimum_filter,
+    percentile_filter,
+    rank_filter,
+)
+from beam_volumes.ops.rearrange import coordinates, flip, pad, transpose
 from beam_volumes.ops.reductions import (
     histogram,
     max,
@@ -48,10 +91,17 @@ from beam_volumes.ops.reductions import (
     percentile,
     std,
     sum,
-    threshold_otsu,
     variance,
 )
 from beam_volumes.ops.relabel import relabel
+from beam_volumes.ops.resampling import (
+    affine_transform,
+    downsample,
+    rotate,
+    shift,
+    upsample,
+    zoom,
+)
 from beam_volumes.ops.statistics import (
     all,
     any,
@@ -65,6 +115,23 @@ from beam_volumes.ops.statistics import (
     minimum_position,
 )
 from beam_volumes.ops.tables import region_adjacency, regionprops_table
+from beam_volumes.ops.tensors import (
+    frangi,
+    hessian_matrix,
+    hessian_matrix_eigvals,
+    sato,
+    structure_tensor,
+    structure_tensor_eigenvalues,
+)
+from beam_volumes.ops.thresholds import (
+    threshold_isodata,
+    threshold_li,
+    threshold_minimum,
+    threshold_multiotsu,
+    threshold_otsu,
+    threshold_triangle,
+    threshold_yen,
+)
 from beam_volumes.plan.plan import Plan, plan
 from beam_volumes.runs.verify import verify
 from beam_volumes.version import __version__
@@ -119,6 +186,10 @@ __all__ = [
     "WriteSlabs",
     "__version__",
     "abs",
+    "adjust_gamma",
+    "adjust_log",
+    "adjust_sigmoid",
+    "affine_transform",
     "all",
     "any",
     "apply_hysteresis_threshold",
@@ -127,62 +198,108 @@ __all__ = [
     "binary_dilation",
     "binary_erosion",
     "binary_fill_holes",
+    "binary_hit_or_miss",
     "binary_opening",
     "binary_propagation",
+    "black_tophat",
     "center_of_mass",
     "clear_border",
     "clip",
     "compute",
     "convolve",
+    "convolve1d",
+    "coordinates",
     "correlate",
+    "correlate1d",
     "correlation",
     "count_nonzero",
     "covariance",
     "cross",
     "cube",
     "cumsum",
+    "difference_of_gaussians",
     "distance_transform_edt",
+    "downsample",
+    "equalize_hist",
     "exp",
     "extrema",
+    "flip",
+    "frangi",
     "gaussian_filter",
+    "gaussian_filter1d",
     "gaussian_gradient_magnitude",
+    "gaussian_laplace",
+    "generic_gradient_magnitude",
+    "generic_laplace",
     "grey_closing",
     "grey_dilation",
     "grey_erosion",
     "grey_opening",
+    "hessian_matrix",
+    "hessian_matrix_eigvals",
     "histogram",
     "joint_histogram",
     "keep_largest",
     "label",
+    "laplace",
     "log",
     "map_overlap",
     "max",
     "maximum_filter",
+    "maximum_filter1d",
     "maximum_position",
     "mean",
     "median_filter",
     "min",
     "minimum_filter",
+    "minimum_filter1d",
     "minimum_position",
+    "morphological_gradient",
+    "morphological_laplace",
     "open",
     "options",
+    "pad",
     "percentile",
+    "percentile_filter",
     "plan",
+    "prewitt",
+    "rank_filter",
     "region_adjacency",
     "regionprops_table",
     "relabel",
     "remove_small_holes",
     "remove_small_objects",
+    "rescale_intensity",
+    "rotate",
+    "sato",
+    "shift",
     "signed_distance",
     "sobel",
     "sqrt",
     "std",
+    "structure_tensor",
+    "structure_tensor_eigenvalues",
     "sum",
+    "threshold_isodata",
+    "threshold_li",
+    "threshold_local",
+    "threshold_minimum",
+    "threshold_multiotsu",
+    "threshold_niblack",
     "threshold_otsu",
+    "threshold_sauvola",
+    "threshold_triangle",
+    "threshold_yen",
+    "transpose",
     "uniform_filter",
+    "uniform_filter1d",
+    "unsharp_mask",
+    "upsample",
     "variance",
     "verify",
     "where",
+    "white_tophat",
+    "zoom",
 ]
 
 

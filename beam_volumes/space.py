@@ -37,3 +37,23 @@ class Space:
         size = self.voxel_size or (1.0, 1.0, 1.0)
         z, y, x = (o + s * k for o, s, k in zip(self.origin, size, offset, strict=True))
         return replace(self, origin=(z, y, x))
+
+    def view(self, order: tuple[int, int, int]) -> Space:
+        """The space with its axes in another order; names stay with positions."""
+        (a, b, c), size, origin = order, self.voxel_size, self.origin
+        return replace(
+            self,
+            voxel_size=None if size is None else (size[a], size[b], size[c]),
+            origin=(origin[a], origin[b], origin[c]),
+        )
+
+    def resampled(
+        self, scale: tuple[float, float, float], first: tuple[float, float, float]
+    ) -> Space:
+        """The space of voxels ``scale`` times as large, the first at position ``first``, in voxels."""
+        size = self.voxel_size or (1.0, 1.0, 1.0)
+        oz, oy, ox = (o + s * p for o, s, p in zip(self.origin, size, first, strict=True))
+        z, y, x = (s * f for s, f in zip(size, scale, strict=True))
+        return replace(
+            self, voxel_size=None if self.voxel_size is None else (z, y, x), origin=(oz, oy, ox)
+        )

@@ -111,6 +111,8 @@ class Op:
         Of an array; for linear filters of one in float64.
     reach : list of (footprint, origin, modes)
         The footprints through which a NaN spreads, one after the other, or all at once (``together``).
+    own : bool
+        Whether a voxel's own NaN stays, whatever the footprints.
     weight : float or None
         sum|w| of a linear filter; None: must be equal to the bit.
     """
@@ -122,6 +124,7 @@ class Op:
     weight: float | None = None
     cval: float = 0.0
     together: bool = False
+    own: bool = False
 
     def __repr__(self) -> str:
         return self.text
@@ -140,7 +143,9 @@ class Op:
             after = after | padded(spread, before, halo, modes, False)
             if not self.together:
                 before, after = after, np.zeros_like(hole)
-        hole = after if self.together else before
+        was, hole = hole, after if self.together else before
+        if self.own:
+            hole = hole | was
         clean = x
         if x.dtype.kind == "f" and self.reach:
             clean = np.where(np.isnan(x), x.dtype.type(0), x)

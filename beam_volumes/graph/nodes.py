@@ -16,7 +16,7 @@ import numpy as np
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.sweep.stage import Stage, digest
+from beam_volumes.sweep.stage import Regrid, Stage, digest
 from beam_volumes.sweep.survey import Completion, Survey
 
 
@@ -58,7 +58,10 @@ class SourceNode(Node):
 
 @dataclass(frozen=True, eq=False)
 class StageNode(Node):
-    """A stage applied to nodes of its own shape, with lazy values as parameters."""
+    """A stage applied to nodes of its own shape, with lazy values as parameters.
+
+    A `Regrid` stage has a shape of its own, and may have no operand.
+    """
 
     stage: Stage
     operands: tuple[Node, ...]
@@ -68,11 +71,11 @@ class StageNode(Node):
     def of(
         cls, stage: Stage, operands: tuple[Node, ...], parameters: tuple[Value, ...] = ()
     ) -> StageNode:
-        shape = operands[0].shape
+        shape = stage.grid if isinstance(stage, Regrid) else operands[0].shape
         for other in operands[1:]:
-            if other.shape != shape:
+            if other.shape != operands[0].shape:
                 raise ValueError(
-                    f"{stage.name}: shapes {shape} and {other.shape} differ (z, y, x); "
+                    f"{stage.name}: shapes {operands[0].shape} and {other.shape} differ (z, y, x); "
                     "crop the volumes to one shape first"
                 )
         token = digest(
@@ -122,6 +125,41 @@ class CropNode(Node):
     @property
     def name(self) -> str:
         return "crop"
+
+
+@dataclass(frozen=True, eq=False)
+class ViewNode(Node):
+    """A node with its axes in another order (``axes``), some of those of the result reversed.
+
+    Of a source it is another source. What is computed is stored first: a sweep along z has not the
+    last slices when the first are wanted.
+    """
+
+    operand: Node
+    axes: Triple
+    flipped: tuple[bool, bool, bool]
+
+    @classmethod
+    def of(cls, operand: Node, axes: Triple, flipped: tuple[bool, bool, bool]) -> Node:
+        if isinstance(operand, ViewNode):
+            back = tuple(f != operand.flipped[a] for a, f in zip(axes, flipped, strict=True))
+            order = tuple(operand.axes[a] for a in axes)
+            return cls.of(operand.operand, order, back)  # type: ignore[arg-type]
+        if axes == (0, 1, 2) and not any(flipped):
+            return operand
+        if isinstance(operand, SourceNode):
+            return SourceNode.of(operand.source.view(axes, flipped))
+        z, y, x = (operand.shape[a] for a in axes)
+        token = digest("view", operand.token, axes, flipped)
+        return cls((z, y, x), operand.dtype, token, operand, axes, flipped)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.operand,)
+
+    @property
+    def name(self) -> str:
+        return "flip" if self.axes == (0, 1, 2) else "transpose"
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,18 +9,27 @@ from numba.extending import overload
 
 from beam_volumes.kernels.footprints import lines_of_taps, runs_along_x
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.rows import as_rows, copy_row, has_nan, mark_nan, write_nan
+from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, has_nan, mark_nan, write_nan
 
 
 @kernel
-def extremum(a, b, out, is_max):
-    """The larger (smaller) of two rows; NaN wins, the later of two equals stays.
+def extremum(a, b, out, is_max, nan):
+    """The larger (smaller) of two rows; the later of two equals stays, NaN wins if ``nan`` is set.
 
     Associative bit for bit as long as ``a`` comes before ``b``: the result for a window does not
     depend on how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor
-    ``b``.
+    ``b``. Without NaNs it is one instruction.
     """
-    if is_max:
+    if not nan:
+        if is_max:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p > q else q
+        else:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p < q else q
+    elif is_max:
         for x in range(out.size):
             p, q = a[x], b[x]
             out[x] = p if (p > q) | (p != p) else q
@@ -31,9 +40,20 @@ def extremum(a, b, out, is_max):
 
 
 @kernel
-def fold_extremum(out, a, b, is_max):
+def fold_extremum(out, a, b, is_max, nan):
     """The extremum of three rows, in ``out``, the first."""
-    if is_max:
+    if not nan:
+        if is_max:
+            for x in range(out.size):
+                p, q, r = out[x], a[x], b[x]
+                q = q if q > r else r
+                out[x] = p if p > q else q
+        else:
+            for x in range(out.size):
+                p, q, r = out[x], a[x], b[x]
+                q = q if q < r else r
+                out[x] = p if p < q else q
+    elif is_max:
         for x in range(out.size):
             p, q, r = out[x], a[x], b[x]
             q = q if (q > r) | (q != q) else r
@@ -46,7 +66,7 @@ def fold_extremum(out, a, b, is_max):
 
 
 @kernel
-def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
+def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
     One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
@@ -61,24 +81,24 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max):
     for t in range(taps - 2, -1, -1):
         # A suffix that is no window's own only passes through; windows' own ones are kept.
         target = out[0] if t == 0 else suffix[t]
-        extremum(lines[rows[t], col : col + width], later, target, is_max)
+        extremum(lines[rows[t], col : col + width], later, target, is_max, nan)
         later = target
     for j in range(1, count):
         row = lines[rows[taps - 1 + j], col : col + width]
         if j == 1:
             earlier = row
         else:
-            extremum(earlier, row, prefix[j % 2], is_max)
+            extremum(earlier, row, prefix[j % 2], is_max, nan)
             earlier = prefix[j % 2]
         if j == taps - 1:
             own = lines[rows[j], col : col + width]
         else:
             own = suffix[j]
-        extremum(own, earlier, out[j], is_max)
+        extremum(own, earlier, out[j], is_max, nan)
 
 
 @kernel
-def _slide_right(row, taps, out, spare, is_max):
+def _slide_right(row, taps, out, spare, is_max, nan):
     """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
     if taps == 1:
         copy_row(row, out)
@@ -86,10 +106,10 @@ def _slide_right(row, taps, out, spare, is_max):
     length, reach = row.size, 1
     while 2 * reach < taps:
         length -= reach
-        extremum(row[:length], row[reach : reach + length], spare[:length], is_max)
+        extremum(row[:length], row[reach : reach + length], spare[:length], is_max, nan)
         row, spare = spare, row
         reach *= 2
-    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max)
+    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, nan)
 
 
 @kernel
@@ -122,21 +142,22 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
     suffix = np.empty((max(lz, ly), width), lines.dtype)
     prefix = np.empty((2, width), lines.dtype)
     spare = np.empty(width, lines.dtype)
+    nan = box_has_nan(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
 
     for k in range(0, jz.size, depth):
         count = min(depth, jz.size - k)
         for r in range(height):
             rows = iz[k : k + count + lz - 1] * src.shape[1] + (oy + y0 + r)
             block = over_z[r * depth : r * depth + count]
-            _slide_down(lines, rows, ox, lz, block, suffix, prefix, is_max)
+            _slide_down(lines, rows, ox, lz, block, suffix, prefix, is_max, nan)
         for j in range(count):
             for y in range(0, y1 - y0, ly):
                 n = min(ly, y1 - y0 - y)
                 rows = np.arange(y, y + n + ly - 1) * depth + j
-                _slide_down(over_z, rows, 0, ly, over_zy[:n], suffix, prefix, is_max)
+                _slide_down(over_z, rows, 0, ly, over_zy[:n], suffix, prefix, is_max, nan)
                 for i in range(n):
                     result = results[jz[k + j] * out.shape[1] + qy + y0 + y + i, qx : qx + nx]
-                    _slide_right(over_zy[i], lx, result, spare, is_max)
+                    _slide_right(over_zy[i], lx, result, spare, is_max, nan)
 
 
 @kernel
@@ -175,6 +196,7 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     top = levels.max() + 1
     # Row r of tap slice tz at level l: tables[((r % span_y) * span_z + tz) * top + l].
     tables = np.empty((span_y * span_z * top, width), lines.dtype)
+    nan = box_has_nan(src, iz, oy + y0, oy + y1 + span_y - 1, ox, ox + width)
 
     for k in range(jz.size):
         for y in range(y0, y1):
@@ -186,7 +208,7 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
                     for l in range(1, levels[tz] + 1):
                         length -= reach
                         chord = tables[base + l, :length]
-                        extremum(row[:length], row[reach : reach + length], chord, is_max)
+                        extremum(row[:length], row[reach : reach + length], chord, is_max, nan)
                         row = tables[base + l]
                         reach *= 2
             result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
@@ -200,23 +222,23 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
                 tx += runs[i, 3] - 2**l
                 b = row[tx : tx + nx]
                 if i == 0:
-                    extremum(a, b, result, is_max)
+                    extremum(a, b, result, is_max, nan)
                 else:
-                    fold_extremum(result, a, b, is_max)
+                    fold_extremum(result, a, b, is_max, nan)
 
 
-def _empty_keys(rows, width, like):
+def empty_keys(rows, width, like):
     """An array of unsigned integers as wide as the values of ``like``."""
     raise NotImplementedError("only inside compiled code")
 
 
-def _to_keys(row, keys):
+def to_keys(row, keys):
     """Write unsigned integers that order as the values of ``row`` do."""
     raise NotImplementedError("only inside compiled code")
 
 
-def _from_keys(keys, row):
-    """The inverse of `_to_keys`."""
+def from_keys(keys, row):
+    """The inverse of `to_keys`."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -224,13 +246,13 @@ def _unsigned(array):
     return getattr(np, f"uint{array.dtype.bitwidth}")
 
 
-@overload(_empty_keys)
+@overload(empty_keys)
 def _empty_keys_for(rows, width, like):
     unsigned = _unsigned(like)
     return lambda rows, width, like: np.empty((rows, width), unsigned)
 
 
-@overload(_to_keys)
+@overload(to_keys)
 def _to_keys_for(row, keys):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -253,7 +275,7 @@ def _to_keys_for(row, keys):
     return shift
 
 
-@overload(_from_keys)
+@overload(from_keys)
 def _from_keys_for(keys, row):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -355,7 +377,7 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
     at, line = lines_of_taps(offsets)
     tx = np.ascontiguousarray(offsets[:, 2])
     width = nx + tx.max()
-    keys = _empty_keys(len(at), width, lines)
+    keys = empty_keys(len(at), width, lines)
     low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
     below = np.empty(nx, np.uint32)
     flags = np.empty(nx, np.bool_)
@@ -366,10 +388,10 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
             for i in range(len(at)):
                 row = lines[iz[k + at[i, 0]] * src.shape[1] + oy + y + at[i, 1], ox : ox + width]
                 nan |= has_nan(row)
-                _to_keys(row, keys[i])
+                to_keys(row, keys[i])
             _bisect(keys, line, tx, rank, low, high, limit, below)
             result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
-            _from_keys(low[:nx], result)
+            from_keys(low[:nx], result)
             if nan:
                 flags[:] = False
                 for tz, ty, dx in offsets:

@@ -56,6 +56,17 @@ def has_nan(row):
 
 
 @kernel
+def box_has_nan(ring, slots, y0, y1, x0, x1):
+    """Whether some slices hold a NaN in rows ``y0:y1`` and columns ``x0:x1``."""
+    lines = as_rows(ring)
+    for slot in slots:
+        for y in range(y0, y1):
+            if has_nan(lines[slot * ring.shape[1] + y, x0:x1]):
+                return True
+    return False
+
+
+@kernel
 def mark_nan(row, flags):
     """Set ``flags[x]`` where ``row[x]`` is NaN."""
     for x in range(flags.size):

@@ -1,5 +1,9 @@
 """The inner loop of every linear filter: a weighted sum of rows, in a fixed order per voxel."""
 
+import numpy as np
+from numba import types
+from numba.extending import overload
+
 from beam_volumes.kernels.jit import kernel
 
 GENERAL, SYMMETRIC, ANTISYMMETRIC = 0, 1, -1
@@ -74,6 +78,19 @@ def _pair(lines, rows, cols, t, n):
     return lines[rows[t], cols[t] : cols[t] + n], lines[rows[u], cols[u] : cols[u] + n]
 
 
+def _both(a, b, out):
+    """``a + b`` in the type of ``out``."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_both)
+def _both_for(a, b, out):
+    if isinstance(a, types.Integer) and a.bitwidth <= 16:  # type: ignore[attr-defined]
+        # the same number, with one conversion
+        return lambda a, b, out: out.dtype.type(np.int32(np.int32(a) + np.int32(b)))
+    return lambda a, b, out: out.dtype.type(a) + out.dtype.type(b)
+
+
 @kernel
 def _symmetric(lines, rows, cols, weights, out):
     real = out.dtype.type
@@ -88,23 +105,23 @@ def _symmetric(lines, rows, cols, weights, out):
         a, b = _pair(lines, rows, cols, 0, n)
         wa = weights[0]
         for x in range(n):
-            out[x] = w * real(row[x]) + wa * (real(a[x]) + real(b[x]))
+            out[x] = w * real(row[x]) + wa * _both(a[x], b[x], out)
     else:
         a, b = _pair(lines, rows, cols, 0, n)
         c, d = _pair(lines, rows, cols, 1, n)
         wa, wc = weights[0], weights[1]
         for x in range(n):
-            s = w * real(row[x]) + wa * (real(a[x]) + real(b[x]))
-            out[x] = s + wc * (real(c[x]) + real(d[x]))
+            s = w * real(row[x]) + wa * _both(a[x], b[x], out)
+            out[x] = s + wc * _both(c[x], d[x], out)
     while t < centre:
         a, b = _pair(lines, rows, cols, t, n)
         c, d = _pair(lines, rows, cols, t + 1, n)
         e, f = _pair(lines, rows, cols, t + 2, n)
         wa, wc, we = weights[t], weights[t + 1], weights[t + 2]
         for x in range(n):
-            s = out[x] + wa * (real(a[x]) + real(b[x]))
-            s = s + wc * (real(c[x]) + real(d[x]))
-            out[x] = s + we * (real(e[x]) + real(f[x]))
+            s = out[x] + wa * _both(a[x], b[x], out)
+            s = s + wc * _both(c[x], d[x], out)
+            out[x] = s + we * _both(e[x], f[x], out)
         t += 3
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.kernels import accumulate
 from beam_volumes.kernels.histogram import bin_counts, digit_bits, radix_counts, value_counts
-from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops import percentile_formulas, threshold_formulas
 from beam_volumes.ops.rounding import root, rounded
 from beam_volumes.sweep.reduction import Reduction
 
@@ -298,7 +298,7 @@ class IntegerCounts(Fold):
     @classmethod
     def of(cls, source: Any, name: str = "histogram") -> IntegerCounts:
         source = cls.check(name, source, "raise")
-        if not formulas.counts_every_value(source):
+        if not threshold_formulas.counts_every_value(source):
             raise TypeError(f"{name}: {source} has too many values to count each")
         bins = 2 if source.kind == "b" else 1 << 8 * source.itemsize
         return cls(name, np.dtype(np.int64), (bins,), source, "raise")
@@ -327,13 +327,24 @@ class IntegerCounts(Fold):
 
 
 @dataclass(frozen=True, eq=False)
-class OtsuOfValues(IntegerCounts):
-    """Otsu's threshold of integers up to 16 bits, from exact counts: one sweep."""
+class ThresholdOfValues(IntegerCounts):
+    """A threshold of integers up to 16 bits, from exact counts: one sweep.
+
+    Attributes
+    ----------
+    extra : tuple
+        What the method takes beside the counts.
+    """
+
+    extra: tuple[Any, ...] = ()
 
     @classmethod
-    def of(cls, source: Any, name: str = "threshold_otsu") -> OtsuOfValues:
-        counts = IntegerCounts.of(source, name)
-        return cls(name, formulas.otsu_dtype(counts.source), (), counts.source, "raise")
+    def of(  # type: ignore[override]
+        cls, method: str, source: Any, extra: tuple[Any, ...] = (), shape: tuple[int, ...] = ()
+    ) -> ThresholdOfValues:
+        source = IntegerCounts.of(source, method).source
+        dtype = threshold_formulas.result_dtype(method, source)
+        return cls(method, dtype, shape, source, "raise", extra)
 
     @property
     def _counts(self) -> IntegerCounts:
@@ -346,8 +357,8 @@ class OtsuOfValues(IntegerCounts):
     def zero(self) -> np.ndarray:
         return self._counts.zero()
 
-    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> np.generic:
-        return formulas.otsu_of_values(state, self.source)
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
+        return threshold_formulas.of_values(self.name, state, self.source, self.extra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +388,7 @@ class Histogram(Fold):
         if bins < 1:
             raise ValueError(f"{name} needs at least one bin, not {bins}")
         if range is not None:
-            formulas.bin_edges(*range, bins, source)  # its errors now, not in the sweep
+            threshold_formulas.bin_edges(*range, bins, source)  # its errors now, not in the sweep
         return cls(name, np.dtype(np.int64), (bins,), source, nan, bins, range)
 
     @property
@@ -391,7 +402,7 @@ class Histogram(Fold):
     def edges(self, values: tuple[Any, ...]) -> np.ndarray:
         """The ``bins + 1`` edges, in numpy's dtype."""
         low, high = values if self.range is None else self.range
-        return formulas.bin_edges(low, high, self.bins, self.source)
+        return threshold_formulas.bin_edges(low, high, self.bins, self.source)
 
     def zero(self) -> np.ndarray:
         return np.zeros(self.bins, np.int64)
@@ -411,29 +422,38 @@ class Histogram(Fold):
 
 
 @dataclass(frozen=True, eq=False)
-class OtsuOfBins(Histogram):
-    """Otsu's threshold of floats and wide integers, in bins between the extremes.
+class ThresholdOfBins(Histogram):
+    """A threshold of floats and wide integers, in bins between the extremes.
 
     ``values`` are the smallest and largest voxel of the same volume under the same mask.
     """
 
+    extra: tuple[Any, ...] = ()
+
     @classmethod
     def of(  # type: ignore[override]
-        cls, source: Any, bins: int = 256, nan: str = "raise", name: str = "threshold_otsu"
-    ) -> OtsuOfBins:
-        source = cls.check(name, source, nan)
-        return cls(name, formulas.otsu_dtype(source), (), source, nan, bins, None)
+        cls,
+        method: str,
+        source: Any,
+        bins: int = 256,
+        nan: str = "raise",
+        extra: tuple[Any, ...] = (),
+        shape: tuple[int, ...] = (),
+    ) -> ThresholdOfBins:
+        source = cls.check(method, source, nan)
+        dtype = threshold_formulas.result_dtype(method, source)
+        return cls(method, dtype, shape, source, nan, bins, None, extra)
 
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> np.ndarray:
         if values[0] == values[1]:
-            return self.zero()  # one value: it is the threshold, and has no bins
+            return self.zero()  # one value has no bins
         return super().fold(voxels, mask, values)
 
-    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> np.generic:
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         low, high = values
-        return formulas.otsu_of_bins(state, low, high, self.source)
+        return threshold_formulas.of_bins(self.name, state, low, high, self.source, self.extra)
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,7 +462,7 @@ class RadixCounts(Fold):
 
     A percentile takes ``percentile_levels(dtype)`` of these in turn. The first has no ``values``;
     each further one takes the result of the one before as its only value. The result is the
-    *search* (see `beam_volumes.ops.threshold_formulas`), and the percentile itself at the last
+    *search* (see `beam_volumes.ops.percentile_formulas`), and the percentile itself at the last
     level, equal to ``numpy.percentile(volume, q)``.
 
     Attributes
@@ -460,18 +480,20 @@ class RadixCounts(Fold):
         cls, source: Any, q: Any, level: int = 0, nan: str = "raise", name: str = "percentile"
     ) -> RadixCounts:
         source = cls.check(name, source, nan)
-        levels = formulas.percentile_levels(source)
+        levels = percentile_formulas.percentile_levels(source)
         if not 0 <= level < levels:
             raise ValueError(f"{name} of {source} has levels 0 to {levels - 1}, not {level}")
         if np.ndim(q) > 1:
             raise ValueError(f"{name}: q is a number or a sequence of numbers")
         q = tuple(float(p) for p in q) if np.ndim(q) else float(q)
-        formulas.percentile_ranks(1, q)
+        percentile_formulas.percentile_ranks(1, q)
         wanted = len(q) if isinstance(q, tuple) else 1
         if level < levels - 1:
             return cls(name, np.dtype(np.uint64), (2 * wanted, 3), source, nan, q, level)
         shape = (wanted,) if isinstance(q, tuple) else ()
-        return cls(name, formulas.percentile_dtype(source, q), shape, source, nan, q, level)
+        return cls(
+            name, percentile_formulas.percentile_dtype(source, q), shape, source, nan, q, level
+        )
 
     @property
     def cost(self) -> float:
@@ -484,7 +506,7 @@ class RadixCounts(Fold):
 
     @property
     def last(self) -> bool:
-        return self.level == formulas.percentile_levels(self.source) - 1
+        return self.level == percentile_formulas.percentile_levels(self.source) - 1
 
     def zero(self) -> None:
         return None
@@ -492,7 +514,7 @@ class RadixCounts(Fold):
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> np.ndarray:
-        prefixes = formulas.next_prefixes(values[0]) if self.level else None
+        prefixes = percentile_formulas.next_prefixes(values[0]) if self.level else None
         counts, bad = radix_counts(voxels, self.level, prefixes, mask)
         self.strict(bad)
         return counts
@@ -506,7 +528,11 @@ class RadixCounts(Fold):
         if state is None or not state.any():
             self.some(0)
         if self.level == 0:
-            search = formulas.first_search(state, self.q)
+            search = percentile_formulas.first_search(state, self.q)
         else:
-            search = formulas.next_search(values[0], state)
-        return formulas.percentile_of_search(search, self.q, self.source) if self.last else search
+            search = percentile_formulas.next_search(values[0], state)
+        return (
+            percentile_formulas.percentile_of_search(search, self.q, self.source)
+            if self.last
+            else search
+        )

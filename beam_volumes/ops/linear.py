@@ -1,13 +1,14 @@
-"""Linear and derivative filters, named as in scipy.ndimage."""
+"""Linear filters, named as in scipy.ndimage."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
+from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
@@ -149,70 +150,6 @@ def gaussian_filter(
     return separable(volume, name, passes, modes, cval, dtype)
 
 
-def gaussian_gradient_magnitude(
-    volume: Volume,
-    sigma: float | str | Sequence[float | str],
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    truncate: float = 4.0,
-    axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
-) -> Volume:
-    """The length of the gradient of Gaussian derivatives.
-
-    Parameters, dtype rule and tolerance as of `gaussian_filter`; see
-    `scipy.ndimage.gaussian_gradient_magnitude`.
-
-    Returns
-    -------
-    Volume
-
-    Notes
-    -----
-    As in scipy, a mode given for an axis is that of the derivative along it, in all directions. With
-    ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by slice. (scipy
-    1.17 smooths along all axes.)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> ramp = bv.open(np.arange(27, dtype="f4").reshape(3, 3, 3))
-    >>> bv.gaussian_gradient_magnitude(ramp, 1).dtype
-    dtype('float32')
-    """
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, "gaussian_gradient_magnitude")
-    modes = par.modes_of(mode, chosen, "gaussian_gradient_magnitude")
-    squares = None
-    visible = {i: k for k, i in enumerate(volume.space.visible)}
-    for axis in chosen:
-        part = gaussian_filter(
-            volume,
-            sigma,
-            [int(a == axis) for a in chosen],
-            mode=modes[axis],
-            cval=cval,
-            truncate=truncate,
-            axes=[visible[a] for a in chosen],
-            dtype=_float_dtype(dtype),
-        )
-        square = apply_ufunc("multiply", part, part)
-        squares = square if squares is None else apply_ufunc("add", squares, square)
-    if squares is None:
-        raise ValueError("gaussian_gradient_magnitude: axes is empty")
-    return _as(apply_ufunc("sqrt", squares), dtype)
-
-
-def _float_dtype(dtype: Any) -> Any:
-    return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
-
-
-def _as(volume: Volume, dtype: Any) -> Volume:
-    return volume if dtype is None else rounded(volume, checked_dtype(dtype))
-
-
 def uniform_filter(
     volume: Volume,
     size: int | Sequence[int] = 3,
@@ -238,7 +175,8 @@ def uniform_filter(
     Returns
     -------
     Volume
-        Of the dtype that `gaussian_filter` gives.
+        Of the dtype that `gaussian_filter` gives. Sums of integers up to 16 bits are exact, and cost the
+        same whatever the size.
 
     Examples
     --------
@@ -255,39 +193,39 @@ def uniform_filter(
     shifts = par.origins(origin, sizes, chosen, name)
     modes = par.modes_of(mode, chosen, name)
     halo = par.halo_of(sizes, shifts)
-    passes = [
-        (a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1
-    ]
-    return separable(volume, name, passes, modes, cval, dtype)
+    sums = _sum_types(volume.dtype, sizes)
+    if sums is None or (cval != 0 and any("constant" in m for m in modes)):
+        passes = [
+            (a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1
+        ]
+        return separable(volume, name, passes, modes, cval, dtype)
+    wanted = np.dtype(np.float32) if dtype is None else checked_dtype(dtype)
+    stage = stages.Uniform(
+        name,
+        np.dtype(np.float32) if wanted == np.float16 else wanted,
+        triple([b for b, _ in halo]),
+        triple(sizes),
+        Padding(modes, 0.0),
+        *sums,
+        (np.float64 if wanted == np.float64 else np.float32)(1 / math.prod(sizes)),
+    )
+    result = stage_of(volume, stage)
+    return result.astype(np.float16) if wanted == np.float16 else result
 
 
-def sobel(
-    volume: Volume,
-    axis: int = -1,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    dtype: Any = None,
-) -> Volume:
-    """The Sobel derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 2, 1]`` along the others.
-
-    Parameters as of `gaussian_filter`. scipy wraps around on integers; this returns floats.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
-    >>> np.asarray(bv.sobel(row))
-    array([[  40.,   80.,  720.,  -80., -760.]], dtype=float32)
-    """
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, None, "sobel")
-    along = par.axes_of(volume, axis, "sobel")[0]
-    modes = par.modes_of(mode, chosen, "sobel")
-    passes = [(along, np.array([-1.0, 0.0, 1.0]), 1)]
-    passes += [(a, np.array([1.0, 2.0, 1.0]), 1) for a in chosen if a != along]
-    return separable(volume, "sobel", passes, modes, cval, dtype)
+def _sum_types(dtype: np.dtype, sizes: Sequence[int]) -> tuple[np.dtype, np.dtype] | None:
+    """Integer types that hold the sum over a box's z and y, and over all of it: None if 32 bits do not."""
+    if dtype.kind not in "bui" or dtype.itemsize > 2:
+        return None
+    largest = 1 if dtype.kind == "b" else max(-np.iinfo(dtype).min, np.iinfo(dtype).max)
+    kind = "i" if dtype.kind == "i" else "u"
+    types = []
+    for count in (sizes[0] * sizes[1], math.prod(sizes)):
+        bits = int(largest * count).bit_length() + (kind == "i")
+        if bits > 32:
+            return None
+        types.append(np.dtype(f"{kind}{2 if bits <= 16 else 4}"))
+    return types[0], types[1]
 
 
 def convolve(
@@ -325,7 +263,7 @@ def convolve(
     array([[2., 4., 0.]], dtype=float32)
     """
     array, shifts = _mirrored(as_volume(volume), weights, origin, axes, "convolve")
-    return _correlate(as_volume(volume), "convolve", array, shifts, mode, cval, axes, dtype)
+    return correlation(as_volume(volume), "convolve", array, shifts, mode, cval, axes, dtype)
 
 
 def correlate(
@@ -351,7 +289,7 @@ def correlate(
     chosen = par.axes_of(volume, axes, "correlate")
     array = par.expand(np.asarray(weights, np.float64), chosen, "weights", "correlate")
     shifts = par.origins(origin, array.shape, chosen, "correlate")
-    return _correlate(volume, "correlate", array, shifts, mode, cval, axes, dtype)
+    return correlation(volume, "correlate", array, shifts, mode, cval, axes, dtype)
 
 
 def _mirrored(
@@ -365,7 +303,7 @@ def _mirrored(
     return array[::-1, ::-1, ::-1], par.origins(shifts, array.shape, range(3), name)
 
 
-def _correlate(
+def correlation(
     volume: Volume,
     name: str,
     weights: np.ndarray,
@@ -375,6 +313,7 @@ def _correlate(
     axes: Any,
     dtype: Any,
 ) -> Volume:
+    """A correlation with weights along z, y, x, tap by tap."""
     if not np.isfinite(weights).all():
         raise ValueError(f"{name}: the weights are not all finite")
     chosen = par.axes_of(volume, axes, name)

@@ -89,8 +89,8 @@ def median_filter(
 ) -> Volume:
     """The median over a box or footprint; equal to `scipy.ndimage.median_filter`.
 
-    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network, others by
-    selection.
+    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network. Larger boxes
+    cost nearly the same whatever their size; other footprints cost by their voxels.
 
     Examples
     --------
@@ -99,16 +99,121 @@ def median_filter(
     >>> np.asarray(bv.median_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 4, 4, 8, 8]])
     """
+    middle = _count(volume, size, footprint, axes, "median_filter") // 2
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, "median_filter", middle, size, footprint, **how)
+
+
+def rank_filter(
+    volume: Volume,
+    rank: int,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The value of some rank over a box or footprint; equal to `scipy.ndimage.rank_filter`.
+
+    Parameters
+    ----------
+    volume : Volume
+    rank : int
+        0 is the least value; -1 the greatest, -2 the one before it.
+    size, footprint, mode, cval, origin, axes
+        As of `minimum_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.rank_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), -2, (1, 3)))
+    array([[5, 4, 4, 8, 8]])
+    """
+    name = "rank_filter"
+    count = _count(volume, size, footprint, axes, name)
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
+        raise TypeError(f"{name}: rank={rank!r} is not a whole number")
+    if not -count <= rank < count:
+        raise ValueError(
+            f"{name}: rank={rank}; a footprint of {count} voxels has {-count} to {count - 1}"
+        )
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, name, int(rank) % count, size, footprint, **how)
+
+
+def percentile_filter(
+    volume: Volume,
+    percentile: float,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """A percentile over a box or footprint; equal to `scipy.ndimage.percentile_filter`.
+
+    Parameters
+    ----------
+    volume : Volume
+    percentile : float
+        From 0 to 100, or from -100: -20 is 80. The value is one of the footprint's: nothing is
+        interpolated.
+    size, footprint, mode, cval, origin, axes
+        As of `minimum_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.percentile_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), 20, (1, 3)))
+    array([[1, 1, 1, 4, 8]])
+    """
+    name = "percentile_filter"
+    count = _count(volume, size, footprint, axes, name)
+    if isinstance(percentile, bool) or not isinstance(percentile, int | float | np.number):
+        raise TypeError(f"{name}: percentile={percentile!r} is not a number")
+    share = percentile + 100.0 if percentile < 0 else float(percentile)
+    if not 0 <= share <= 100:
+        raise ValueError(f"{name}: percentile={percentile} is outside -100 to 100")
+    rank = count - 1 if share == 100 else int(count * share / 100.0)
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, name, rank, size, footprint, **how)
+
+
+def _count(volume: Volume, size: Any, footprint: Any, axes: Any, name: str) -> int:
+    """How many voxels a footprint has."""
     volume = as_volume(volume)
-    name = "median_filter"
+    chosen = par.axes_of(volume, axes, name)
+    return int(par.footprint_of(volume, size, footprint, chosen, name).sum())
+
+
+def _rank(
+    volume: Volume,
+    name: str,
+    rank: int,
+    size: Any,
+    footprint: Any,
+    mode: Any,
+    cval: float,
+    origin: Any,
+    axes: Any,
+) -> Volume:
+    volume = as_volume(volume)
     chosen = par.axes_of(volume, axes, name)
     shape = par.footprint_of(volume, size, footprint, chosen, name)
     shifts = par.origins(origin, shape.shape, chosen, name)
     modes = par.modes_of(mode, chosen, name)
+    taps = taps_of(shape, name)
+    if rank in (0, len(taps) - 1) and len(taps) > 1:
+        return extremum(volume, name, rank > 0, shape, shifts, modes, cval)
     source = compiled(volume)
     if not shape.all() and len(set(modes)) > 1:
         raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
-    taps = taps_of(shape, name)
     common = (
         name,
         source.dtype,
@@ -116,11 +221,25 @@ def median_filter(
         triple(shape.shape),
         edges_of(source, modes, cval, name),
     )
-    if shape.shape == (3, 3, 3) and shape.all():
-        stage: Stage = stages.Median3(*common)
+    stage: Stage
+    if not shape.all():
+        stage = stages.RankFootprint(*common, taps, rank)
+    elif shape.shape == (3, 3, 3) and rank == 13:
+        stage = stages.Median3(*common)
+    elif _counts_in_bytes(source.dtype, shape.shape):
+        stage = stages.RankBox(*common, rank)
+    elif shape.size * source.dtype.itemsize > 400 and max(shape.shape) <= 256:
+        stage = stages.RankWalk(*common, rank)
     else:
-        stage = stages.RankFootprint(*common, taps, len(taps) // 2)
+        stage = stages.RankFootprint(*common, taps, rank)
     return stage_of(source, stage).astype(volume.dtype)
+
+
+def _counts_in_bytes(dtype: np.dtype, box: tuple[int, ...]) -> bool:
+    """Whether `stages.RankBox` takes such a box, and is the quickest for it."""
+    size = int(np.prod(box))
+    fits = dtype.itemsize == 1 and box[0] < 256 and size < 1 << 16
+    return fits and (dtype.kind == "b" or size > 200)
 
 
 def _extremum(

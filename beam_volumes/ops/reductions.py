@@ -10,8 +10,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
-from beam_volumes.ops import folds, projections
-from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops import folds, percentile_formulas, projections, threshold_formulas
 from beam_volumes.ops.parameters import axes_of
 from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
@@ -239,7 +238,7 @@ def histogram(
         fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
     reduction = folds.Histogram.of(volume.dtype, int(bins), fixed, nan)  # type: ignore[arg-type]
     counts = fold(reduction, volume, mask, *(ends if fixed is None else ()))
-    like = formulas.bin_edges(0, 1, int(bins), volume.dtype)
+    like = threshold_formulas.bin_edges(0, 1, int(bins), volume.dtype)
     edges = FormulaValue.of(
         BinEdges("bin_edges", int(bins), volume.dtype),
         (ends[0].value, ends[1].value),
@@ -258,7 +257,7 @@ class BinEdges(Formula):
 
     def evaluate(self, *arguments: Any) -> Any:
         low, high = arguments
-        return formulas.bin_edges(low, high, self.bins, self.source)
+        return threshold_formulas.bin_edges(low, high, self.bins, self.source)
 
 
 def percentile(
@@ -294,46 +293,6 @@ def percentile(
     """
     volume = as_volume(volume)
     result: tuple[Scalar, ...] = ()
-    for level in np.arange(formulas.percentile_levels(volume.dtype)).tolist():
+    for level in np.arange(percentile_formulas.percentile_levels(volume.dtype)).tolist():
         result = (fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
     return result[0]
-
-
-def threshold_otsu(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
-) -> Scalar:
-    """Otsu's threshold, equal to `skimage.filters.threshold_otsu`.
-
-    One sweep for bool and integers up to 16 bits (exact counts of every value); two for others, which
-    are counted in ``nbins`` bins between the extremes.
-
-    Parameters
-    ----------
-    nbins : int
-        Number of bins, for other than small integers.
-    volume, mask, nan
-        As of `min`.
-
-    Returns
-    -------
-    Scalar
-        Voxels above it are foreground.
-
-    References
-    ----------
-    N. Otsu, "A threshold selection method from gray-level histograms", IEEE Trans. SMC 9 (1979).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
-    >>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
-    2
-    """
-    volume = as_volume(volume)
-    if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
-        raise ValueError(f"threshold_otsu: nbins={nbins!r} is not a whole number from 1 on")
-    if formulas.counts_every_value(volume.dtype):
-        return fold(folds.OtsuOfValues.of(volume.dtype), volume, mask)
-    ends = (min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan))
-    return fold(folds.OtsuOfBins.of(volume.dtype, nbins, nan), volume, mask, *ends)

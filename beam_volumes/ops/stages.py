@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,18 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Halo, Triple
-from beam_volumes.kernels import ball, convolve, median, morphology, rank, separable
+from beam_volumes.kernels import (
+    ball,
+    convolve,
+    gradient,
+    median,
+    morphology,
+    rank,
+    rank_box,
+    rank_walk,
+    separable,
+    uniform,
+)
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 
@@ -89,6 +101,57 @@ class Correlate(Neighbourhood):
 
     def kernel(self) -> Callable[..., None]:
         return separable.correlate
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Neighbourhood):
+    """The sum over a box of small integers times ``scale``; see `beam_volumes.kernels.uniform`.
+
+    ``flat`` and ``solid`` are the integer types of a sum over z and y, and of one over the box.
+    """
+
+    flat: np.dtype
+    solid: np.dtype
+    scale: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 0.8
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
+        wide = cols + self.taps[2]
+        return (kept * self.flat.itemsize + 3 * self.solid.itemsize) * wide
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
+
+    def kernel(self) -> Callable[..., None]:
+        return uniform.uniform_box
+
+
+@dataclass(frozen=True, eq=False)
+class GradientMagnitude(Neighbourhood):
+    """The length of a gradient over 3 x 3 x 3; see `beam_volumes.kernels.gradient`.
+
+    Differences are computed in the type of ``centre``, the length in that of ``real``.
+    """
+
+    centre: np.generic
+    real: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 1.3
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.centre.dtype.type(0), self.centre, self.real
+
+    def kernel(self) -> Callable[..., None]:
+        return gradient.gradient_magnitude
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,6 +245,50 @@ class RankFootprint(Neighbourhood):
 
     def kernel(self) -> Callable[..., None]:
         return rank.rank_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class RankBox(Neighbourhood):
+    """The value of some rank over a box of 8-bit integers; see `beam_volumes.kernels.rank_box`."""
+
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 2.0 if self.dtype.kind == "b" else 50.0
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        z, y, x = (min(n, most) for n, most in zip((depth, rows, cols), rank_box.TILE, strict=True))
+        slices, wide = y + self.taps[1] - 1, x + self.taps[2] - 1
+        return ((z + self.taps[0]) * slices + (z + 8) * y) * wide + 1024
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.rank)
+
+    def kernel(self) -> Callable[..., None]:
+        return rank_box.rank_box
+
+
+@dataclass(frozen=True, eq=False)
+class RankWalk(Neighbourhood):
+    """The value of some rank over a large box; see `beam_volumes.kernels.rank_walk`."""
+
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 150.0 + 0.03 * self.taps[0] * self.taps[1] * self.taps[2] ** 0.5
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        around = [n + t - 1 for n, t in zip((depth, rows, cols), self.taps, strict=True)]
+        tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.taps))
+        return min(math.prod(around), tile) * (2 * self.dtype.itemsize + 16) + 9 * cols + 4096
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.rank)
+
+    def kernel(self) -> Callable[..., None]:
+        return rank_walk.rank_walk
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,23 +1,19 @@
-"""From counts to thresholds and percentiles: small pure functions that run on the driver.
+"""From counts to thresholds: small pure functions that run on the driver.
 
-Percentiles are found by a radix search. Level 0 counts the highest 16 bits of every voxel's
-order-preserving key; that tells in which of the 65536 groups each wanted order statistic lies,
-and its rank inside that group. Level 1 counts the next 16 bits of those groups only, and so on
-until the key is complete. What goes from one sweep to the next is a *search*: an array of uint64
-whose rows are the wanted order statistics and whose columns are the digits known so far, the rank
-that is left, and the number of voxels.
+Named as in scikit-image, where the counts are float32 and go wrong beyond 2**24 voxels; here they are
+exact, and the formulas are computed in float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.ndimage import uniform_filter1d
 
-from beam_volumes.kernels.accumulate import from_keys
-from beam_volumes.kernels.histogram import digit_bits
-
-PREFIX, RANK, SIZE = 0, 1, 2
+#: Rounds of smoothing after which `minimum` gives up, as scikit-image's default.
+_SMOOTHINGS = 10_000
 
 _NEAR_TIE = 1e-4
 _EXACT_IN_FLOAT32 = 1 << 24
@@ -37,11 +33,7 @@ def otsu(counts: np.ndarray, bin_centers: np.ndarray) -> np.generic:
     bin_centers : numpy.ndarray
         Ascending; the result is one of them.
     """
-    busy = np.flatnonzero(counts)
-    if len(busy) == 0:
-        raise ValueError("threshold_otsu of no voxels: the mask selects none, or all are left out")
-    counts = counts[busy[0] : busy[-1] + 1]
-    bin_centers = bin_centers[busy[0] : busy[-1] + 1]
+    counts, bin_centers = _trimmed(counts, bin_centers)
     if len(counts) == 1:
         return bin_centers[0]
     variance = _variance_between(counts.astype(np.int64), bin_centers.astype(np.float64))
@@ -65,9 +57,190 @@ def _variance_between(counts: np.ndarray, centers: np.ndarray) -> np.ndarray:
     return weight1[:-1] * weight2[1:] * (mean1[:-1] - mean2[1:]) ** 2
 
 
-def otsu_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of the threshold, as scikit-image's: int64 for small integers, else a float."""
+def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarray:
+    """The ``classes - 1`` bin centres between which the variance between the classes is greatest.
+
+    P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding" (2001). Of all
+    choices the best is found by dynamic programming: the best last cut moves up with the last bin, so
+    that each row of the table is filled by halves, in ``bins log(bins)`` (X. Wu, "Optimal
+    quantization by matrix searching", 1991). scikit-image tries all, which 16 bits do not allow.
+    """
+    busy = np.flatnonzero(counts)
+    if len(busy) < classes:
+        raise ValueError(
+            f"threshold_multiotsu: {len(busy)} different value(s) or bins cannot make {classes} classes; "
+            "use fewer classes, or more nbins"
+        )
+    weight = np.concatenate([[0], np.cumsum(counts[busy])]).astype(np.float64)
+    values = centers[busy].astype(np.float64)
+    mass = np.concatenate([[0.0], np.cumsum(counts[busy] * (values - values[0]))])
+
+    def gain(first: Any, last: Any) -> Any:
+        """A class's part of the variance between classes, from bin ``first`` up to ``last``."""
+        return (mass[last] - mass[first]) ** 2 / (weight[last] - weight[first])
+
+    n = len(busy)
+    best = np.full(n + 1, -np.inf)
+    best[1:] = gain(0, np.arange(1, n + 1))
+    cuts = []
+    for k in range(2, classes + 1):
+        better, cut = np.full(n + 1, -np.inf), np.zeros(n + 1, np.int64)
+        halves = [(k, n, k - 1, n - 1)]  # bins from .. to, and where their last cut may be
+        while halves:
+            low, high, first, last = halves.pop()
+            if low > high:
+                continue
+            middle = (low + high) // 2
+            options = np.arange(first, min(last, middle - 1) + 1)
+            sums = best[options] + gain(options, middle)
+            found = int(np.argmax(sums))
+            better[middle], cut[middle] = sums[found], options[found]
+            halves += [(low, middle - 1, first, int(cut[middle]))]
+            halves += [(middle + 1, high, int(cut[middle]), last)]
+        best = better
+        cuts.append(cut)
+    ends, end = [], n
+    for cut in reversed(cuts):
+        end = int(cut[end])
+        ends.append(end - 1)
+    return centers[busy[ends[::-1]]]
+
+
+def li(counts: np.ndarray, centers: np.ndarray) -> np.float64:
+    """The threshold of least cross entropy between the volume and its two means.
+
+    C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding" (1998),
+    until a step is less than half a bin.
+    """
+    counts, centers = _trimmed(counts, centers)
+    if len(counts) == 1:
+        return np.float64(centers[0])
+    low = centers.astype(np.float64)[0]
+    above = centers.astype(np.float64) - low
+    tolerance = 0.5 * float(above[1])
+    weight, mass = np.cumsum(counts), np.cumsum(counts * above)
+    current, following = -2 * tolerance, mass[-1] / weight[-1]
+    while abs(following - current) > tolerance:
+        current = following
+        k = int(np.searchsorted(above, current, side="right")) - 1  # the last of the background
+        if k >= len(above) - 1:
+            break
+        back = mass[k] / weight[k]
+        fore = (mass[-1] - mass[k]) / (weight[-1] - weight[k])
+        if back == 0:
+            break
+        following = (back - fore) / (np.log(back) - np.log(fore))
+    return np.float64(following + low)
+
+
+def yen(counts: np.ndarray, centers: np.ndarray) -> np.generic:
+    """The threshold of the greatest correlation.
+
+    J. C. Yen, F. J. Chang, S. Chang, "A new criterion for automatic multilevel thresholding" (1995).
+    """
+    counts, centers = _trimmed(counts, centers)
+    if len(counts) == 1:
+        return centers[0]
+    share = counts / counts.sum()
+    below = np.cumsum(share)[:-1]
+    squares_below = np.cumsum(share**2)[:-1]
+    squares_above = np.cumsum(share[::-1] ** 2)[::-1][1:]
+    criterion = (below * (1 - below)) ** 2 / (squares_below * squares_above)
+    return centers[np.argmax(criterion)]
+
+
+def triangle(counts: np.ndarray, centers: np.ndarray) -> np.generic:
+    """The bin farthest below the line from the peak to the end of the longer tail; in exact integers.
+
+    G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic measurement of sister chromatid exchange frequency"
+    (1977).
+    """
+    counts, centers = _trimmed(counts, centers)
+    peak = int(np.argmax(counts))
+    if len(counts) == 1:
+        return centers[0]
+    turned = peak < len(counts) - 1 - peak
+    if turned:
+        counts, peak = counts[::-1], len(counts) - 1 - peak
+    height = int(counts[peak])
+    below = counts[:peak].astype(object)  # beyond 64 bits
+    distance = height * np.arange(peak, dtype=object) - peak * below
+    level = int(np.argmax(distance))
+    return centers[len(counts) - 1 - level if turned else level]
+
+
+def isodata(counts: np.ndarray, centers: np.ndarray) -> np.generic:
+    """The lowest bin that is half way between the mean up to it and the mean above.
+
+    T. W. Ridler, S. Calvard, "Picture thresholding using an iterative selection method" (1978).
+    """
+    counts, centers = _trimmed(counts, centers)
+    if len(counts) == 1:
+        return centers[0]
+    weight, mass = np.cumsum(counts), np.cumsum(counts * centers.astype(np.float64))
+    lower = mass[:-1] / weight[:-1]
+    higher = (mass[-1] - mass[:-1]) / (weight[-1] - weight[:-1])
+    beyond = (lower + higher) / 2 - centers[:-1]
+    found = np.flatnonzero((beyond >= 0) & (beyond < centers[1] - centers[0]))
+    if not len(found):
+        raise ValueError("threshold_isodata: no bin is half way between the means on its sides")
+    return centers[found[0]]
+
+
+def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
+    """The lowest bin between two peaks, smoothed until there are only two.
+
+    J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images" (1966). The smoothing is in float32
+    as in scikit-image, where rounding decides what is a peak.
+    """
+    counts, centers = _trimmed(counts, centers)
+    smooth = counts.astype(np.float32)
+    for _ in range(_SMOOTHINGS):
+        smooth = uniform_filter1d(smooth, 3)
+        peaks = _peaks(smooth)
+        if len(peaks) < 3:
+            break
+    if len(peaks) != 2:
+        raise ValueError(
+            f"threshold_minimum: the smoothed histogram has {len(peaks)} peak(s) instead of two; use "
+            "another threshold, e.g. threshold_otsu"
+        )
+    first, second = peaks
+    return centers[first + np.argmin(smooth[first : second + 1])]
+
+
+def _peaks(counts: np.ndarray) -> np.ndarray:
+    """Where rises end and falls begin; of a plateau its last bin."""
+    steps = np.sign(np.diff(counts))
+    moves = np.flatnonzero(steps)
+    before = np.concatenate([[1], steps[moves[:-1]]]) if len(moves) else moves
+    return moves[(steps[moves] < 0) & (before > 0)]
+
+
+def _trimmed(counts: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Without the empty bins at the ends."""
+    busy = np.flatnonzero(counts)
+    span = slice(busy[0], busy[-1] + 1)
+    return counts[span], centers[span]
+
+
+#: The methods, by the names they have in messages.
+METHODS: dict[str, Callable[..., Any]] = {
+    "threshold_otsu": otsu,
+    "threshold_multiotsu": multiotsu,
+    "threshold_li": li,
+    "threshold_yen": yen,
+    "threshold_triangle": triangle,
+    "threshold_isodata": isodata,
+    "threshold_minimum": minimum,
+}
+
+
+def result_dtype(method: str, dtype: np.dtype) -> np.dtype:
+    """The dtype of a threshold: int64 for small integers, else a float; of Li's method float64."""
     dtype = np.dtype(dtype)
+    if method == "threshold_li":
+        return np.dtype(np.float64)
     if dtype.kind == "f":
         return dtype
     return np.dtype(np.int64 if counts_every_value(dtype) and dtype.kind != "b" else np.float64)
@@ -79,23 +252,40 @@ def counts_every_value(dtype: np.dtype) -> bool:
     return dtype.kind == "b" or (dtype.kind in "iu" and dtype.itemsize <= 2)
 
 
-def otsu_of_values(counts: np.ndarray, dtype: np.dtype) -> np.generic:
-    """Otsu's threshold from exact counts of every value of ``dtype`` (see `value_counts`)."""
+def of_values(method: str, counts: np.ndarray, dtype: np.dtype, extra: tuple[Any, ...] = ()) -> Any:
+    """A threshold from exact counts of every value of ``dtype`` (see `value_counts`)."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b" and np.all(counts > 0):  # scikit-image bins a bool image like a float one
         spread = np.zeros(256, np.int64)
         spread[[0, -1]] = counts
-        return otsu_of_bins(spread, np.uint8(0), np.uint8(1), np.dtype(np.uint8))
+        return of_bins(method, spread, np.uint8(0), np.uint8(1), dtype, extra)
     first = 0 if dtype.kind == "b" else int(np.iinfo(dtype).min)
-    return otsu_dtype(dtype).type(otsu(counts, np.arange(first, first + len(counts))))
+    return _found(method, counts, np.arange(first, first + len(counts)), dtype, extra)
 
 
-def otsu_of_bins(counts: np.ndarray, low: Any, high: Any, dtype: np.dtype) -> np.generic:
-    """Otsu's threshold from equal bins between the extremes of a volume of ``dtype``."""
+def of_bins(
+    method: str,
+    counts: np.ndarray,
+    low: Any,
+    high: Any,
+    dtype: np.dtype,
+    extra: tuple[Any, ...] = (),
+) -> Any:
+    """A threshold from equal bins between the extremes of a volume of ``dtype``."""
     if low == high:
-        return otsu_dtype(dtype).type(low)
+        return _found(method, np.ones(1, np.int64), np.array([low]), dtype, extra)
     edges = bin_edges(low, high, len(counts), dtype)
-    return otsu(counts, (edges[:-1] + edges[1:]) / 2.0)
+    return _found(method, counts, (edges[:-1] + edges[1:]) / 2.0, dtype, extra)
+
+
+def _found(
+    method: str, counts: np.ndarray, centers: np.ndarray, dtype: np.dtype, extra: tuple[Any, ...]
+) -> Any:
+    if not counts.any():
+        raise ValueError(f"{method} of no voxels: the mask selects none, or all are left out")
+    found = METHODS[method](counts, centers, *extra)
+    wanted = result_dtype(method, dtype)
+    return found.astype(wanted) if np.ndim(found) else wanted.type(found)
 
 
 def bin_edges(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
@@ -104,121 +294,3 @@ def bin_edges(low: Any, high: Any, bins: int, dtype: np.dtype) -> np.ndarray:
     if dtype == np.uint8:
         low, high = (np.uint8(v) if isinstance(v, bool | np.bool_) else v for v in (low, high))
     return np.histogram_bin_edges(np.empty(0, dtype), bins, range=(low, high))
-
-
-# ---- percentiles --------------------------------------------------------------------------------
-
-
-def percentile_levels(dtype: np.dtype) -> int:
-    """How many sweeps an exact percentile takes: 1, 2 or 4 for (up to) 16, 32 and 64 bits."""
-    return 8 * np.dtype(dtype).itemsize // digit_bits(dtype)
-
-
-def percentile_dtype(dtype: np.dtype, q: float | tuple[float, ...]) -> np.dtype:
-    """The dtype of ``numpy.percentile``: that of a float volume if ``q`` is a single number."""
-    dtype = np.dtype(dtype)
-    return dtype if dtype.kind == "f" and not isinstance(q, tuple) else np.dtype(np.float64)
-
-
-def percentile_ranks(
-    size: int, q: float | tuple[float, ...]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ranks below and above each percentile and the weight between them, as numpy's "linear".
-
-    Returns
-    -------
-    lower, upper : numpy.ndarray of int64, shape (Q,)
-        Ranks from 0 in the sorted voxels.
-    gamma : numpy.ndarray of float64, shape (Q,)
-    """
-    share = np.true_divide(np.atleast_1d(np.asarray(q, np.float64)), 100)
-    if not np.all((share >= 0) & (share <= 1)):
-        raise ValueError(f"percentiles must be between 0 and 100, not {q}")
-    virtual = (size - 1) * share
-    lower = np.floor(virtual)
-    at_end = virtual >= size - 1
-    # numpy writes the last index as -1 and takes gamma from that
-    gamma = virtual - np.where(at_end, -1.0, lower)
-    lower = np.where(at_end, size - 1, lower).astype(np.int64)
-    return lower, np.minimum(lower + 1, size - 1), gamma
-
-
-def first_search(counts: np.ndarray, q: float | tuple[float, ...]) -> np.ndarray:
-    """The search after level 0.
-
-    Parameters
-    ----------
-    counts : numpy.ndarray of int64
-        Of every highest digit: ``radix_counts(..., level=0)``.
-    q : float or tuple of float
-
-    Returns
-    -------
-    numpy.ndarray of uint64, shape (2 Q, 3)
-        A row for each lower, then for each upper order statistic.
-    """
-    size = int(counts.sum())
-    if size == 0:
-        raise ValueError("percentile of no voxels: the mask selects none, or all are left out")
-    lower, upper, _ = percentile_ranks(size, q)
-    search = np.zeros((2 * len(lower), 3), np.uint64)
-    search[:, RANK] = np.concatenate([lower, upper])
-    search[:, SIZE] = size
-    return next_search(search, counts.reshape(1, -1))
-
-
-def next_prefixes(search: np.ndarray) -> np.ndarray:
-    """The prefixes the next level counts, ascending, each once."""
-    return np.unique(search[:, PREFIX])
-
-
-def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The search with one more digit known.
-
-    Parameters
-    ----------
-    search : numpy.ndarray of uint64, shape (T, 3)
-    counts : numpy.ndarray of int64, shape (K, digits)
-        ``radix_counts`` of the `next_prefixes` of ``search``.
-    """
-    found = search.copy()
-    digits = np.uint64(counts.shape[1])
-    cumulative = np.cumsum(counts, axis=1)
-    group = np.searchsorted(next_prefixes(search), search[:, PREFIX])
-    for i, k in enumerate(group):
-        rank = int(search[i, RANK])
-        digit = int(np.searchsorted(cumulative[k], rank, side="right"))
-        below = int(cumulative[k, digit - 1]) if digit else 0
-        found[i, PREFIX] = search[i, PREFIX] * digits + np.uint64(digit)
-        found[i, RANK] = rank - below
-    return found
-
-
-def order_statistics(search: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The voxels a complete search has found."""
-    return from_keys(search[:, PREFIX], dtype)
-
-
-def percentile_of_search(
-    search: np.ndarray, q: float | tuple[float, ...], dtype: np.dtype
-) -> np.generic | np.ndarray:
-    """The percentiles of a complete search: equal to ``numpy.percentile``, bit for bit.
-
-    Two differences: bool counts as 0 and 1 (numpy refuses it), and integers whose difference numpy
-    wraps (``numpy.percentile(numpy.int8([-100, 100]), 50)`` is 128) are interpolated between.
-    """
-    lower, upper = np.split(order_statistics(search, dtype), 2)
-    _, _, gamma = percentile_ranks(int(search[0, SIZE]), q)
-    if lower.dtype.kind == "f":
-        weight = gamma.astype(percentile_dtype(dtype, q))
-        rest = (1 - gamma).astype(weight.dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            difference = upper - lower
-            ours = np.where(gamma >= 0.5, upper - difference * rest, lower + difference * weight)
-    else:
-        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
-        difference = np.array([float(b - a) for a, b in pairs])
-        below, above = lower.astype(np.float64), upper.astype(np.float64)
-        ours = np.where(gamma >= 0.5, above - difference * (1 - gamma), below + difference * gamma)
-    ours = ours.astype(percentile_dtype(dtype, q))
-    return ours if isinstance(q, tuple) else ours[0]

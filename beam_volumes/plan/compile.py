@@ -23,11 +23,12 @@ from beam_volumes.graph.nodes import (
     Node,
     SourceNode,
     StageNode,
+    ViewNode,
 )
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.program import Edge, Fold, Output, Program, Step, Surveyed
-from beam_volumes.sweep.stage import Padding, Stage
+from beam_volumes.sweep.stage import Padding, Regrid, Stage
 
 
 def compile_program(
@@ -123,9 +124,11 @@ class _Compiler:
                         and i.token not in self.stored
                     ):
                         self.inline.add(i.token)
-        # Inputs are made before their users without recursion: graphs may be thousands deep.
+        # Inputs are made before their users without recursion: graphs may be thousands deep. What is
+        # stored has none, and may be read through a view alone.
         for node in nodes:
-            if node.token not in self.inline and not isinstance(node, CropNode):
+            known = node.token in self.inline or node.token in self.stored
+            if not known and not isinstance(node, CropNode):
                 self._make(node)
 
     def _add(self, step: Step) -> int:
@@ -135,16 +138,14 @@ class _Compiler:
     def _make(self, node: Node) -> int:
         if node.token in self.made:
             return self.made[node.token]
-        if node.token in self.stored:
-            source = self.stored[node.token]
+        source = self._source(node)
+        if source is not None:
             at = self._add(Step(node.name, node.shape, source.dtype, source=source))
             if source.dtype != node.dtype:
                 cast = Elementwise("astype", node.dtype, "astype", (("input", 0),))
                 at = self._add(
                     Step("astype", node.shape, node.dtype, stage=cast, edges=(Edge(at),))
                 )
-        elif isinstance(node, SourceNode):
-            at = self._add(Step(node.name, node.shape, node.dtype, source=node.source))
         elif isinstance(node, AcrossNode):
             edges = tuple(map(self.edge, node.operands))
             how, barrier = node.completion, node.barrier.token
@@ -156,6 +157,14 @@ class _Compiler:
             at = self._make_stage(node)
         self.made[node.token] = at
         return at
+
+    def _source(self, node: Node) -> Source | None:
+        """Where a node's voxels can be read."""
+        if node.token in self.stored:
+            return self.stored[node.token]
+        if isinstance(node, ViewNode):
+            return self.stored[node.operand.token].view(node.axes, node.flipped)
+        return node.source if isinstance(node, SourceNode) else None
 
     def _make_stage(self, node: StageNode) -> int:
         if _is_elementwise(node):
@@ -221,6 +230,8 @@ class _Compiler:
     def _padded(self, node: Node, stage: Stage, i: int) -> Edge:
         halo = stage.halo(i)
         edge = self.edge(node)
+        if isinstance(stage, Regrid):
+            return replace(edge, regrid=stage)
         if halo == NO_HALO:
             return edge
         if isinstance(node, CropNode) and node.token not in self.stored:

@@ -254,14 +254,14 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
         return Partition(grid, window, overlap, ())
     capacity = [0] * len(program.steps)
     longest = [0] * len(program.steps)
-    for z in _representatives(grid, 0):
+    for z in _representatives(program, grid, 0):
         for part in _shortened(program, z, window):
             depths, strides = _rings(program, part, window, overlap)
             capacity = list(map(max, capacity, depths))
             longest = list(map(max, longest, strides))
     rows, cols = ([0] * len(program.steps) for _ in range(2))
     for axis, size in ((1, rows), (2, cols)):
-        for span in _representatives(grid, axis):
+        for span in _representatives(program, grid, axis):
             for i, (a, b) in enumerate(program.extents(axis, program.regions(axis, span))):
                 size[i] = max(size[i], b - a)
     parts = []
@@ -304,18 +304,30 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
     return Partition(grid, window, overlap, tuple(p for p in parts if p.bytes))
 
 
-def _representatives(grid: Grid, axis: int) -> list[Range]:
-    """Ranges of the first, last and middle cells along an axis: one of them is the most costly."""
+def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
+    """Ranges of the first, last and middle cells along an axis: one of them is the most costly.
+
+    Where steps have grids of their own, also others, and those where padding begins and ends.
+    """
     n, step, count = grid.shape[axis], grid.step[axis], grid.counts[axis]
-    picks = sorted({0, min(1, count - 1), count // 2, max(0, count - 2), count - 1})
-    return [(k * step, min(n, k * step + step)) for k in picks]
+    picks = {0, 1, count // 2, count - 2, count - 1}
+    for regrid in program.regrids:
+        for end in regrid.inner(axis):
+            picks |= {end // step + k for k in (-1, 0, 1)}
+        picks |= {count * k // 8 for k in range(8)}
+    return [(k * step, min(n, k * step + step)) for k in sorted(picks) if 0 <= k < count]
 
 
 def _shortened(program: Program, z: Range, window: int) -> list[Range]:
     """A long slab's beginning and end: between them its course repeats."""
-    middle = program.shape[0] // 2
-    halo = max(b - a for a, b in program.regions(0, (middle, min(middle + 1, program.shape[0]))))
-    layers = [layer_of(program, i)[0] for i in range(len(program.steps))]
+    middle, whole = program.shape[0] // 2, program.shape[0]
+    halo = max(b - a for a, b in program.regions(0, (middle, min(middle + 1, whole))))
+    # What is padded is no part of the course, and a layer of what is coarser lasts longer.
+    halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
+    layers = [
+        layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
+        for i, step in enumerate(program.steps)
+    ]
     period = math.lcm(window, *(d for d in layers if d < program.shape[0]))
     most = 2 * (halo + max(layers) + window)
     most = -(-most // period) * period if period < 4 * most else most

@@ -16,10 +16,12 @@ from beam_volumes.graph.nodes import (
     SourceNode,
     StageNode,
     Value,
+    ViewNode,
 )
 from beam_volumes.plan.compile import ancestors
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
+from beam_volumes.sweep.stage import Regrid
 
 #: Rough nanoseconds per byte of an uncompressed read and write, for choosing between plans.
 READ_COST, WRITE_COST = 0.5, 1.0
@@ -119,6 +121,8 @@ class Levels:
     def _level_of_node(self, node: Node) -> int:
         if isinstance(node, CropNode):
             return self._used(node.operand, None, "a part of it is used")
+        if isinstance(node, ViewNode):
+            return self._store(node.operand, "its axes are reordered or reversed")
         if isinstance(node, AcrossNode):
             upper = node.completion.upper
             level = self._level_of_sweep([self._used(n, upper) for n in node.operands], ())
@@ -128,7 +132,9 @@ class Levels:
             return 0
         used = []
         for i, n in enumerate(node.operands):
-            if node.stage.halo(i) != NO_HALO:
+            if isinstance(node.stage, Regrid):
+                used.append(self._used(n, None, f"{node.name} takes other voxels than its own"))
+            elif node.stage.halo(i) != NO_HALO:
                 used.append(self._used(n, None, f"{node.name} needs what is around each voxel"))
             elif self._pencils and node.stage.spans and not isinstance(n, SourceNode):
                 used.append(self._store(n, f"{node.name} needs whole rows or columns of it"))

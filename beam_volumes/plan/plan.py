@@ -480,7 +480,8 @@ def _waits(
             v.barrier.token if isinstance(v, BarrierValue) else v.token for v in values_below(own)
         }
         needs = {found[t] for t in (*tokens, *program.barriers) if t in found}
-        needs |= {kept[id(s.source)] for s in program.steps if id(s.source) in kept}
+        read = [id(s.source.stored) for s in program.steps if s.source is not None]
+        needs |= {kept[i] for i in read if i in kept}
         for before in sorted({i for i, _ in needs if i < k}):
             names = ", ".join(sorted(name for i, name in needs if i == before))
             lines.append(f"pass {k + 1} comes after pass {before + 1}, of which it needs {names}")

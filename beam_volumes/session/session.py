@@ -393,7 +393,8 @@ def check_portable(planned: Plan, journal: Any = None) -> None:
 def check_remote(plan: Plan, journal: Any, runner: str) -> None:
     """Refuse local paths for a runner whose workers are never on this machine."""
     book = journal_place(plan, journal)
-    sources = [s.source for p in plan.passes for s in p.program.steps if s.source is not None]
+    steps = [s for p in plan.passes for s in p.program.steps]
+    sources = [s.source.stored for s in steps if s.source is not None]
     # Small arrays travel with the plan.
     here = [
         f"the input {source.name}"

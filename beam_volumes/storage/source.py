@@ -98,6 +98,11 @@ class Source:
         """Whether other processes can open it (not ``memory://`` nor arrays over 1 MB)."""
         return self.reader.portable
 
+    @property
+    def stored(self) -> Source:
+        """What it is a view of: itself, if of nothing."""
+        return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
+
     def open(self) -> ts.TensorStore:
         """The handle, with domain ``[0, shape)``, shared by this process."""
         return opened(self.token(), self._open)
@@ -132,6 +137,41 @@ class Source:
             space=self.space.shifted(box.start),
         )
 
+    def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
+        """Its axes in another order, and reversed where ``flipped`` says so of the result's axis.
+
+        The space is that of the voxels as they lie now: `Space.view`.
+        """
+        origin = [
+            self.shape[a] - self.chunk_origin[a] if back else self.chunk_origin[a]
+            for a, back in zip(axes, flipped, strict=True)
+        ]
+        chunk = _ordered(self.chunk, axes)
+        return replace(
+            self,
+            shape=_ordered(self.shape, axes),
+            chunk=chunk,
+            chunk_origin=_normal(origin, chunk),
+            space=self.space.view(axes),
+            reader=ViewReader(self, axes, flipped),
+            offset=(0, 0, 0),
+        )
+
+    def thinned(self, step: Triple) -> Source:
+        """Every so many-th of its voxels, of chunks one voxel thick: others are not read."""
+        if any(s > 1 and c > 1 for s, c in zip(step, self.chunk, strict=True)):
+            raise ValueError(
+                f"every {step}-th voxel of chunks of {self.chunk} cannot be read alone"
+            )
+        z, y, x = (-(-n // s) for n, s in zip(self.shape, step, strict=True))
+        return replace(
+            self,
+            shape=(z, y, x),
+            space=self.space.resampled(step, (0.0, 0.0, 0.0)),
+            reader=ViewReader(self, step=step),
+            offset=(0, 0, 0),
+        )
+
     def read(self, box: Box | None = None) -> np.ndarray:
         """A box of voxels, or all of them, as a new array."""
         box = Box.of_shape(self.shape) if box is None else box
@@ -144,6 +184,38 @@ class Source:
         return digest(
             self.reader.token(), self.offset, self.shape, self.dtype.str, repr(self.space)
         )
+
+
+@dataclass(frozen=True, eq=False)
+class ViewReader:
+    """A source with its axes in another order, some reversed, or only every so many-th voxel."""
+
+    source: Source
+    axes: Triple = (0, 1, 2)
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+    step: Triple = (1, 1, 1)
+
+    @property
+    def portable(self) -> bool:
+        return self.source.portable
+
+    @property
+    def remote(self) -> bool:
+        return self.source.reader.remote
+
+    @property
+    def whole_slices(self) -> bool:
+        return getattr(self.source.reader, "whole_slices", False)
+
+    def open(self) -> ts.TensorStore:
+        view = self.source.open()[ts.d[self.axes].transpose[0, 1, 2]]
+        for axis, (back, step) in enumerate(zip(self.flipped, self.step, strict=True)):
+            if back or step > 1:
+                view = view[ts.d[axis].stride[-step if back else step]]
+        return view[ts.d[:].translate_to[0, 0, 0]]
+
+    def token(self) -> str:
+        return digest("view", self.source.token(), self.axes, self.flipped, self.step)
 
 
 def read_overhead_bytes(source: Source, threads: int = 1) -> int:
@@ -206,6 +278,10 @@ def digest(*parts: Any) -> str:
     """A short hash of JSON-like data, the same in every process."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _ordered(triple: Triple, axes: Triple) -> Triple:
+    return (triple[axes[0]], triple[axes[1]], triple[axes[2]])
 
 
 def _add(a: Triple, b: Triple) -> Triple:

@@ -304,10 +304,14 @@ class _Sweep:
         """Where slices of a step are put."""
         ring, y, x = self.rings[i], self.y[i], self.x[i]
         slots = ring.slots(np.arange(*z, dtype=np.int64))
-        return Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, y[1] - y[0], x[1] - x[0])
+        rows, cols = y[1] - y[0], x[1] - x[0]
+        start = (z[0], y[0], x[0])
+        return Block(ring.array, slots, y[0] - ring.y, x[0] - ring.x, rows, cols, start)
 
     def _block(self, edge: Edge, z: Range, y: Range, x: Range, halo: Halo) -> Block:
         """What a user of slices ``z``, rows ``y`` and columns ``x`` sees through an edge."""
+        if edge.regrid is not None:
+            z, y, x = (edge.regrid.needs(axis, wanted) for axis, wanted in enumerate((z, y, x)))
         ring, size = self.rings[edge.step], self.program.steps[edge.step].shape[0]
         index = pad_index(
             z[0] + edge.offset[0] - halo[0][0],
@@ -322,6 +326,7 @@ class _Sweep:
             x[0] + edge.offset[2] - halo[2][0] - ring.x,
             y[1] - y[0] + sum(halo[1]),
             x[1] - x[0] + sum(halo[2]),
+            (z[0] - halo[0][0], y[0] - halo[1][0], x[0] - halo[2][0]),
         )
 
     def _fill_rims(self, i: int, new: Range) -> None:

@@ -18,7 +18,7 @@ from beam_volumes.geometry import NO_HALO, Halo, Triple, source_range
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.sweep.stage import Padding, Stage
+from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey
 
 Range = tuple[int, int]
@@ -28,15 +28,21 @@ REFLECTED = Padding()
 
 @dataclass(frozen=True)
 class Edge:
-    """One use of a step's array: voxel v of the user reads around voxel ``v + offset`` of ``step``."""
+    """One use of a step's array: voxel v of the user reads around voxel ``v + offset`` of ``step``.
+
+    A user with a grid of its own (``regrid``) says itself which voxels it reads, before the offset.
+    """
 
     step: int
     offset: Triple = (0, 0, 0)
     halo: Halo = NO_HALO
     padding: Padding = REFLECTED
+    regrid: Regrid | None = None
 
     def needs(self, axis: int, wanted: Range, size: int) -> Range:
         """What a range of the user needs of the step along an axis."""
+        if self.regrid is not None:
+            wanted = self.regrid.needs(axis, wanted)
         a, b = wanted[0] + self.offset[axis], wanted[1] + self.offset[axis]
         before, after = self.halo[axis]
         if before <= a and b + after <= size:
@@ -121,6 +127,11 @@ class Program:
         """The axes along which a slab has to be as wide as the volume."""
         return frozenset(a for s in self.steps if s.stage is not None for a in s.stage.spans)
 
+    @property
+    def regrids(self) -> list[Regrid]:
+        """The stages whose grids are their own."""
+        return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
+
     def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
         """What a survey or a completion has to do with of a slab's range along an axis."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])
@@ -156,6 +167,8 @@ class Program:
             if step.completion is not None:
                 # Whatever is used of it, it has to see what its survey saw.
                 regions[i] = self.reach(step.completion.upper, axis, wanted)
+            if regions[i] is not None and step.stage is not None and axis in step.stage.spans:
+                regions[i] = (0, step.shape[axis])
             region = regions[i]
             if region is not None:
                 for edge in step.edges:
@@ -168,6 +181,8 @@ class Program:
         for i, users in enumerate(self.users):
             lo, hi = regions[i]
             for user, edge in users:
+                if edge.regrid is not None:
+                    continue
                 a, b = (w + edge.offset[axis] for w in regions[user])
                 lo, hi = min(lo, a - edge.halo[axis][0]), max(hi, b + edge.halo[axis][1])
             size = self.steps[i].shape[axis]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Halo
+from beam_volumes.geometry import NO_HALO, Halo, Triple
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class Block:
 
     Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
     ``x`` there. ``rows`` and ``cols`` count the halo in, for an input. The ring is C-contiguous, so
-    that a kernel's rows ``ring[slot, y + i, x : x + n]`` are too.
+    that a kernel's rows ``ring[slot, y + i, x : x + n]`` are too. ``start`` is the position in the
+    volume of its first voxel.
     """
 
     ring: np.ndarray
@@ -34,6 +35,7 @@ class Block:
     x: int
     rows: int
     cols: int
+    start: Triple = (0, 0, 0)
 
     @property
     def depth(self) -> int:
@@ -127,6 +129,35 @@ class Stage:
     def token(self) -> str:
         """A digest of what the stage computes, the same in every process."""
         return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Regrid(Stage):
+    """A stage whose result has a grid of its own: of another shape, or elsewhere.
+
+    `run` is given blocks that hold what `needs` says, and finds by their ``start`` what is where.
+
+    Attributes
+    ----------
+    of : tuple of int
+        Shape of the input.
+    grid : tuple of int
+        Shape of the result.
+    """
+
+    of: Triple
+    grid: Triple
+
+    def needs(self, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
+        """The range of the input's axis that a range of the same axis of the result takes.
+
+        Never empty, and inside that of any wider range.
+        """
+        raise NotImplementedError
+
+    def inner(self, axis: int) -> tuple[int, int]:
+        """The range of the result's axis whose voxels all lie in the input; beyond it, it is padded."""
+        return 0, self.grid[axis]
 
 
 def digest(*parts: Any) -> str:

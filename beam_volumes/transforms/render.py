@@ -9,7 +9,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
-from beam_volumes.graph.nodes import CropNode, Node, StageNode
+from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
 from beam_volumes.plan.budget import cores
 from beam_volumes.plan.compile import ancestors, compile_program
 from beam_volumes.plan.partition import preferred_window
@@ -18,7 +18,7 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
-from beam_volumes.sweep.stage import digest
+from beam_volumes.sweep.stage import Regrid, digest
 
 
 def render(node: Node, box: Box) -> np.ndarray:
@@ -81,6 +81,12 @@ class BlockSource(Source):
     def crop(self, box: Box) -> Source:
         raise ValueError("stages of a slab see the whole volume; slicing is not among them")
 
+    def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
+        raise ValueError("slabs keep their places; flip and transpose are not among the stages")
+
+    def thinned(self, step: Triple) -> Source:
+        raise ValueError("slabs keep their places; downsample is not among the stages")
+
     def token(self) -> str:
         # One slab's expression never meets another's.
         return digest("block", self.block.start, self.block.stop, self.shape)
@@ -136,10 +142,16 @@ def check_stages(node: Node, shape: Triple) -> None:
             "slabs keep their places, so slicing is not among the stages"
         )
     check_no_numbers(node)
+    for n in ancestors([node]):
+        if isinstance(n, StageNode) and isinstance(n.stage, Regrid):
+            raise ValueError(
+                f"{n.name} moves voxels to other places; slabs keep theirs, so it is not among the stages: "
+                "use Compute"
+            )
 
 
 def check_no_numbers(node: Node) -> None:
-    """Refuse an expression with lazy scalars.
+    """Refuse an expression that no single sweep gives: with lazy scalars, or of stored volumes.
 
     Raises
     ------
@@ -150,6 +162,11 @@ def check_no_numbers(node: Node) -> None:
             raise ValueError(
                 f"{n.name} needs {', '.join(v.name for v in n.values)} of the whole volume, which no slab "
                 "knows: compute it first and pass the number, or use Compute"
+            )
+        if isinstance(n, AcrossNode | ViewNode):
+            raise ValueError(
+                f"{n.name} needs the whole of {n.inputs[0].name} before its first voxel, which no slab "
+                "has: write it first and open that, or use Compute"
             )
 
 

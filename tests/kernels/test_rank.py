@@ -5,6 +5,8 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.kernels.rank import extremum_box, extremum_footprint, rank_footprint
+from beam_volumes.kernels.rank_box import rank_box
+from beam_volumes.kernels.rank_walk import rank_walk
 from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans
 
 RNG = np.random.default_rng(2)
@@ -64,12 +66,33 @@ def test_ranks(dtype):
             assert np.array_equal(ours, expected), (shape, rank)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "dtype"),
+    [*((rank_box, d) for d in ("?", "u1", "i1")), *((rank_walk, d) for d in ("?", "u2", "f4"))],
+)
+def test_ranks_over_a_box(kernel, dtype):
+    """More than a tile along each axis, and sizes that are even, 1, and beyond what a byte counts."""
+    for size, shape in [
+        ((3, 5, 4), (40, 40, 150)),
+        ((9, 1, 7), (5, 37, 30)),
+        ((1, 18, 19), (3, 20, 21)),
+        ((8, 8, 8), (6, 9, 12)),
+    ]:
+        volume = random_volume(RNG, shape, dtype)
+        n = int(np.prod(size))
+        for rank in {0, n // 2, n - 2}:
+            ours = apply(kernel, volume, centre(size), size, *size, rank)
+            assert np.array_equal(ours, ndi.rank_filter(volume, rank, size)), (size, rank)
+
+
 def test_integers_that_float64_cannot_hold():
     volume = 2**62 + RNG.integers(0, 50, (4, 9, 20))
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(volume, 1, "symmetric"), (3, 3, 3))
     expected = np.median(windows.reshape(*volume.shape, 27) - 2**62, axis=-1).astype(int) + 2**62
     ours = apply(rank_footprint, volume, (1, 1, 1), (3, 3, 3), np.argwhere(np.ones((3, 3, 3))), 13)
     assert np.array_equal(ours, expected)
+    walked = apply(rank_walk, volume, (1, 1, 1), (3, 3, 3), 3, 3, 3, 13)
+    assert np.array_equal(walked, expected)
 
 
 def test_nan_exactly_where_the_footprint_holds_one():
@@ -93,6 +116,9 @@ def test_nan_exactly_where_the_footprint_holds_one():
     ranked = apply(rank_footprint, volume, (2, 2, 2), shape, offsets, 7)
     expected = reference(lambda v, **p: ndi.rank_filter(v, 7, **p), volume, footprint=footprint)
     assert np.array_equal(ranked, expected, equal_nan=True)
+    walked = apply(rank_walk, volume, (1, 2, 3), (3, 4, 6), 3, 4, 6, 40)
+    expected = reference(lambda v, **p: ndi.rank_filter(v, 40, **p), volume, size=(3, 4, 6))
+    assert np.array_equal(walked, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("is_max", [True, False])

@@ -99,6 +99,13 @@ ACROSS = {
         fill=blobs,
         how={},
     ),
+    "grids": dict(
+        what="grids",
+        shape=(64, 1024, 2048),
+        chunk=(16, 256, 256),
+        ours=250 * MIB,
+        how={"chunks": [16, 256, 256]},
+    ),
 }
 
 

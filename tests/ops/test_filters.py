@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests import catalogue as cat
+from tests import catalogue_composed as composed
 from tests.catalogue import DTYPES, voxels
 
 FAMILIES = {
@@ -16,6 +17,10 @@ FAMILIES = {
     "correlate": cat.correlations,
     "sobel": cat.sobels,
     "magnitude": cat.magnitudes,
+    "any rank": composed.any_rank,
+    "derivative": composed.derivatives,
+    "one axis": composed.one_axis,
+    "difference": composed.differences,
 }
 
 
@@ -28,7 +33,8 @@ def test_twin(family, dtype, data):
     op = data.draw(FAMILIES[family](ndim=ndim, dtype=dtype), "op")
     shape = data.draw(cat.shapes(ndim), "shape")
     nan = data.draw(st.sampled_from([0, 0, 0.01]), "nan")
-    x = voxels(
-        shape, dtype, data.draw(st.integers(0, 99)), narrow=data.draw(st.booleans()), nan=nan
-    )
+    # scipy takes the extrema of int64 through doubles.
+    through_doubles = dtype == "i8" and family in ("one axis", "difference")
+    narrow = through_doubles or data.draw(st.booleans(), "narrow")
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=narrow, nan=nan)
     op.check(np.asarray(op.ours(bv.open(x))), x)

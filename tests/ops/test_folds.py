@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.filters import threshold_otsu
 
-from beam_volumes.ops import folds
+from beam_volumes.ops import folds, percentile_formulas
 from beam_volumes.ops import threshold_formulas as formulas
 from beam_volumes.ops.rounding import quotients, rounded
 from beam_volumes.ops.rounding import root as root_of
@@ -52,7 +52,7 @@ def reduce(reduction, x, mask=None, values=(), seed=None):
 
 def percentile(x, q, mask=None, nan="raise", seed=None):
     values = ()
-    for level in range(formulas.percentile_levels(x.dtype)):
+    for level in range(percentile_formulas.percentile_levels(x.dtype)):
         reduction = folds.RadixCounts.of(x.dtype, q, level, nan)
         result = reduce(reduction, x, mask, values, seed)
         assert np.shape(result) == reduction.shape and result.dtype == reduction.dtype
@@ -62,9 +62,9 @@ def percentile(x, q, mask=None, nan="raise", seed=None):
 
 def otsu(x, mask=None, seed=None):
     if formulas.counts_every_value(x.dtype):
-        return reduce(folds.OtsuOfValues.of(x.dtype), x, mask, (), seed)
+        return reduce(folds.ThresholdOfValues.of("threshold_otsu", x.dtype), x, mask, (), seed)
     extremes = tuple(reduce(f.of(x.dtype), x, mask, (), seed) for f in (folds.Min, folds.Max))
-    return reduce(folds.OtsuOfBins.of(x.dtype), x, mask, extremes, seed)
+    return reduce(folds.ThresholdOfBins.of("threshold_otsu", x.dtype), x, mask, extremes, seed)
 
 
 def same(a, b):
@@ -127,7 +127,10 @@ def test_any_partition_gives_the_same_bits(seed, dtype):
     if dtype != "i8":
         reductions += [folds.Sum.of(dtype)]
     if dtype == "u1":
-        reductions += [folds.IntegerCounts.of(dtype), folds.OtsuOfValues.of(dtype)]
+        reductions += [
+            folds.IntegerCounts.of(dtype),
+            folds.ThresholdOfValues.of("threshold_otsu", dtype),
+        ]
     for r in reductions:
         same(reduce(r, x, seed=seed), reduce(r, x))
     same(percentile(x, (10, 50.0, 99), seed=seed), percentile(x, (10, 50.0, 99)))
@@ -323,7 +326,7 @@ def test_otsu_of_bool_and_constants():
         same(otsu(x), threshold_otsu(x))
     for dtype in ("?", "u1", "i2", "i4", "f4", "f8"):
         x = np.full((3, 4), 1, dtype)
-        assert otsu(x) == 1 and otsu(x).dtype == formulas.otsu_dtype(dtype)
+        assert otsu(x) == 1 and otsu(x).dtype == formulas.result_dtype("threshold_otsu", dtype)
 
 
 def test_otsu_of_wide_integers_is_that_of_256_bins():

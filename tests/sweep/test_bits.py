@@ -19,6 +19,7 @@ for dtype in ("u1", "f8"):
     b = bv.convolve(a, rng.random((3, 2, 3)), mode="mirror") + bv.sobel(bv.median_filter(a, 3))
     c = bv.exp(-abs(b) / bv.max(abs(b))) + bv.log(1 + b * b) + bv.gaussian_gradient_magnitude(a, 1)
     d = bv.grey_closing(c, structure=rng.random((3, 3, 3)))
+    d = bv.downsample(bv.zoom(bv.rotate(d, 20), (1.3, 0.9, 1.6)), (1, 2, 2))
     m = bv.binary_opening(d < bv.threshold_otsu(d))
     for result in bv.compute(a, b, c, d, m, bv.sum(d), bv.mean(c), bv.percentile(d, 37), runner=None):
         print(hashlib.sha256(np.ascontiguousarray(result).tobytes()).hexdigest())

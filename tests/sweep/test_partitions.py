@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests import catalogue as cat
+from tests.catalogue_geometry import regrids
 
 DTYPES = ["?", "u1", "u2", "i4", "f4", "f8"]
 PAIRS = {
@@ -77,7 +78,9 @@ class Graph:
 
     def grow(self):
         kind = self.draw(
-            st.sampled_from(["filter", "filter", "filter", "zip", "scalar", "crop", "overlap"])
+            st.sampled_from(
+                ["filter", "filter", "filter", "zip", "scalar", "crop", "overlap", "regrid"]
+            )
         )
         k, v, x = self.pick()
         if kind == "filter":
@@ -85,6 +88,16 @@ class Graph:
             result = op.ours(v)
             ours = np.asarray(result)
             op.check(ours, x)
+            said = str(op)
+        elif kind == "regrid":
+            op = self.draw(regrids(x.shape, x.dtype))
+            result = op.ours(v)
+            if result.size > 20_000:
+                return
+            ours = np.asarray(result)
+            # scipy takes 64-bit integers through doubles.
+            if x.dtype.itemsize < 8 or x.dtype.kind == "f" or np.abs(x.astype("f8")).max() < 2**53:
+                op.check(ours, x)
             said = str(op)
         elif kind == "zip":
             name = self.draw(st.sampled_from(sorted(PAIRS)))

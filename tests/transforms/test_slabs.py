@@ -90,6 +90,11 @@ def test_a_function_of_one_slab_may_read_another_volume_and_keep_the_space(tmp_p
         (lambda v: bv.mean(v), "not a volume"),
         (lambda v: v[:2], "slicing is not among"),
         (lambda v: v[0], "slicing is not among"),
+        (lambda v: bv.flip(v), "flip and transpose are not among"),
+        (lambda v: bv.flip(bv.median_filter(v, 3), 0), "whole of median_filter"),
+        (lambda v: bv.shift(v, 1), "shift moves voxels"),
+        (lambda v: bv.downsample(v, (1, 1, 2), "stride"), "downsample is not among"),
+        (lambda v: bv.label(v > 3), "whole of"),
     ],
 )
 def test_what_is_no_stage_is_refused(function, message):

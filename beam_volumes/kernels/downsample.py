@@ -1,0 +1,174 @@
+"""Downsampling: one voxel of the result from a window of the input, cut off at the far edges.
+
+Blocks start on the grid of windows: the result's voxel (k, y, x) has the window that begins at
+(k fz, y fy, x fx) of the input.
+"""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.jit import kernel
+
+
+@kernel
+def mean(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors):
+    """Means: of integers and bool rounded half to even, of floats summed in float64.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, rows, cols
+        The input's ring, slots, first row and column, rows and columns.
+    out, jz, qy, qx
+        The result's ring, slots, first row and column.
+    y0, y1, nx : int
+        Rows and columns to compute.
+    factors : int64 array (3,)
+    """
+    high, low = np.empty(nx, _wide(src.dtype)), np.empty(nx, np.int64)
+    fz, fy, fx = factors
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            row = out[jz[k], qy + y, qx : qx + nx]
+            high[:] = 0
+            low[:] = 0
+            count = 0
+            for z in range(k * fz, min((k + 1) * fz, iz.size)):
+                for v in range(y * fy, min((y + 1) * fy, rows)):
+                    _add(src[iz[z], oy + v, ox : ox + cols], high, low, fx)
+                    count += 1
+            for x in range(nx):
+                n = count * (min((x + 1) * fx, cols) - x * fx)
+                row[x] = _divided(high[x], low[x], n, out.dtype)
+            one_nan(row)
+
+
+def _wide(dtype):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_wide)
+def _wide_for(dtype):
+    if isinstance(dtype.dtype, types.Float):
+        return lambda dtype: np.float64
+    return lambda dtype: np.int64
+
+
+def _add(line, high, low, f):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_add)
+def _add_for(line, high, low, f):
+    if line.dtype in (types.int64, types.uint64):
+        # Sums of 64-bit integers as two: of their upper and of their lower halves.
+        scalar = np.int64 if line.dtype == types.int64 else np.uint64
+        half, mask = scalar(32), scalar(0xFFFFFFFF)
+
+        def halves(line, high, low, f):
+            for i in range(line.size):
+                high[i // f] += np.int64(line[i] >> half)
+                low[i // f] += np.int64(line[i] & mask)
+
+        return halves
+
+    def plain(line, high, low, f):
+        for x in range(high.size):
+            for i in range(x * f, min((x + 1) * f, line.size)):
+                high[x] += line[i]
+
+    return plain
+
+
+def _divided(high, low, n, dtype):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_divided)
+def _divided_for(high, low, n, dtype):
+    target = dtype.dtype
+    if isinstance(target, types.Float):
+        return lambda high, low, n, dtype: dtype.type(high / n)
+
+    def even(quotient, rest, n):
+        return quotient + (2 * rest > n or (2 * rest == n and quotient % 2 != 0))
+
+    even = kernel(even)
+    if target in (types.int64, types.uint64):
+
+        def wide(high, low, n, dtype):
+            upper = high // n
+            lower = (high - upper * n) * 4294967296 + low
+            quotient = lower // n
+            quotient = even(quotient, lower - quotient * n, n)
+            return dtype.type(upper) * dtype.type(4294967296) + dtype.type(quotient)
+
+        return wide
+    if isinstance(target, types.Boolean):
+        return lambda high, low, n, dtype: even(high // n, high % n, n) != 0
+    return lambda high, low, n, dtype: dtype.type(even(high // n, high - high // n * n, n))
+
+
+@kernel
+def pick(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors, method):
+    """A voxel of each window: the smallest (0), the largest (1), the lower median (2), the mode (3).
+
+    Of several modes it is the smallest. NaN if the window holds one. Parameters as of `mean`.
+    """
+    fz, fy, fx = factors
+    window = np.empty(min(fz, iz.size) * min(fy, rows) * min(fx, cols), src.dtype)
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            row = out[jz[k], qy + y, qx : qx + nx]
+            for x in range(nx):
+                n = 0
+                hole = False
+                for z in range(k * fz, min((k + 1) * fz, iz.size)):
+                    for v in range(y * fy, min((y + 1) * fy, rows)):
+                        line = src[iz[z], oy + v, ox : ox + cols]
+                        for i in range(x * fx, min((x + 1) * fx, cols)):
+                            window[n] = line[i]
+                            hole |= line[i] != line[i]
+                            n += 1
+                row[x] = window[0]
+                if hole:
+                    for i in range(n):
+                        if window[i] != window[i]:
+                            row[x] = window[i]
+                elif method < 2:
+                    best = window[0]
+                    for i in range(1, n):
+                        if (window[i] > best) if method == 1 else (window[i] < best):
+                            best = window[i]
+                    row[x] = best
+                else:
+                    _sort(window, n)
+                    row[x] = window[(n - 1) // 2] if method == 2 else _mode(window, n)
+            one_nan(row)
+
+
+@kernel
+def _sort(window, n):
+    """Sort the first ``n``: few by insertion."""
+    if n > 64:
+        window[:n].sort()
+        return
+    for i in range(1, n):
+        value, j = window[i], i
+        while j > 0 and window[j - 1] > value:
+            window[j] = window[j - 1]
+            j -= 1
+        window[j] = value
+
+
+@kernel
+def _mode(window, n):
+    """The most frequent of the first ``n``, which are sorted; the smallest of several."""
+    best, most, begun = window[0], 0, 0
+    for i in range(1, n + 1):
+        if i == n or window[i] != window[begun]:
+            if i - begun > most:
+                best, most = window[begun], i - begun
+            begun = i
+    return best

@@ -1,0 +1,85 @@
+"""The length of a gradient, in one go."""
+
+import numpy as np
+
+from beam_volumes.kernels.casting import cast_rounded
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import as_rows
+
+
+@kernel
+def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centre, real):
+    """The length of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
+
+    The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. What the three differences share
+    is computed once: each row is smoothed and differed over z, those over y, and those over x.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
+        `beam_volumes.kernels.casting.rounded`.
+    like : scalar
+        Of the type that differences are computed in: integers, where they hold 16 times a voxel.
+    centre : scalar of that type
+    real : float32 or float64
+        Of the type that the length is computed in.
+
+    Notes
+    -----
+    About 40 operations a voxel over the vector width. Scratch: 11 rows.
+    """
+    lines = as_rows(src)
+    width = nx + 2
+    smooth_z = np.full((3, width), like)  # row r of three is at r % 3
+    differ_z = np.full((3, width), like)
+    smooth_zy, differ_y, along_z = np.full(width, like), np.full(width, like), np.full(width, like)
+    length = np.full(nx, real)
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            for r in range(y if y == y0 else y + 2, y + 3):
+                at = oy + r
+                a = lines[iz[k] * src.shape[1] + at, ox : ox + width]
+                b = lines[iz[k + 1] * src.shape[1] + at, ox : ox + width]
+                c = lines[iz[k + 2] * src.shape[1] + at, ox : ox + width]
+                _over_z(a, b, c, centre, smooth_z[r % 3], differ_z[r % 3])
+            i, j, l = y % 3, (y + 1) % 3, (y + 2) % 3
+            _over_y(smooth_z[i], smooth_z[j], smooth_z[l], centre, smooth_zy, differ_y)
+            _smooth(differ_z[i], differ_z[j], differ_z[l], centre, along_z)
+            _over_x(
+                smooth_zy[:nx], smooth_zy[2:], differ_y[:nx], differ_y[1 : nx + 1], differ_y[2:],
+                along_z[:nx], along_z[1 : nx + 1], along_z[2:], centre, length,
+            )  # fmt: skip
+            cast_rounded(length, out[jz[k], qy + y, qx : qx + nx])
+
+
+@kernel
+def _over_z(a, b, c, centre, smooth, differ):
+    kind = smooth.dtype.type
+    for x in range(smooth.size):
+        p, q, r = kind(a[x]), kind(b[x]), kind(c[x])
+        smooth[x] = p + r + centre * q
+        differ[x] = r - p + kind(0) * q  # a NaN in the middle has to show
+
+
+@kernel
+def _over_y(a, b, c, centre, smooth, differ):
+    for x in range(smooth.size):
+        smooth[x] = a[x] + c[x] + centre * b[x]
+        differ[x] = c[x] - a[x]
+
+
+@kernel
+def _smooth(a, b, c, centre, smooth):
+    for x in range(smooth.size):
+        smooth[x] = a[x] + c[x] + centre * b[x]
+
+
+@kernel
+def _over_x(s0, s2, y0, y1, y2, z0, z1, z2, centre, length):
+    kind, real = s0.dtype.type, length.dtype.type
+    for x in range(length.size):
+        gx = real(kind(s2[x] - s0[x]))
+        gy = real(kind(y0[x] + y2[x] + centre * y1[x]))
+        gz = real(kind(z0[x] + z2[x] + centre * z1[x]))
+        length[x] = np.sqrt(gz * gz + gy * gy + gx * gx)

@@ -1,0 +1,252 @@
+"""Ranks over a large box of any type of number: a walk through the sorted voxels of a tile."""
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rank import empty_keys, from_keys, to_keys
+from beam_volumes.kernels.rows import as_rows, has_nan, write_nan
+
+#: About how many voxels are sorted together, those around a tile included.
+TILE_VOXELS = 1 << 14
+#: Positions in a tile are three fields of 9 bits and a guard: subtracting, a field that is too small
+#: shows in its guard.
+_FIELD = 10
+#: Voxels of the order looked at together.
+_BLOCK = 32
+_GUARDS = np.uint32(1 << 9 | 1 << 19 | 1 << 29)
+_NOWHERE = np.uint32(511 << 20 | 511 << 10 | 511)  # beyond any box
+
+
+@kernel
+def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
+    """The value of ``rank`` (0 is the smallest) over a box, for any type.
+
+    The voxels of a tile are sorted once, with those around it; from then on a voxel is its place in
+    that order. From one box to the next along x, the voxels that enter and leave below the last
+    result are counted, and from there it is a walk up or down the order past those that lie in the
+    box. Both run through vector registers, and the walk is short: neighbouring results are alike.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    lz, ly, lx : int
+        Size of the box, each at most 256.
+    rank : int
+        ``0 <= rank < lz * ly * lx``.
+
+    Notes
+    -----
+    Per voxel ``2 lz ly`` comparisons and a walk, over the vector width, and the sorting of the 3 to 7
+    voxels that a tile and its surroundings have for each of its own. Scratch: 16 bytes and two keys for
+    each voxel sorted: `TILE_VOXELS`, or ten boxes if they are more.
+    """
+    lines, results = as_rows(src), as_rows(out)
+    tz, ty, tx = tile_shape(jz.size, y1 - y0, nx, lz, ly, lx)
+    sx = tx + lx - 1
+    blocks = -(-(tz + lz - 1) * (ty + ly - 1) * sx // _BLOCK)
+    keys = empty_keys(2, blocks * _BLOCK, lines)
+    places = np.empty((2, blocks * _BLOCK), np.uint32)
+    order = np.empty(blocks * _BLOCK, np.uint32)
+    window = np.empty((sx, ly * lz), np.uint32)
+    result = np.empty((1, tx), keys.dtype)
+    flags = np.empty(tx, np.bool_)
+    for k0 in range(0, jz.size, tz):
+        depth = min(tz, jz.size - k0)
+        for top in range(y0, y1, ty):
+            rows = min(ty, y1 - top)
+            for left in range(0, nx, tx):
+                cols = min(tx, nx - left)
+                wide, high, deep = cols + lx - 1, rows + ly - 1, depth + lz - 1
+                nans, n = 0, 0
+                for k in range(deep):
+                    for y in range(high):
+                        at = iz[k0 + k] * src.shape[1] + oy + top + y
+                        row = lines[at, ox + left : ox + left + wide]
+                        to_keys(row, keys[0, n : n + wide])
+                        if has_nan(row):  # to the end of the order with them
+                            for x in range(wide):
+                                if row[x] != row[x]:
+                                    keys[0, n + x] = keys.dtype.type(np.uint64(0) - np.uint64(1))
+                                    nans += 1
+                        first = np.uint32(k << 2 * _FIELD | y << _FIELD)
+                        for x in range(wide):
+                            places[0, n + x] = first | np.uint32(x)
+                        n += wide
+                i = _sort(keys, places, n)
+                _put_in_order(places[i, :n], order, high, wide, deep)
+                places[i, n:] = _NOWHERE
+                in_blocks = places[i].reshape(blocks, _BLOCK)
+                for k in range(depth):
+                    guess = n // (2 * _BLOCK)
+                    for y in range(rows):
+                        _fill_window(order, window, k, y, high, wide, deep, lz, ly)
+                        guess = _walk_row(
+                            keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank,
+                            result[0, :cols],
+                        )  # fmt: skip
+                        at = jz[k0 + k] * out.shape[1] + qy + top + y
+                        target = results[at, qx + left : qx + left + cols]
+                        from_keys(result[0, :cols], target)
+                        if nans:
+                            _mark_nans(window, lx, np.uint32(n - nans), flags[:cols])
+                            write_nan(flags[:cols], target)
+
+
+@kernel
+def tile_shape(depth, rows, cols, lz, ly, lx):
+    """Slices, rows and columns of a tile: as like to the box as the block allows."""
+    most = (depth, rows, cols)
+    box = (lz, ly, lx)
+    tile = np.ones(3, np.int64)
+    limit = max(TILE_VOXELS, 10 * lz * ly * lx)
+    while True:
+        best = -1
+        for a in range(3):
+            if tile[a] == most[a] or tile[a] + box[a] > 500:
+                continue
+            step = min(most[a], tile[a] + max(1, tile[a] // 4)) - tile[a]
+            voxels = 1
+            for b in range(3):
+                voxels *= tile[b] + box[b] - 1 + (step if a == b else 0)
+            if voxels <= limit and (best < 0 or tile[a] * box[best] < tile[best] * box[a]):
+                best = a
+        if best < 0:
+            return tile[0], tile[1], tile[2]
+        tile[best] = min(most[best], tile[best] + max(1, tile[best] // 4))
+
+
+@kernel
+def _sort(keys, places, n):
+    """Sort both by key, stably, byte by byte; returns in which of the two rows they end up."""
+    unsigned = keys.dtype.type
+    byte, i = unsigned(255), 0
+    starts = np.empty(256, np.int64)
+    for shift in range(0, 8 * keys.itemsize, 8):
+        by = unsigned(shift)
+        starts[:] = 0
+        a, p, b, q = keys[i], places[i], keys[1 - i], places[1 - i]
+        for j in range(n):
+            starts[(a[j] >> by) & byte] += 1
+        if starts[(a[0] >> by) & byte] == n:
+            continue  # all alike
+        at = 0
+        for digit in range(256):
+            at += starts[digit]
+            starts[digit] = at - starts[digit]
+        for j in range(n):
+            digit = (a[j] >> by) & byte
+            at = starts[digit]
+            b[at] = a[j]
+            q[at] = p[j]
+            starts[digit] = at + 1
+        i = 1 - i
+    return i
+
+
+@kernel
+def _put_in_order(places, order, high, wide, deep):
+    """For each voxel of the tile, at row, column, slice, where it is in the sorted order."""
+    mask = np.uint32((1 << _FIELD) - 1)
+    for j in range(places.size):
+        p = places[j]
+        z, y, x = p >> np.uint32(2 * _FIELD), (p >> np.uint32(_FIELD)) & mask, p & mask
+        order[(y * wide + x) * deep + z] = j
+
+
+@kernel
+def _fill_window(order, window, k, y, high, wide, deep, lz, ly):
+    """By column, the voxels of ``lz`` slices and ``ly`` rows; the last row only, if others are there."""
+    for r in range(y if y == 0 else y + ly - 1, y + ly):
+        first = r % ly * lz
+        for x in range(wide):
+            at = (r * wide + x) * deep + k
+            copied, column = order[at : at + lz], window[x]
+            for j in range(lz):
+                column[first + j] = copied[j]
+
+
+@kernel
+def _walk_row(keys, places, window, block, k, y, lz, ly, lx, rank, result):
+    """The results of one row, and in which block of the order the first of them is."""
+    begin, below = block, 0  # how many voxels of the box are in the blocks before
+    for x in range(lx):
+        below += _count_below(window[x], np.uint32(block * _BLOCK))
+    for x in range(result.size):
+        if x:
+            first = np.uint32(block * _BLOCK)
+            below += _balance(window[x + lx - 1], window[x - 1], first)
+        low = np.uint32(k << 2 * _FIELD | y << _FIELD | x)
+        high = np.uint32((k + lz - 1) << 2 * _FIELD | (y + ly - 1) << _FIELD | (x + lx - 1))
+        while below > rank:
+            block -= 1
+            below -= _count_inside(places, block, low, high)
+        while True:
+            count = _count_inside(places, block, low, high)
+            if below + count > rank:
+                break
+            below += count
+            block += 1
+        result[x] = keys[block * _BLOCK + _find(places, block, rank - below, low, high)]
+        if x == 0:
+            begin = block
+    return begin
+
+
+@kernel
+def _mark_nans(window, lx, end, flags):
+    """Which boxes of a row hold a NaN: something that is at ``end`` of the order or beyond."""
+    numbers, size = 0, lx * window.shape[1]
+    for x in range(lx):
+        numbers += _count_below(window[x], end)
+    for x in range(flags.size):
+        if x:
+            numbers += _balance(window[x + lx - 1], window[x - 1], end)
+        flags[x] = numbers < size
+
+
+@kernel
+def _count_below(column, place):
+    count = np.uint32(0)
+    for j in range(column.size):
+        count = np.uint32(count + np.uint32(column[j] < place))
+    return np.int64(count)
+
+
+@kernel
+def _balance(enter, leave, place):
+    count = np.int32(0)
+    for j in range(enter.size):
+        count = np.int32(count + (np.int32(enter[j] < place) - np.int32(leave[j] < place)))
+    return np.int64(count)
+
+
+@kernel
+def _inside(place, low, high):
+    """1 if a position lies in the box from ``low`` to ``high``, both included, else 0."""
+    above = (place | _GUARDS) - low
+    return np.uint32((above & ((high | _GUARDS) - place) & _GUARDS) == _GUARDS)
+
+
+@kernel
+def _count_inside(places, block, low, high):
+    count = np.uint32(0)
+    for j in range(_BLOCK):
+        count = np.uint32(count + _inside(places[block, j], low, high))
+    return np.int64(count)
+
+
+@kernel
+def _find(places, block, skip, low, high):
+    """Where in its block the voxel of the box is that has ``skip`` others before it."""
+    half = np.uint32(0)
+    for j in range(_BLOCK // 2):
+        half = np.uint32(half + _inside(places[block, j], low, high))
+    upper = np.int64(skip >= half)
+    skip -= upper * np.int64(half)
+    first = upper * (_BLOCK // 2)
+    found, seen = first, np.int64(0)
+    for j in range(_BLOCK // 2):
+        seen += np.int64(_inside(places[block, first + j], low, high))
+        found += np.int64(seen <= skip)
+    return found

@@ -1,0 +1,267 @@
+"""Resampling: voxels taken from elsewhere, alone or two to an axis with weights, as scipy.ndimage does.
+
+Where a position lies beyond the volume, and how it is rounded, is decided in `place`, once for all.
+"""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numba.np.numpy_support import as_dtype
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.jit import kernel
+
+#: Boundary modes by number.
+MODES = {
+    "reflect": 0,
+    "grid-mirror": 0,
+    "mirror": 1,
+    "nearest": 2,
+    "constant": 3,
+    "grid-constant": 4,
+}
+#: Indices of what is not in the volume: one voxel of a weighted mean, or the whole of it.
+TAP, ALL = -1, -2
+
+
+def away(value, dtype):
+    """A float64 as a scalar of ``dtype``: rounded half away from zero and saturated if an integer."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(away)
+def _away(value, dtype):
+    target = dtype.dtype
+    if isinstance(target, types.Boolean):
+        return lambda value, dtype: value >= 0.5
+    if not isinstance(target, types.Integer):
+        return lambda value, dtype: dtype.type(value)
+    scalar, limits = as_dtype(target).type, np.iinfo(as_dtype(target))
+    smallest, largest = scalar(limits.min), scalar(limits.max)
+    below, beyond = float(limits.min), float(limits.max)
+
+    def whole(value, dtype):
+        r = value + 0.5 if value > 0 else value - 0.5
+        if r >= beyond:
+            return largest
+        return smallest if r <= below else scalar(r)
+
+    return whole
+
+
+@kernel
+def place(c, n, mode):
+    """Where a coordinate lies within ``0 .. n - 1``; -2 if nowhere.
+
+    Where voxels beyond the edge repeat it (2), or are a constant each (4), the coordinate stays.
+    """
+    if c < 0:
+        if mode == 0:
+            if n <= 1:
+                return 0.0
+            period = 2 * n
+            if c < -period:
+                c = period * np.int64(-c / period) + c
+            if c < -n:
+                return c + period
+            return (1e-15 if c > -1e-15 else -c) - 1
+        if mode == 1:
+            if n <= 1:
+                return 0.0
+            period = 2 * n - 2
+            c = period * np.int64(-c / period) + c
+            return c + period if c <= 1 - n else -c
+        return -2.0 if mode == 3 else c
+    if c > n - 1:
+        if mode == 0:
+            if n <= 1:
+                return 0.0
+            period = 2 * n
+            c -= period * np.int64(c / period)
+            return period - c - 1 if c >= n else c
+        if mode == 1:
+            if n <= 1:
+                return 0.0
+            period = 2 * n - 2
+            c -= period * np.int64(c / period)
+            return period - c if c >= n else c
+        return -2.0 if mode == 3 else c
+    return c
+
+
+@kernel
+def tap(i, n, mode):
+    """The voxel that stands for voxel ``i``, or `TAP`."""
+    if 0 <= i < n:
+        return i
+    if mode == 4:
+        return TAP
+    if mode == 2:
+        return 0 if i < 0 else n - 1
+    return np.int64(place(np.float64(i), n, 1 if mode == 3 else mode))
+
+
+@kernel
+def taps_along(start, stop, before, scale, half, n, taps, mode):
+    """Voxels and weights along an axis of positions ``start`` to ``stop`` of the result.
+
+    Parameters
+    ----------
+    start, stop : int
+    before, scale, half : float
+        Position v lies at ``(v + before + half) * scale - half`` of the input.
+    n : int
+        Extent of the input.
+    taps : int
+        1: the nearest voxel; 2: linear between two.
+    mode : int
+        One of `MODES`.
+
+    Returns
+    -------
+    index : int64 array (stop - start, taps)
+    weight : float64 array (stop - start, taps)
+    """
+    index = np.empty((stop - start, taps), np.int64)
+    weight = np.ones((stop - start, taps), np.float64)
+    for k in range(stop - start):
+        c = place(((start + k) + before + half) * scale - half, n, mode)
+        if c <= -1.0 and mode == 3:
+            index[k, :] = ALL
+            continue
+        first = np.int64(np.floor(c if taps == 2 else c + 0.5))
+        for t in range(taps):
+            index[k, t] = tap(first + t, n, mode)
+        if taps == 2:
+            weight[k, 0] = 1.0 - (c - first)
+            weight[k, 1] = 1.0 - weight[k, 0]
+    return index, weight
+
+
+@kernel
+def gather(src, iz, iy, ix, out, jz, qy, qx, y0, cval):
+    """Copy voxels.
+
+    Parameters
+    ----------
+    src : 3-D array
+        A ring.
+    iz, iy, ix : int64 arrays
+        Which slot, row and column of it each slice, row and column of the result takes; negative:
+        the constant.
+    out, jz, qy, qx
+        The result's ring, slots, first row and column.
+    y0 : int
+        The row that is the first of ``iy``.
+    cval : scalar of the dtype
+    """
+    for k in range(iz.size):
+        for r in range(iy.size):
+            row = out[jz[k], qy + y0 + r, qx : qx + ix.size]
+            if iz[k] < 0 or iy[r] < 0:
+                row[:] = cval
+                continue
+            line = src[iz[k], iy[r]]
+            for x in range(ix.size):
+                row[x] = line[ix[x]] if ix[x] >= 0 else cval
+
+
+@kernel
+def interpolate(src, iz, wz, iy, wy, ix, wx, out, jz, qy, qx, y0, cval):
+    """Weighted means of voxels; as `gather`, with indices and weights of several for each position."""
+    total = np.empty(len(ix), np.float64)
+    outside, all_there = away(cval, out.dtype), ix.min() >= 0
+    for k in range(len(iz)):
+        for r in range(len(iy)):
+            row = out[jz[k], qy + y0 + r, qx : qx + len(ix)]
+            if iz[k, 0] == ALL or iy[r, 0] == ALL:
+                row[:] = outside
+                continue
+            total[:] = 0.0
+            for a in range(iz.shape[1]):
+                for b in range(iy.shape[1]):
+                    inside = iz[k, a] >= 0 and iy[r, b] >= 0
+                    line = src[max(iz[k, a], 0), max(iy[r, b], 0)]
+                    z, y = wz[k, a], wy[r, b]
+                    for x in range(len(ix)):
+                        for c in range(ix.shape[1]):
+                            v = cval
+                            if inside and (all_there or ix[x, c] >= 0):
+                                v = np.float64(line[ix[x, c]])
+                            total[x] += v * z * y * wx[x, c]
+            for x in range(len(ix)):
+                row[x] = outside if ix[x, 0] == ALL else away(total[x], out.dtype)
+            one_nan(row)
+
+
+@kernel
+def affine(
+    src, slots, oy, ox, start, shape, out, jz, qy, qx, at, y0, y1, nx, matrix, offset, taps, mode, cval
+):  # fmt: skip
+    """Voxels at ``matrix @ position + offset``.
+
+    Parameters
+    ----------
+    src, slots, oy, ox
+        The input's ring, slots, first row and column; that is voxel ``start`` of ``shape``.
+    out, jz, qy, qx
+        The same of the result, whose first voxel is ``at``; rows ``y0:y1`` of ``nx`` are computed.
+    matrix, offset : float64 arrays (3, 3) and (3,)
+    taps : int64 array (3,)
+        1 or 2 voxels along each axis; all 1: the nearest.
+    mode : int
+        One of `MODES`.
+    cval : float
+    """
+    nearest = taps.max() == 1
+    outside = away(cval, out.dtype)
+    first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
+    begun = np.empty(3, np.float64)
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            row = out[jz[k], qy + y, qx : qx + nx]
+            for i in range(3):
+                begun[i] = offset[i] + (at[0] + k) * matrix[i, 0] + (at[1] + y) * matrix[i, 1]
+            for x in range(nx):
+                is_outside, is_inner = False, True
+                for i in range(3):
+                    c = place(begun[i] + (at[2] + x) * matrix[i, 2], shape[i], mode)
+                    if c <= -1.0 and mode == 3:
+                        is_outside = True
+                        break
+                    first[i] = np.int64(np.floor(c + 0.5 if nearest else c))
+                    is_inner &= 0 <= first[i] <= shape[i] - taps[i]
+                    if taps[i] == 2:
+                        weight[i, 0] = 1.0 - (c - first[i])
+                        weight[i, 1] = 1.0 - weight[i, 0]
+                if is_outside:
+                    row[x] = outside
+                    continue
+                total = 0.0
+                for ta in range(taps[0]):
+                    for tb in range(taps[1]):
+                        for tc in range(taps[2]):
+                            u, v, w = first[0] + ta, first[1] + tb, first[2] + tc
+                            if not is_inner:
+                                u, v, w = (
+                                    tap(u, shape[0], mode),
+                                    tap(v, shape[1], mode),
+                                    tap(w, shape[2], mode),
+                                )
+                            if is_inner or (u >= 0 and v >= 0 and w >= 0):
+                                value = src[
+                                    slots[u - start[0]], oy + v - start[1], ox + w - start[2]
+                                ]
+                                if nearest:
+                                    row[x] = value
+                                else:
+                                    each = weight[0, ta], weight[1, tb], weight[2, tc]
+                                    total += np.float64(value) * each[0] * each[1] * each[2]
+                            elif nearest:
+                                row[x] = outside
+                            else:
+                                total += cval * weight[0, ta] * weight[1, tb] * weight[2, tc]
+                if not nearest:
+                    row[x] = away(total, out.dtype)
+            if not nearest:
+                one_nan(row)

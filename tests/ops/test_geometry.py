@@ -1,0 +1,191 @@
+"""Geometry against numpy, scipy and tensorstore on the whole volume."""
+
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.sweep.executor import ring_shapes
+from beam_volumes.sweep.schedule import schedule
+from tests import catalogue as cat
+from tests.catalogue import DTYPES, voxels
+from tests.catalogue_geometry import FAMILIES, downsampled
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_twin(family, data):
+    """Of what is opened, and of what is computed from it, in slabs of any size."""
+    dtype = data.draw(st.sampled_from(DTYPES), "dtype")
+    ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
+    shape = data.draw(st.one_of(*[cat.shapes(ndim)] * 4, st.just((1,) * ndim)), "shape")
+    op = data.draw(FAMILIES[family](shape, dtype), "op")
+    nan = data.draw(st.sampled_from([0, 0, 0.01]), "nan")
+    # scipy takes 64-bit integers through doubles.
+    narrow = dtype == "i8" or data.draw(st.booleans(), "narrow")
+    x = voxels(shape, dtype, data.draw(st.integers(0, 99)), narrow=narrow, nan=nan)
+    v = bv.open(x)
+    if data.draw(st.booleans(), "computed"):
+        v = bv.map_overlap(lambda a: a[...], v, depth=0, name="same")
+    result = op.ours(v)
+    slab = tuple(data.draw(st.integers(1, n)) for n in result.shape)
+    window = data.draw(st.sampled_from([None, 1, 3]))
+    op.check(bv.compute(result, runner=None, slab=slab, window=window), x)
+
+
+def test_the_space_follows_the_voxels():
+    v = bv.open(np.zeros((8, 9, 10), "u1"), voxel_size=(4, 2, 1), unit="nm")[1:]
+    assert v.origin == (4, 0, 0)
+    cases = {
+        bv.pad(v, [(1, 0), (2, 3), (0, 4)]): ((4, 2, 1), (0, -4, 0)),
+        bv.flip(v): ((4, 2, 1), (4, 0, 0)),
+        bv.transpose(v, (2, 0, 1)): ((1, 4, 2), (0, 4, 0)),
+        bv.downsample(v, (2, 3, 1)): ((8, 6, 1), (6, 2, 0)),
+        bv.downsample(v, (2, 3, 1), "stride"): ((8, 6, 1), (4, 0, 0)),
+        bv.upsample(v, (2, 4, 1)): ((2, 0.5, 1), (3, -0.75, 0)),
+        bv.upsample(bv.downsample(v, (2, 4, 1)), (2, 4, 1)): ((4, 2, 1), (4, 0, 0)),
+        bv.shift(v, 3): ((4, 2, 1), (4, 0, 0)),
+        bv.zoom(v, (13 / 7, 1, 1)): ((2, 2, 1), (4, 0, 0)),
+        bv.zoom(v, (2, 1, 1), grid_mode=True): ((2, 2, 1), (3, 0, 0)),
+        bv.rotate(v, 20): ((4, 2, 1), (4, 0, 0)),
+    }
+    for got, (size, origin) in cases.items():
+        assert (got.voxel_size, got.origin, got.unit) == (size, origin, "nanometer"), got
+    plane = bv.transpose(v[:, 3])
+    assert (plane.axes, plane.shape, plane.voxel_size) == (("z", "x"), (10, 7), (1, 4))
+    same = np.asarray(bv.shift(v + 1, ("8 nm", "-4 nm", 0)))
+    np.testing.assert_array_equal(same, np.asarray(bv.shift(v + 1, (2, -2, 0), order=0)))
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_coordinates(axis):
+    v = bv.open(np.zeros((5, 6, 7), "u1"), voxel_size=(4, 2, 1), unit="nm")[2:, 1:]
+    indices = np.indices(v.shape)[axis]
+    where = bv.coordinates(v, axis)
+    got = bv.compute(where, bv.max(where), runner=None, slab=(2, 3, 2))
+    cat.assert_same(got[0], indices)
+    assert got[1] == indices.max()
+    physical = indices * v.voxel_size[axis] + v.origin[axis]
+    distance = np.abs(bv.coordinates(v, axis, physical=True) - 5)
+    cat.assert_same(bv.compute(distance, runner=None, slab=(2, 3, 2)), np.abs(physical - 5))
+
+
+def test_slices_in_between_are_not_read(tmp_path):
+    a = voxels((17, 24, 20), "u2")
+    bv.compute(bv.open(a).to(tmp_path / "in.zarr", chunks=(1, 24, 10)))
+    v = bv.open(tmp_path / "in.zarr", voxel_size=(3, 2, 1))[1:]
+    every = bv.downsample(v, (5, 2, 1), "stride")
+    assert (every.voxel_size, every.origin) == ((15, 4, 1), (3, 0, 0))
+    plan = bv.plan(every.to(tmp_path / "out.zarr"))
+    assert plan.passes[0].chunks_read == 4 * 2
+    cat.assert_same(np.asarray(every), a[1::5, ::2])
+
+
+def test_labels_and_numbers_on_other_grids():
+    """Before and after what reaches through the whole volume."""
+    a = ndi.uniform_filter(np.random.default_rng(0).random((20, 24, 18)), 3) > 0.5
+    coarse = downsampled(a, (2, 1, 3), "max")[::-1]
+    labels = ndi.label(coarse)[0]
+    expected = downsampled(labels, (1, 2, 2), "mode").transpose(2, 0, 1)
+    cells = bv.label(bv.flip(bv.downsample(bv.open(a) + False, (2, 1, 3), "max"), 0))
+    result = bv.transpose(bv.downsample(cells, (1, 2, 2), "mode"), (2, 0, 1))
+    padded = bv.pad(result, 1, constant_values=7)
+    for slab in (None, (3, 4, 5)):
+        got = bv.compute(result, bv.sum(padded), cells.num_labels, runner=None, slab=slab)
+        np.testing.assert_array_equal(got[0], expected)
+        assert got[1:] == (np.pad(expected, 1, constant_values=7).sum(), labels.max())
+
+
+def test_what_is_read_is_read_once(tmp_path):
+    """Views of a source are no sweep of their own; of what is computed, flips along y and x are none."""
+    bv.compute(bv.open(voxels((16, 24, 20), "u2")).to(tmp_path / "in.zarr", chunks=(4, 8, 5)))
+    v = bv.open(tmp_path / "in.zarr")[1:]
+    assert bv.transpose(v).chunks == (5, 8, 4)
+    turned = bv.flip(bv.transpose(v, (2, 0, 1)), 0)
+    plan = bv.plan(turned.to(tmp_path / "out.zarr", chunks=(5, 4, 8)))
+    assert len(plan.passes) == 1
+    assert plan.passes[0].chunks_read == 4 * 3 * 4
+    every = bv.downsample(bv.transpose(v)[:, :, 2:3], (1, 3, 1), "stride")
+    cat.assert_same(np.asarray(every), np.asarray(v).transpose()[:, ::3, 2:3])
+    smooth = bv.median_filter(v, 3)
+    for op, passes in {
+        lambda v: bv.flip(v, (1, 2)): 1,
+        lambda v: bv.downsample(bv.pad(v, 3), 2): 1,
+        lambda v: bv.flip(v, 0): 2,
+        lambda v: bv.transpose(v): 2,
+        lambda v: bv.flip(bv.transpose(bv.transpose(v)), ()): 1,
+        lambda v: bv.downsample(bv.label(v > 9), 2): 3,
+    }.items():
+        assert len(bv.plan(op(smooth)).passes) == passes
+
+
+def test_memory_is_what_the_plan_says(tmp_path):
+    """The rings of every slab, wherever padding lies and however grids differ."""
+    chunk = (4, 5, 6)
+    bv.compute(bv.open(np.ones((300, 5, 6), "u1")).to(tmp_path / "in.zarr", chunks=chunk))
+    v = bv.open(tmp_path / "in.zarr")
+    tilt = [[0.9, -3, 0.2], [0, 1, 0], [0, 0, 1]]
+    for result in (
+        bv.pad(v, [(700, 100), (0, 0), (0, 0)], "edge"),
+        bv.pad(v, [(90, 3), (0, 0), (0, 0)], "symmetric"),
+        bv.shift(v, (55, 0, 0), mode="mirror"),
+        bv.affine_transform(v, tilt, (-40.5, 0, 0), mode="reflect"),
+        bv.maximum_filter(bv.upsample(bv.maximum_filter(v, 3), (3, 1, 1), order=1), 3),
+        bv.downsample(bv.pad(v, 20, "reflect"), (5, 2, 2)),
+        bv.zoom(v, (0.3, 2, 1)),
+    ):
+        for depth, window in ((20, 5), (result.shape[0], 2), (200, 3)):
+            slab = (min(depth, result.shape[0]), *result.shape[1:])
+            (p,) = bv.plan(result, slab=slab, window=window).passes
+            said = sum(part.bytes for part in p.partition.parts if "slices of" in part.name)
+            for box in p.grid:
+                course = schedule(p.program, (box.start[0], box.stop[0]), window, True)
+                y, x = (
+                    p.program.extents(a, p.program.regions(a, (box.start[a], box.stop[a])))
+                    for a in (1, 2)
+                )
+                rings = ring_shapes(p.program, course, (y, x))
+                assert sum(np.prod(n) * d.itemsize for n, d in rings) <= said, (result, box)
+
+
+V = bv.open(np.zeros((300, 40, 9), "u1"))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: bv.pad(V, 1, "wrap"), "pad: mode='wrap' is not offered: the last slices"),
+        (lambda: bv.pad(V, (1, 2, 3)), "pair for each of the 3 axes"),
+        (lambda: bv.pad(V, -1), "whole numbers from 0 on"),
+        (lambda: bv.pad(V, 1, constant_values=-1), "constant_values=-1 is not a uint8 number"),
+        (lambda: bv.pad(V[4:4], 1), "has no voxels"),
+        (lambda: bv.flip(V, 3), "axes=3"),
+        (lambda: bv.transpose(V, (0, 1)), "names 2 of 3 axes"),
+        (lambda: bv.transpose(V, (0, 1, 1)), "names an axis twice"),
+        (lambda: bv.coordinates(V, 0, physical=True), "needs a voxel size"),
+        (lambda: bv.downsample(V, 0), "not a whole number from 1 on"),
+        (lambda: bv.downsample(V, 2, "average"), "use one of mean, min"),
+        (lambda: bv.upsample(V, 2, order=3), "use order=0 .* or order=1"),
+        (lambda: bv.upsample(V > 3, 2, order=1), "use order=0, or astype"),
+        (lambda: bv.shift(V, 1, mode="wrap"), "mode='wrap' is not offered"),
+        (lambda: bv.shift(V, 1, cval=-1), "cval=-1 is not a uint8 number"),
+        (lambda: bv.shift(V, "3 nm"), "needs a voxel size"),
+        (lambda: bv.shift(V, np.inf), "a length is finite"),
+        (lambda: bv.zoom(V, -1), "positive numbers"),
+        (lambda: bv.zoom(V, 0.01), "leaves no voxels"),
+        (lambda: bv.affine_transform(V, np.eye(2)), "for 3 axes it is 3 x 3"),
+        (lambda: bv.affine_transform(V, [-1, 1, 1]), "reverses the order of slices"),
+        (
+            lambda: bv.affine_transform(V, [[1, 7, 0], [0, 1, 0], [0, 0, 1]]),
+            r"one slice of the result needs 275 slices .* 256 are the most",
+        ),
+        (lambda: bv.rotate(V[:, 3], 5), "y and x are needed"),
+    ],
+)
+def test_mistakes(call, said):
+    with pytest.raises((ValueError, TypeError), match=said) as error:
+        call()
+    assert "\n" not in str(error.value)
