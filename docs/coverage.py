@@ -5,6 +5,8 @@ The names are those of `beam_volumes` and of `scipy.ndimage` as they are install
 in none of the tables below is an error.
 """
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import inspect
