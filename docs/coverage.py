@@ -32,8 +32,8 @@ FUNCTIONS = [
     ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
     ("gaussian_filter1d uniform_filter1d convolve1d correlate1d", "scipy on float64",
      "neighbourhood", "1"),
-    ("sobel prewitt laplace gaussian_laplace gaussian_gradient_magnitude generic_gradient_magnitude "
-     "generic_laplace", "scipy on float64", "neighbourhood", "1"),
+    ("sobel prewitt laplace gaussian_laplace gaussian_gradient_magnitude generic_gradient_magnitude", "scipy on float64", "neighbourhood", "1"),
+    ("generic_laplace", "its example only", "neighbourhood", "1"),
     ("median_filter maximum_filter minimum_filter percentile_filter rank_filter maximum_filter1d "
      "minimum_filter1d", "scipy, bit for bit", "neighbourhood", "1"),
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat "
