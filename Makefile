@@ -2,6 +2,7 @@
 # make test    the tests
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
+# make docs    docs/coverage.md, from the code
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10
 # make bench   benchmarks against other ways to do the same
@@ -13,7 +14,7 @@ JOBS ?= auto
 MINUTES ?= 10
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: venv demo test engines test-engines soak lint bench clean
+.PHONY: venv demo test engines test-engines soak docs lint bench clean
 
 venv: $(VENV)/.checks
 
@@ -42,6 +43,9 @@ test-engines: venv
 
 soak: venv
 	$(VENV)/bin/python benchmarks/soak.py --minutes $(MINUTES)
+
+docs: venv
+	$(VENV)/bin/python docs/coverage.py
 
 lint: venv
 	$(VENV)/bin/ruff check .

@@ -28,22 +28,48 @@ _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
 _NOTHING: tuple[dict[str, Any], ...] = ({},)
 #: How operations are called, where that is not with volumes alone: once for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
+    "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
     "astype": tuple({"dtype": dtype} for dtype in (*DTYPES, *LABELS)),
     "clip": ({"min": 1, "max": 3},),
+    "convolve1d": ({"weights": (1, 2, 1)},),
+    "coordinates": ({"axis": 0},),
+    "correlate1d": ({"weights": (1, 2, 1)},),
+    "difference_of_gaussians": ({"low_sigma": 1},),
+    "downsample": tuple(
+        {"factors": 2, "method": m} for m in ("mean", "min", "max", "median", "mode")
+    ),
+    "frangi": ({"sigmas": (1,)},),
     "convolve": ({"weights": np.ones((3, 3, 3))},),
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
     "gaussian_filter": ({"sigma": 1},),
+    "gaussian_filter1d": ({"sigma": 1},),
     "gaussian_gradient_magnitude": ({"sigma": 1},),
+    "gaussian_laplace": ({"sigma": 1},),
+    "generic_gradient_magnitude": ({"derivative": "sobel"},),
+    "generic_laplace": ({"derivative2": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
     "median_filter": (_SIZE, {"size": 5}, _BALL),
+    "maximum_filter1d": (_SIZE,),
+    "minimum_filter1d": (_SIZE,),
+    "pad": ({"pad_width": 1},),
     "percentile": ({"q": 50},),
+    "percentile_filter": ({"percentile": 30, **_SIZE}, {"percentile": 30, **_BALL}),
+    "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
+    "rotate": ({"angle": 5}, {"angle": 5, "order": 0}),
+    "sato": ({"sigmas": (1,)},),
+    "shift": ({"shift": 0.5}, {"shift": 0.5, "order": 0}),
+    "uniform_filter1d": (_SIZE,),
+    "upsample": ({"factors": 2}, {"factors": 2, "order": 1}),
+    "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }
 CALLS |= {f"grey_{name}": (_SIZE, _BALL) for name in ("closing", "dilation", "erosion", "opening")}
+CALLS |= {f"{name}_tophat": (_SIZE, _BALL) for name in ("black", "white")}
+CALLS |= {f"morphological_{name}": (_SIZE, _BALL) for name in ("gradient", "laplace")}
 CALLS |= {f"{name}_filter": (_SIZE, _BALL) for name in ("maximum", "minimum")}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 
@@ -146,7 +172,9 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     if "intensity" in operation.parameters:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
     for how in calls:
-        inputs = [volume for name in operation.required if name not in how]
+        inputs: list[Any] = [volume for name in operation.required if name not in how]
+        if "volumes" in operation.parameters.values():
+            inputs = [bv.structure_tensor(volume)]
         result = operation.call(*inputs, **how)
         yield from result if isinstance(result, tuple) else (result,)
 

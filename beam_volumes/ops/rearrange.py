@@ -208,6 +208,12 @@ def not_empty(volume: Volume, name: str) -> Volume:
     return volume
 
 
+def countable(grid: Sequence[int], what: str) -> None:
+    """Refuse a result whose voxels no index can count."""
+    if math.prod(grid) >= 2**62:
+        raise ValueError(f"{what} makes the volume larger than can be counted")
+
+
 def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
     """Voxels before and after along z, y, x."""
     given = np.asarray(pad_width)
@@ -223,11 +229,6 @@ def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
     before, after = [0, 0, 0], [0, 0, 0]
     for axis, (b, a) in zip(volume.space.visible, pairs.tolist(), strict=True):
         before[axis], after[axis] = b, a
-    if (
-        math.prod(n + b + a for n, b, a in zip(volume.node.shape, before, after, strict=True))
-        >= 2**62
-    ):
-        raise ValueError(
-            f"pad: pad_width={pad_width!r} makes the volume larger than can be counted"
-        )
+    grid = [n + b + a for n, b, a in zip(volume.node.shape, before, after, strict=True)]
+    countable(grid, f"pad: pad_width={pad_width!r}")
     return before, after

@@ -13,7 +13,7 @@ from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import compiled, representable, triple
-from beam_volumes.ops.rearrange import by_axes, not_empty
+from beam_volumes.ops.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.regrid import METHODS, Affine, Along, Between, Downsample
 
 #: An affine map may need so many slices of its input for one of the result.
@@ -128,6 +128,7 @@ def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) ->
     z, y, x = (1 / f for f in by)
     first = ((z - 1) / 2, (y - 1) / 2, (x - 1) / 2)
     grid = [n * f for n, f in zip(shape, by, strict=True)]
+    countable(grid, f"upsample: factors={factors!r}")
     return by_axes("upsample", v, along, grid, v.space.resampled((z, y, x), first))
 
 
@@ -222,6 +223,7 @@ def zoom(
     grid = [round(n * z) for n, z in zip(shape, by, strict=True)]
     if 0 in grid:
         raise ValueError(f"zoom: zoom={zoom!r} leaves no voxels of the shape {v.shape}")
+    countable(grid, f"zoom: zoom={zoom!r}")
     where, outside = _one_mode(mode, "zoom"), _checked_cval(v, cval, "zoom")
     half = 0.5 if grid_mode else 0.0
     scales, along = [], []
@@ -374,6 +376,7 @@ def _affine(
                 f"{name}: output_shape={output_shape!r} has {len(given)} entries for {v.ndim} axes"
             )
         grid = par.whole_numbers(given, visible, 1, "output_shape", 1)
+        countable(grid, f"{name}: output_shape={output_shape!r}")
     source = compiled(v)
     taps = np.array([1 + order if a in visible else 1 for a in range(3)])
     how = full, add, taps, _one_mode(mode, name), _checked_cval(v, cval, name)

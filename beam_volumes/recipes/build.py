@@ -14,7 +14,7 @@ from beam_volumes.plan.plan import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
 from beam_volumes.recipes.document import Entry, RecipeError
-from beam_volumes.recipes.recipe import Input, Output, Recipe, Step
+from beam_volumes.recipes.recipe import Input, Output, Recipe, Step, split_name
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,10 @@ def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Bui
     targets: list[Wanted] = []
     names: list[str] = []
     for output in recipe.outputs:
-        for k, target in enumerate(_targets(output, known[output.step])):
+        item = _found(output.step, known, output.where)
+        for k, target in enumerate(_targets(output, item)):
             targets.append(target)
-            names.append(
-                f"{output.step}[{k}]" if isinstance(known[output.step], tuple) else output.step
-            )
+            names.append(f"{output.step}[{k}]" if isinstance(item, tuple) else output.step)
     return Built(tuple(targets), tuple(names))
 
 
@@ -74,17 +73,32 @@ def _open(item: Input, crop: str | Callable[[Volume], Volume] | None) -> Volume:
     return volume if crop is None else cropped(volume, crop)
 
 
+def _found(text: str, known: dict[str, Any], where: str) -> Any:
+    """What a name stands for: an input, a step, or, as ``name.0``, one of the several it gives."""
+    name, number = split_name(text)
+    item = known[name]
+    if number is None:
+        return item
+    if not isinstance(item, tuple):
+        raise RecipeError(
+            where, f"{text!r}: {name!r} is {_kind(item)}, not several; write {name!r}"
+        )
+    if number >= len(item):
+        raise RecipeError(where, f"{text!r}: {name!r} has parts 0 to {len(item) - 1}")
+    return item[number]
+
+
 def _apply(step: Step, known: dict[str, Any]) -> Any:
     operation = step.operation
-    inputs = [known[i.value] if isinstance(i.value, str) else i.value for i in step.inputs]
+    inputs = [_value(i, known) for i in step.inputs]
     by_name = {n: e for n, e in step.parameters.items() if operation.parameters[n]}
     for name, entry in [*zip(operation.positional, step.inputs, strict=False), *by_name.items()]:
-        item = known[entry.value] if isinstance(entry.value, str) else entry.value
-        volume_only = operation.parameters.get(name) == "volume" and item is not None
-        if isinstance(item, Table) or (volume_only and not isinstance(item, Volume)):
-            what = "a volume" if volume_only else "volumes and numbers"
+        item, wanted = _value(entry, known), operation.parameters.get(name)
+        if not _fits(item, wanted):
+            what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(
-                f"{operation.name} takes {what}, and {entry.plain()!r} is {_kind(item)}"
+                f"{operation.name} takes {what.get(wanted or '', 'volumes and numbers')}, and "
+                f"{entry.plain()!r} is {_kind(item)}"
             )
     first = next((i for i in inputs if isinstance(i, Volume)), None)
     ndim = first.ndim if first is not None else 3
@@ -94,9 +108,22 @@ def _apply(step: Step, known: dict[str, Any]) -> Any:
     parameters = {}
     for name, entry in step.parameters.items():
         is_volume = operation.parameters[name] and isinstance(entry.value, str)
-        parameters[name] = known[entry.value] if is_volume else _parameter(entry, known, ndim)
+        parameters[name] = _value(entry, known) if is_volume else _parameter(entry, known, ndim)
     with _mistakes(step.where, operation.name, step.parameters):
         return operation.call(*inputs, **parameters)
+
+
+def _value(entry: Entry, known: dict[str, Any]) -> Any:
+    return _found(entry.value, known, entry.where) if isinstance(entry.value, str) else entry.value
+
+
+def _fits(item: Any, wanted: str | None) -> bool:
+    """Whether an operation can take an item where it wants a volume, volumes, or whatever counts."""
+    if wanted == "volumes":
+        return isinstance(item, tuple) and all(isinstance(i, Volume) for i in item)
+    if wanted == "volume" and item is not None:
+        return isinstance(item, Volume)
+    return not isinstance(item, Table | tuple)
 
 
 def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
@@ -106,9 +133,10 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
         return entry.value
     (key, inner), *_ = entry.value.items()
     if key == "step":
-        if isinstance(known[inner.value], Table):
+        item = _found(inner.value, known, inner.where)
+        if isinstance(item, Table):
             raise inner.error(f"{inner.value!r} is a table, not a number")
-        return known[inner.value]
+        return item
     size = inner.plain()
     with _mistakes(entry.where, key):
         if isinstance(size, dict):
@@ -117,6 +145,12 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
 
 
 def _targets(output: Output, item: Any) -> Iterator[Wanted]:
+    if isinstance(item, tuple) and isinstance(item[0], Volume):
+        raise RecipeError(
+            output.where,
+            f"{output.step!r} is {_kind(item)}: write them one by one, {output.step}.0 to "
+            f"{output.step}.{len(item) - 1}",
+        )
     if isinstance(item, Volume):
         if output.path is None:
             raise RecipeError(output.where, f"{output.step!r} is a volume: its output needs path:")
@@ -139,7 +173,11 @@ def _targets(output: Output, item: Any) -> Iterator[Wanted]:
 def _kind(item: Any) -> str:
     if isinstance(item, Table):
         return "a table"
-    return "a list" if isinstance(item, tuple | list) else "a number"
+    if isinstance(item, Volume):
+        return "a volume"
+    if isinstance(item, tuple):
+        return f"a list of {len(item)} {'volumes' if isinstance(item[0], Volume) else 'numbers'}"
+    return "a list" if isinstance(item, list) else "a number"
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ class Operation:
         What must be given.
     parameters : dict
         For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does
-        too, or ``""`` for anything else.
+        too, ``"volumes"`` if it takes several, or ``""`` for anything else.
     """
 
     name: str
@@ -90,6 +90,8 @@ def _takes_volume(parameter: inspect.Parameter | None) -> str:
         return ""
     annotation = parameter.annotation
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if text == "Sequence[Volume]":
+        return "volumes"
     words = text.replace("|", " ").split()
     if "Volume" not in words:
         return ""

@@ -21,6 +21,8 @@ from beam_volumes.storage.kvstore import kvstore_spec
 from beam_volumes.storage.sink import make_sink
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
+#: Which of the several results of a step: ``name.0``.
+_PART = re.compile(r"[0-9]{1,4}")
 _TOP = (
     "description",
     "variables",
@@ -300,11 +302,23 @@ def _step_references(entry: Entry) -> Iterator[Entry]:
             yield inner
 
 
+def split_name(text: str) -> tuple[str, int | None]:
+    """The name of a step or an input, and which of the several that a step gives is meant.
+
+    Examples
+    --------
+    >>> split_name("tensor.0"), split_name("tensor")
+    (('tensor', 0), ('tensor', None))
+    """
+    name, dot, number = text.rpartition(".")
+    return (name, int(number)) if dot and _PART.fullmatch(number) else (text, None)
+
+
 def _check_references(inputs: dict[str, Input], steps: dict[str, Step]) -> None:
     names = [*inputs, *steps]
     for step in steps.values():
         for entry in step.references():
-            if entry.value not in names:
+            if split_name(entry.value)[0] not in names:
                 raise entry.error(
                     f"the step {step.name!r} uses {entry.value!r}, which is no step and no input"
                     f"{nearest(entry.value, names)}"
@@ -312,7 +326,8 @@ def _check_references(inputs: dict[str, Input], steps: dict[str, Step]) -> None:
 
 
 def _order(steps: dict[str, Step]) -> tuple[str, ...]:
-    needs = {s.name: [e.value for e in s.references() if e.value in steps] for s in steps.values()}
+    used = {s.name: [split_name(e.value)[0] for e in s.references()] for s in steps.values()}
+    needs = {name: [n for n in names if n in steps] for name, names in used.items()}
     try:
         return tuple(graphlib.TopologicalSorter(needs).static_order())
     except graphlib.CycleError as error:
@@ -353,7 +368,7 @@ def _output(entry: Entry, names: list[str], last: str | None) -> Output:
     step = said.pop("step", None)
     if step is None and last is None:
         raise entry.error("an output needs step: the name of what is written")
-    if step is not None and step.value not in names:
+    if step is not None and split_name(str(step.value))[0] not in names:
         raise step.error(
             f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}"
         )
@@ -362,7 +377,7 @@ def _output(entry: Entry, names: list[str], last: str | None) -> Output:
         raise path.error(f"path: {path.plain()!r} is not a text")
     if path is None and said:
         raise entry.error("an output with options needs path:")
-    name = step.value if step is not None else str(last)
+    name = str(step.value) if step is not None else str(last)
     return Output(
         name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where
     )

@@ -3,6 +3,8 @@
 import inspect
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import imagecodecs
@@ -91,9 +93,12 @@ def test_links_lead_somewhere(page):
         assert "://" in link or (page.parent / link).exists(), link
 
 
-def test_every_public_function_is_in_the_table_of_functions():
+def test_the_table_of_functions_is_current():
+    """Written by its script, which stops at a function that it does not know."""
+    script = ROOT / "docs/coverage.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     page = (ROOT / "docs/coverage.md").read_text()
     functions = [n for n in bv.__all__ if inspect.isfunction(getattr(bv, n))]
-    transforms = bv._TRANSFORMS
-    for name in (*functions, *(n for n in transforms if n not in ("Slab",))):
+    for name in (*functions, *(n for n in bv._TRANSFORMS if n != "Slab")):
         assert f"`{name}`" in page, name

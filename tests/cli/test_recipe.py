@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+import yaml
 from scipy import ndimage
 
+import beam_volumes as bv
+from beam_volumes.cli.warm_up import CALLS
 from beam_volumes.drive.compute import compute
-from beam_volumes.recipes.build import build
+from beam_volumes.plan.plan import plan
+from beam_volumes.recipes.build import build, expressions
+from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import RecipeError, load, parse_value
 from beam_volumes.recipes.recipe import parse_recipe
 
@@ -289,3 +294,103 @@ def test_a_bomb_does_no_harm():
         load("a: &a [*a]", "bomb.yaml")
     with pytest.raises(RecipeError, match="too deeply"):
         load("[" * 5000, "bomb.yaml")
+
+
+def said(value):
+    """A parameter as it is written in a recipe."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [said(v) for v in value] if isinstance(value, tuple | list) else value
+
+
+@pytest.mark.parametrize("name", [n for n, o in operations().items() if o.parameters])
+def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
+    operation = operations()[name]
+    volume = bv.open("slices", voxel_size=(4, 1, 1), unit="nm")
+    mask = volume > 100
+    known = {
+        "input": volume,
+        "mask": mask,
+        "labels": bv.label(mask),
+        "tensor": bv.structure_tensor(volume),
+    }
+    masks = ("mask", "seed", "condition")
+    for how in CALLS.get(name, ({},)):
+        inputs = []
+        for parameter in operation.required:
+            if parameter not in how:
+                several = operation.parameters[parameter] == "volumes"
+                item = "mask" if parameter in masks or name.startswith("binary") else "input"
+                inputs.append("tensor" if several else "labels" if parameter == "labels" else item)
+        step = {"op": name, "inputs": inputs, **{k: said(v) for k, v in how.items()}}
+        recipe = {
+            "input": {"path": "slices", "voxel_size": [4, 1, 1], "unit": "nm"},
+            "steps": {
+                "mask": {"op": "greater", "inputs": ["input", 100]},
+                "labels": {"op": "label", "input": "mask"},
+                "tensor": {"op": "structure_tensor", "input": "input"},
+                "it": step,
+            },
+            "output": "unused.zarr",
+        }
+        found = expressions(parse_recipe(yaml.safe_dump(recipe, sort_keys=False)))["it"]
+        expected = operation.call(*(known[i] for i in inputs), **how)
+        items, others = (i if isinstance(i, tuple) else (i,) for i in (found, expected))
+        assert [type(i) for i in items] == [type(i) for i in others]
+        assert [token(i) for i in items] == [token(i) for i in others]
+        plan(*items, memory="2GiB")
+
+
+def token(item):
+    if isinstance(item, bv.Table):
+        return item.barrier.token
+    return item.node.token if isinstance(item, bv.Volume) else item.value.token
+
+
+SEVERAL = """
+input: slices
+steps:
+  tensor: {op: structure_tensor, sigma: 2}
+  values: structure_tensor_eigenvalues
+  ridge: {op: subtract, inputs: [values.0, values.2]}
+  corners: {op: extrema, input: ridge}
+  bright: {op: greater, inputs: [ridge, corners.0]}
+  limited: {op: clip, input: ridge, min: {step: corners.0}}
+outputs:
+  - {step: tensor.5, path: xx.zarr}
+  - {step: values.0, path: first.zarr}
+  - {step: corners.3}
+  - {step: limited, path: limited.zarr}
+"""
+
+
+def test_one_of_the_several_results_of_a_step(work):
+    built = build(parse_recipe(SEVERAL))
+    assert built.names == ("tensor.5", "values.0", "corners.3", "limited")
+    v = bv.open("slices")
+    tensor = bv.structure_tensor(v, 2)
+    first, _, third = bv.structure_tensor_eigenvalues(tensor)
+    ridge = first - third
+    assert [token(t.volume) for t in built.targets[:2]] == [token(tensor[5]), token(first)]
+    assert token(built.targets[2]) == token(bv.extrema(ridge)[3])
+    assert token(built.targets[3].volume) == token(bv.clip(ridge, bv.extrema(ridge)[0]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("values.0, values.2", "values.0, values.3", "recipe:6: 'values.3': .* has parts 0 to 2"),
+        ("ridge, corners.0", "ridge, corners", "recipe:8: greater takes .* a list of 4 numbers"),
+        ("step: tensor.5", "step: tensor", r"recipe:11: 'tensor' is a list of 6 .*tensor\.0 to"),
+        ("step: tensor.5", "step: input.0", "recipe:11: 'input.0': 'input' is a volume"),
+        ("step: tensor.5", "step: tensors.5", "did you mean 'tensor'"),
+        ("{op: extrema, input: ridge}", "{op: extrema, input: tensor}", "takes a volume, and"),
+        ("ridge: {op: subtract, inputs: [values.0,", "ridge: {op: add, inputs: [limited.0,", "circle"),
+        ("  values: struct", "  values: {op: hessian_matrix_eigvals, input: input}\n  x: struct",
+         "takes a list of volumes, and 'input' is a volume"),
+    ],
+)  # fmt: skip
+def test_mistakes_with_several_results(old, new, message, work):
+    assert old in SEVERAL
+    with pytest.raises(RecipeError, match=message):
+        build(parse_recipe(SEVERAL.replace(old, new)))

@@ -189,3 +189,17 @@ def test_mistakes(call, said):
     with pytest.raises((ValueError, TypeError), match=said) as error:
         call()
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda v: bv.pad(v, 10**12), "pad_width=1000000000000"),
+        (lambda v: bv.upsample(v, 10**9), "factors=1000000000"),
+        (lambda v: bv.zoom(v, 1e9), "zoom=1000000000.0"),
+        (lambda v: bv.affine_transform(v, [1, 1, 1], output_shape=[10**9] * 3), "output_shape="),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(call, said):
+    with pytest.raises(ValueError, match=f"{said}.* larger than can be counted"):
+        call(bv.open(np.zeros((4, 6, 7), "u1")))

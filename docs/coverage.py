@@ -1,0 +1,282 @@
+"""Writes coverage.md: what there is, and what of other packages' functions there is not.
+
+``make docs``; with ``--check`` nothing is written, and the exit code is 1 if the page is not current.
+The names are those of `beam_volumes` and of `scipy.ndimage` as they are installed: a function that is
+in none of the tables below is an error.
+"""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+from scipy import ndimage
+
+import beam_volumes as bv
+from beam_volumes.graph.elementwise import SUPPORTED
+
+PAGE = Path(__file__).with_suffix(".md")
+
+#: Functions, what tests hold them against, kind, sweeps.
+FUNCTIONS = [
+    ("abs clip exp log sqrt where", "numpy", "pointwise", "1"),
+    ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
+    ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
+    ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, else 3"),
+    ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
+     "1; 2"),
+    ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
+    ("gaussian_filter1d uniform_filter1d convolve1d correlate1d", "scipy on float64",
+     "neighbourhood", "1"),
+    ("sobel prewitt laplace gaussian_laplace gaussian_gradient_magnitude generic_gradient_magnitude", "scipy on float64", "neighbourhood", "1"),
+    ("generic_laplace", "its example only", "neighbourhood", "1"),
+    ("median_filter maximum_filter minimum_filter percentile_filter rank_filter maximum_filter1d "
+     "minimum_filter1d", "scipy, bit for bit", "neighbourhood", "1"),
+    ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat "
+     "morphological_gradient morphological_laplace", "scipy, bit for bit", "neighbourhood", "1"),
+    ("binary_erosion binary_dilation binary_opening binary_closing binary_hit_or_miss",
+     "scipy, bit for bit", "neighbourhood", "1"),
+    ("unsharp_mask difference_of_gaussians threshold_local threshold_niblack threshold_sauvola",
+     "scikit-image on float64", "neighbourhood", "1"),
+    ("structure_tensor structure_tensor_eigenvalues hessian_matrix hessian_matrix_eigvals sato",
+     "scikit-image on float64", "neighbourhood", "1"),
+    ("frangi", "scikit-image on float64", "neighbourhood", "1; 2 without `gamma=`"),
+    ("map_overlap", "the function on the whole array", "neighbourhood", "1"),
+    ("pad", "numpy, bit for bit", "regrid", "1"),
+    ("flip transpose", "numpy", "regrid", "1; of what is computed, to reverse z or reorder axes, 2"),
+    ("downsample", "tensorstore (means of floats: summed in float64), bit for bit", "regrid", "1"),
+    ("upsample shift zoom affine_transform rotate", "scipy, bit for bit", "regrid", "1"),
+    ("coordinates", "numpy", "regrid", "1"),
+    ("min max sum mean std variance all any count_nonzero", "exact sums in numpy",
+     "number, also with `axis=`", "1"),
+    ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
+    ("covariance correlation", "exact sums, numpy", "number", "1"),
+    ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
+    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64"),
+    ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
+     "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
+    ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
+     "1 for integers to 16 bits, else 2"),
+    ("label", "scipy, `array_equal`; `by_value` scikit-image", "across", "2"),
+    ("remove_small_objects remove_small_holes clear_border apply_hysteresis_threshold",
+     "scikit-image", "across", "2"),
+    ("keep_largest", "sizes of scipy's labels", "across", "2"),
+    ("binary_fill_holes binary_propagation", "scipy", "across", "2"),
+    ("distance_transform_edt signed_distance", "scipy",
+     "across; neighbourhood with `max_distance=`",
+     "2, or 4 where planes do not fit in memory; 1"),
+    ("cumsum", "numpy", "across along the first axis, else along whole rows or columns", "2; 1"),
+    ("regionprops_table", "scikit-image on float64", "table", "1; of `label`, its second"),
+    ("region_adjacency", "a count of all faces in numpy", "table", "1; of `label`, its second"),
+    ("ball cube cross", "scikit-image's footprints", "array", "none"),
+]  # fmt: skip
+
+#: What is no operation.
+AROUND = "open plan compute verify"
+
+_WHOLE = "reaches through the whole volume in no order that sweeps have"
+_SPLINES = "splines reach through the whole volume; orders 0 and 1 need none"
+_FOURIER = "a Fourier transform needs the whole volume at once"
+_PER_LABEL = "for each label: `regionprops_table`"
+
+#: Of scipy.ndimage, what has another name here (then `ours` says which) or is left out, and why.
+SCIPY = {
+    "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
+    "distance_transform_cdt": ("", "chessboard and taxicab distances: not offered; "
+                               "`distance_transform_edt` is the Euclidean one"),
+    "find_objects": ("regionprops_table", "`bbox` of every label, as rows"),
+    "fourier_ellipsoid": ("", _FOURIER),
+    "fourier_gaussian": ("gaussian_filter", f"in space: {_FOURIER}"),
+    "fourier_shift": ("shift", f"in space, linear between voxels: {_FOURIER}"),
+    "fourier_uniform": ("uniform_filter", f"in space: {_FOURIER}"),
+    "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
+    "generic_filter": ("map_overlap", "a function of blocks, not of one footprint at a time"),
+    "generic_filter1d": ("map_overlap", "with `depth` along one axis"),
+    "geometric_transform": ("affine_transform", "other maps may need any voxel for any other"),
+    "iterate_structure": ("ball cross cube", "of any radius; morphology has `iterations=`"),
+    "labeled_comprehension": ("regionprops_table", "its statistics; not any function of a label's voxels"),
+    "map_coordinates": ("affine_transform", "other maps may need any voxel for any other"),
+    "maximum": ("max", _PER_LABEL),
+    "median": ("percentile", "of the whole volume, `q=50`; not for each label"),
+    "minimum": ("min", _PER_LABEL),
+    "spline_filter": ("", _SPLINES),
+    "spline_filter1d": ("", _SPLINES),
+    "standard_deviation": ("std", _PER_LABEL),
+    "sum_labels": ("sum", _PER_LABEL),
+    "value_indices": ("regionprops_table", "boxes and counts; lists of all voxels are as large as the volume"),
+    "vectorized_filter": ("map_overlap", "a function of blocks"),
+    "watershed_ift": ("", f"flooding in order of height {_WHOLE}"),
+}  # fmt: skip
+
+#: Parameters that functions of the same name do not have here; all have no `output=`.
+PARAMETERS = [
+    ("filters and morphology", "`mode=\"wrap\"`: a sweep along z cannot have the last slices when it needs the first"),
+    ("binary morphology", "`iterations=0` (until nothing changes): how far it reaches is not known beforehand; "
+     "`binary_propagation` is the exact answer for dilations; `brute_force=`"),
+    ("binary_fill_holes, binary_propagation, label", "a `structure` that is not the same when reflected"),
+    ("affine_transform, rotate, shift, zoom", "`order` above 1 and `prefilter=`: " + _SPLINES + "; `rotate`: `axes=`"),
+    ("distance_transform_edt", "`return_indices=`, `return_distances=`"),
+    ("center_of_mass, extrema, mean, sum, variance, ...", "`labels=`, `index=`: " + _PER_LABEL[len("for each label: "):]
+     + "; `mask=` for one region"),
+    ("histogram", "`labels=`, `index=`; its parameters are numpy's"),
+]  # fmt: skip
+
+#: dask-image's public functions by module, as its version 2025.11 lists them.
+DASK = {
+    "ndfilters": "convolve correlate gaussian gaussian_filter gaussian_gradient_magnitude gaussian_laplace "
+    "generic_filter laplace maximum_filter median_filter minimum_filter percentile_filter prewitt rank_filter "
+    "sobel threshold_local uniform_filter",
+    "ndfourier": "fourier_gaussian fourier_shift fourier_uniform",
+    "ndinterp": "affine_transform map_coordinates rotate spline_filter spline_filter1d",
+    "ndmeasure": "area center_of_mass extrema histogram label labeled_comprehension maximum maximum_position "
+    "mean median minimum minimum_position standard_deviation sum sum_labels variance",
+    "ndmorph": "binary_closing binary_dilation binary_erosion binary_opening",
+    "imread": "imread",
+}
+DASK_ONLY = {
+    "area": ("regionprops_table", ""),
+    "gaussian": ("gaussian_filter", "an old name"),
+    "imread": ("open", ""),
+}
+
+#: StackProcessing (arXiv 2601.18407): what its signature file, src/StackProcessing/StackProcessing.fsi of
+#: sporring/stackProcessing, lists for images; its plumbing (windows, zips, taps, file names) is left out.
+STACK = {
+    "read, readFiles, readChunks, readRandom": ("open", "and slicing"),
+    "write, writeInChunks, writeChunkSlices": ("Volume.to", "slices are read, not written"),
+    "cast": ("Volume.astype", ""),
+    "add, sub, mul, div and their pairs and scalars": ("add subtract multiply divide", ""),
+    "maxOfPair, minOfPair": ("maximum minimum", "numpy's"),
+    "abs, exp, log, sqrt": ("abs exp log sqrt", ""),
+    "round, square": ("rint square", "numpy's"),
+    "log10, sin, cos, tan, asin, acos, atan": ("map_overlap", "their bits depend on the processor"),
+    "getMinMax, computeStats": ("min max mean std variance sum", "each by itself, in one sweep"),
+    "histogram": ("histogram", "bins, not a table of values"),
+    "discreteGaussian, convGauss": ("gaussian_filter", ""),
+    "convolve, conv": ("convolve", ""),
+    "finiteDiff": ("correlate1d", "with the weights of the difference"),
+    "erode, dilate, opening, closing": (
+        "binary_erosion binary_dilation binary_opening binary_closing", "with `structure=ball(r)`"),
+    "binaryFillHoles": ("binary_fill_holes", "of the whole volume"),
+    "connectedComponents and its translation tables": ("label", ""),
+    "relabelComponents": ("remove_small_objects", "labels are not ordered by size"),
+    "watershed": ("", f"flooding in order of height {_WHOLE}"),
+    "signedDistanceMap": ("signed_distance", ""),
+    "otsuThreshold": ("threshold_otsu", ""),
+    "momentsThreshold": ("", "not offered; `threshold_li` and the others are"),
+    "threshold": ("greater_equal less_equal logical_and", "comparisons"),
+    "addNormalNoise": ("", "random numbers are not the same however a volume is cut"),
+    "ImageConstantPad, createPadding": ("pad", ""),
+    "permuteAxes": ("transpose", ""),
+    "resampleAffineTrilinearSlices": ("affine_transform", "`order=1`"),
+    "createByEuler2DTransform": ("affine_transform", "one map for all slices"),
+    "show, plot": ("", "no display; `numpy.asarray(volume[z])` is a slice of a result"),
+}  # fmt: skip
+
+INTRODUCTION = """\
+# Functions
+
+What there is, what each is checked against in the tests, and how many sweeps over the volume it takes.
+Sweeps are shared: whatever can be is computed in the same one, so that a chain takes as many as its
+longest row of things that wait for each other. A sweep that only writes is counted with what it writes.
+
+Kinds: *pointwise*, *neighbourhood* (a halo) and *regrid* (a shape of its own) go along with any sweep; a *number* is lazy, and what uses it
+comes a sweep later; *across* is what reaches through the whole volume: it is found out in one sweep,
+merged, and written in the next; a *table* is found out and merged.
+"""
+
+NOTES = """\
+`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: what remains is numbered
+where it is found. A label volume (integers) is filtered by value, a mask by component.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    check()
+    out = [INTRODUCTION]
+    ufuncs = ("arithmetic, comparisons, logic", "numpy", "pointwise", "1")
+    rows = [(_names(names), *facts) for names, *facts in FUNCTIONS]
+    out += [_table(("function", "checked against", "kind", "sweeps"), [ufuncs, *rows]), NOTES]
+    out.append(f"Of numpy's ufuncs volumes support {_names(' '.join(sorted(SUPPORTED)))}.\n")
+    out.append(
+        f"As steps of a pipeline of one's own: {_names(' '.join(t for t in bv._TRANSFORMS if t != 'Slab'))}.\n"
+        f"Beside them there are {_names(AROUND)}.\n"
+    )
+    out.append("# Beside other packages\n\n## scipy.ndimage\n")
+    same = sorted(set(ndimage.__all__) & _functions())
+    out.append(f"Of the same name ({len(same)}): {_names(' '.join(same))}.\n")
+    out.append(_table(("scipy.ndimage", "here", ""), _others(SCIPY)))
+    out.append("Of functions of the same name, these parameters are left out:\n")
+    out.append(_table(("function", "without"), PARAMETERS))
+    out.append("## dask-image\n")
+    known = {**SCIPY, **DASK_ONLY}
+    for module, names in DASK.items():
+        here = [n for n in names.split() if n not in known]
+        if here:
+            out.append(f"`{module}`, of the same name: {_names(' '.join(here))}.\n")
+    there = {f"{m}.{n}": known[n] for m, names in DASK.items() for n in names.split() if n in known}
+    out.append(_table(("dask-image", "here", ""), _others(there)))
+    out.append("## StackProcessing\n")
+    out.append(_table(("StackProcessing", "here", ""), _others(STACK, code=False)))
+    return "\n".join(out)
+
+
+def check() -> None:
+    """Every name is where it should be, and is one."""
+    ours = _functions()
+    listed = [n for names, *_ in FUNCTIONS for n in names.split()] + AROUND.split()
+    _same(set(listed), ours, "functions of beam_volumes")
+    if len(listed) != len(set(listed)):
+        raise ValueError(f"listed twice: {sorted({n for n in listed if listed.count(n) > 1})}")
+    theirs = set(ndimage.__all__) | {"vectorized_filter"}  # this since scipy 1.16
+    _same(set(SCIPY), theirs - ours, "functions of scipy.ndimage without one of the same name here")
+    _same(
+        {n for names in DASK.values() for n in names.split()} - ours - set(SCIPY),
+        set(DASK_ONLY),
+        "functions of dask-image alone",
+    )
+    for answers in (SCIPY, DASK_ONLY, STACK):
+        for name, (here, _) in answers.items():
+            methods = {f"Volume.{m}" for m in dir(bv.Volume)}
+            if set(here.split()) - ours - set(SUPPORTED) - methods:
+                raise ValueError(f"{name}: there is no {here}")
+
+
+def _same(listed: set[str], real: set[str], what: str) -> None:
+    if listed != real:
+        raise ValueError(
+            f"{what}: not listed {sorted(real - listed)}, no more there {sorted(listed - real)}"
+        )
+
+
+def _functions() -> set[str]:
+    return {n for n in bv.__all__ if inspect.isfunction(getattr(bv, n))}
+
+
+def _names(names: str) -> str:
+    return ", ".join(f"`{n}`" for n in names.split())
+
+
+def _others(answers: dict[str, tuple[str, str]], code: bool = True) -> list[tuple[str, str, str]]:
+    return [
+        (f"`{name}`" if code else name, _names(here) or "left out", why)
+        for name, (here, why) in answers.items()
+    ]
+
+
+def _table(head: tuple[str, ...], rows: list) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return re.sub(r" +\|", " |", text)
+
+
+if __name__ == "__main__":
+    text = page()
+    if "--check" in sys.argv[1:]:
+        sys.exit(0 if PAGE.read_text() == text else "docs/coverage.md is not current: make docs")
+    PAGE.write_text(text)
