@@ -48,7 +48,6 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "gaussian_gradient_magnitude": ({"sigma": 1},),
     "gaussian_laplace": ({"sigma": 1},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
-    "generic_laplace": ({"derivative2": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),

@@ -291,7 +291,7 @@ def _fused(
 
 def generic_laplace(
     volume: Volume,
-    derivative2: Derivative,
+    derivative2: Callable[..., Volume],
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -314,6 +314,8 @@ def generic_laplace(
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
     """
     name = "generic_laplace"
+    if isinstance(derivative2, str):
+        raise TypeError(f"{name}: derivative2={derivative2!r} is not a function; see laplace")
     parts = _derivatives(volume, name, derivative2, mode, cval, extra_keywords, axes, dtype)
     return _as(_sum(parts), dtype)
 

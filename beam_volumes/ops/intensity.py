@@ -21,6 +21,7 @@ from beam_volumes.ops import folds
 from beam_volumes.ops.building import compiled
 from beam_volumes.ops.curve_stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.linear import accumulator
+from beam_volumes.ops.parameters import bins_of
 from beam_volumes.ops.reductions import fold, histogram, max, min
 from beam_volumes.ops.threshold_formulas import counts_every_value
 
@@ -152,6 +153,7 @@ def equalize_hist(
     """
     volume = as_volume(volume)
     name = "equalize_hist"
+    nbins = bins_of(nbins, "nbins", name)
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
         counts = fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask)

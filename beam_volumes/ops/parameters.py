@@ -31,6 +31,8 @@ _METRES = {
 }
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
 MOST_VOXELS, MOST_TAPS = 1 << 24, 1 << 22
+#: Bins of the longest histogram.
+MOST_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
 
@@ -159,6 +161,15 @@ def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str
             raise ValueError(f"{name}: mode={m!r} is not known; offered are {', '.join(MODES)}")
     z, y, x = result
     return (z, y, x)
+
+
+def bins_of(value: Any, what: str, name: str) -> int:
+    """A number of bins."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: {what}={value!r} is not a whole number from 1 on")
+    if value > MOST_BINS:
+        raise ValueError(f"{name}: {what}={value}: there may be {MOST_BINS} bins at most")
+    return int(value)
 
 
 def whole_numbers(

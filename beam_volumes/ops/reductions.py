@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
 from beam_volumes.ops import folds, percentile_formulas, projections, threshold_formulas
-from beam_volumes.ops.parameters import axes_of
+from beam_volumes.ops.parameters import axes_of, bins_of
 from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
 
@@ -227,8 +227,7 @@ def histogram(
     (array([3, 1]), array([0., 2., 4.]))
     """
     volume = as_volume(volume)
-    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or bins < 1:
-        raise ValueError(f"histogram: bins={bins!r} is not a whole number from 1 on")
+    bins = bins_of(bins, "bins", "histogram")
     if range is None:
         ends = [min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)]
     else:
@@ -236,11 +235,11 @@ def histogram(
     fixed = None
     if range is not None and not any(isinstance(e, Scalar) for e in range):
         fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
-    reduction = folds.Histogram.of(volume.dtype, int(bins), fixed, nan)  # type: ignore[arg-type]
+    reduction = folds.Histogram.of(volume.dtype, bins, fixed, nan)  # type: ignore[arg-type]
     counts = fold(reduction, volume, mask, *(ends if fixed is None else ()))
-    like = threshold_formulas.bin_edges(0, 1, int(bins), volume.dtype)
+    like = threshold_formulas.bin_edges(0, 1, bins, volume.dtype)
     edges = FormulaValue.of(
-        BinEdges("bin_edges", int(bins), volume.dtype),
+        BinEdges("bin_edges", bins, volume.dtype),
         (ends[0].value, ends[1].value),
         like.dtype,
         like.shape,

@@ -8,8 +8,12 @@ import numpy as np
 
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
 from beam_volumes.ops import folds
+from beam_volumes.ops.parameters import bins_of
 from beam_volumes.ops.reductions import fold, max, min
 from beam_volumes.ops.threshold_formulas import counts_every_value
+
+#: Classes of `threshold_multiotsu` at most.
+_MOST_CLASSES = 256
 
 
 def threshold_otsu(
@@ -85,6 +89,8 @@ def threshold_multiotsu(
     name = "threshold_multiotsu"
     if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 2:
         raise ValueError(f"{name}: classes={classes!r} is not a whole number from 2 on")
+    if classes > _MOST_CLASSES:
+        raise ValueError(f"{name}: classes={classes}: there may be {_MOST_CLASSES} at most")
     classes = int(classes)
     return _threshold(name, volume, nbins, mask, nan, (classes,), (classes - 1,))
 
@@ -221,11 +227,10 @@ def _threshold(
     shape: tuple[int, ...] = (),
 ) -> Scalar:
     volume = as_volume(volume)
-    if isinstance(nbins, bool) or not isinstance(nbins, int | np.integer) or nbins < 1:
-        raise ValueError(f"{name}: nbins={nbins!r} is not a whole number from 1 on")
+    nbins = bins_of(nbins, "nbins", name)
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
         return fold(folds.ThresholdOfValues.of(name, volume.dtype, extra, shape), volume, mask)
     ends = (min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan))
-    reduction = folds.ThresholdOfBins.of(name, volume.dtype, int(nbins), nan, extra, shape)
+    reduction = folds.ThresholdOfBins.of(name, volume.dtype, nbins, nan, extra, shape)
     return fold(reduction, volume, mask, *ends)
