@@ -254,7 +254,7 @@ def generic_gradient_magnitude(
 
 def generic_laplace(
     volume: Volume,
-    derivative2: Derivative,
+    derivative2: Callable[..., Volume],
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,

@@ -1,7 +1,7 @@
 """The operations that recipes can name: the package's public functions and numpy's arithmetic.
 
-There is no list to maintain: whatever `beam_volumes` exports that takes a volume first is an
-operation, and so is every ufunc that volumes support.
+There is no list to maintain: whatever `beam_volumes` exports that takes a volume first, and no
+function, is an operation, and so is every ufunc that volumes support.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def operations() -> dict[str, Operation]:
     found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
     public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
     for function in (*public, astype, crop, num_labels):
-        if inspect.isfunction(function) and _takes_volume(_first(function)):
+        if not inspect.isfunction(function) or _needs_function(function):
+            continue
+        if _takes_volume(_first(function)):
             found[function.__name__] = _function(function)
     return found
 
@@ -83,6 +85,13 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
 
 def _first(function: Callable[..., Any]) -> inspect.Parameter | None:
     return next(iter(inspect.signature(function).parameters.values()), None)
+
+
+def _needs_function(function: Callable[..., Any]) -> bool:
+    """Whether it takes a function, which no recipe can give."""
+    parameters = inspect.signature(function).parameters.values()
+    needed = [str(p.annotation) for p in parameters if p.default is p.empty]
+    return any(a.startswith("Callable") for a in needed)
 
 
 def _takes_volume(parameter: inspect.Parameter | None) -> str:
