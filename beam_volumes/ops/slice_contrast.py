@@ -122,11 +122,13 @@ def normalize_slices(
     if volume.ndim < 2:
         raise ValueError(f"{name}: a volume of shape {volume.shape} has no slices; keep two axes")
     others = [i for i, a in enumerate(volume.space.visible) if a != along]
-    means = reductions.mean(volume, others, mask=mask, nan=nan)
-    stds = reductions.std(volume, others, mask=mask, nan=nan)
+    # Moments have the dtype of floats, and are not to be rounded to that of narrow ones.
+    wide = volume.astype(np.float64) if volume.dtype.kind == "f" else volume
+    means = reductions.mean(wide, others, mask=mask, nan=nan)
+    stds = reductions.std(wide, others, mask=mask, nan=nan)
     wanted = (
-        _number(name, "mean", mean, reductions.mean(volume, mask=mask, nan=nan)),
-        _number(name, "std", std, reductions.std(volume, mask=mask, nan=nan)),
+        _number(name, "mean", mean, reductions.mean(wide, mask=mask, nan=nan)),
+        _number(name, "std", std, reductions.std(wide, mask=mask, nan=nan)),
     )
     shape = (3, *means.shape)
     float64 = np.dtype(np.float64)
