@@ -25,6 +25,7 @@ from beam_volumes.ops.derivatives import (
     sobel,
 )
 from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
+from beam_volumes.ops.generic import generic_filter
 from beam_volumes.ops.intensity import (
     adjust_gamma,
     adjust_log,
@@ -102,6 +103,7 @@ from beam_volumes.ops.resampling import (
     upsample,
     zoom,
 )
+from beam_volumes.ops.slice_contrast import normalize_slices
 from beam_volumes.ops.statistics import (
     all,
     any,
@@ -229,6 +231,7 @@ __all__ = [
     "gaussian_filter1d",
     "gaussian_gradient_magnitude",
     "gaussian_laplace",
+    "generic_filter",
     "generic_gradient_magnitude",
     "generic_laplace",
     "grey_closing",
@@ -256,6 +259,7 @@ __all__ = [
     "minimum_position",
     "morphological_gradient",
     "morphological_laplace",
+    "normalize_slices",
     "open",
     "options",
     "pad",

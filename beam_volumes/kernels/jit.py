@@ -18,6 +18,9 @@ from llvmlite import binding
 from numba.core import event
 
 kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+#: For what is made while we run, of functions of users: not kept on disk, and no index goes astray.
+made_kernel: Any = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
+user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy")
 
 
 @dataclass(frozen=True)

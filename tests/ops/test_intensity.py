@@ -55,6 +55,26 @@ def test_rescale(dtype, data):
     close(ours, theirs if lazy.dtype.kind == "f" else np.rint(theirs), lazy.dtype)
 
 
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i2", "f4"])
+@pytest.mark.parametrize("by", ["image", "percentiles"])
+def test_rescale_by_the_voxels_of_a_mask(dtype, by):
+    x = voxels((6, 13, 11), dtype, 3)
+    where = (voxels(x.shape, "?", 5)) & (x < np.percentile(x, 70)) & (x > np.percentile(x, 20))
+    v, mask = bv.open(x), bv.open(where)
+    if by == "image":
+        lazy = bv.rescale_intensity(v, out_range=(0, 200), mask=mask)
+        low, high = x[where].min(), x[where].max()
+    else:
+        ends = bv.percentile(v, [2, 98], mask=mask)
+        lazy = bv.rescale_intensity(v, tuple(ends), (0, 200))
+        assert lazy.node.token == bv.rescale_intensity(v, ends, (0, 200)).node.token
+        low, high = np.percentile(x[where], [2, 98])
+    expected = np.interp(x.astype("f8"), [low, high], [0, 200])
+    ours = bv.compute(lazy, runner=None, slab=(2, 5, 11))
+    np.testing.assert_allclose(ours, expected, rtol=16 * np.finfo("f4").eps, atol=1e-4)
+    assert (ours == 0).any() and (ours == 200).any()  # there are voxels beyond what the mask has
+
+
 def _limits(x, given, theirs_in):
     """Their range for an output, as a pair: so that theirs is not truncated."""
     if given == "image":

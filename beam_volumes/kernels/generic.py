@@ -1,0 +1,87 @@
+"""Any function of the voxels under a footprint, compiled into the loop over voxels."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numba import typeof, types
+from numba.core.errors import NumbaError
+
+from beam_volumes.kernels.casting import cast_rounded
+from beam_volumes.kernels.jit import made_kernel, user_function
+from beam_volumes.kernels.rows import as_rows
+
+_lock = Lock()
+
+
+def of_footprint(function: Callable[..., Any]) -> Callable[..., None]:
+    """The kernel that calls a function for each voxel; the same one each time, in a process.
+
+    It takes, after those of `beam_volumes.kernels.rows`, ``offsets`` (int64, taps tz, ty, tx in the order
+    in which the function has their voxels) and ``extra``, a tuple of further arguments. Its buffer, which
+    the function may change, is float64, and so is what it gives, rounded as `cast_rounded` has it.
+    """
+    with _lock:
+        return _kernel(function)[0]
+
+
+def reason_against(function: Callable[..., Any], extra: tuple[Any, ...]) -> str | None:
+    """Why numba cannot compile a function of a float64 array and further arguments: a line, or None."""
+    with _lock:
+        _, compilable, call = _kernel(function)
+    row = types.Array(types.float64, 1, "C")
+    try:
+        arguments = tuple(map(typeof, extra))
+        if compilable is not function:
+            # By itself, or numba's words would be about its caller.
+            compilable.get_call_template((row, *arguments), {})
+        call.compile((row, types.Tuple(arguments)))
+    except (NumbaError, TypeError, ValueError, NotImplementedError) as error:
+        return _line_of(str(error)) or type(error).__name__
+    given = call.nopython_signatures[-1].return_type
+    real = isinstance(given, types.Number | types.Boolean) and not isinstance(given, types.Complex)
+    return None if real else f"it gives {given}, not a number"
+
+
+def _line_of(message: str) -> str:
+    """The first line of numba's message that says something of the function."""
+    frame = ("Failed in", "During:", "File ", "- Resolution failure", "[1]", "<source")
+    for line in message.splitlines():
+        text = " ".join(line.replace("\x1b[1m", "").replace("\x1b[0m", "").split())
+        if text and not text.startswith(frame):
+            return text
+    return ""
+
+
+@lru_cache(maxsize=64)
+def _kernel(given: Callable[..., Any]) -> tuple[Any, Any, Any]:
+    # Compiled anew whatever a decorator said: no fastmath, and an index beyond the array is an error.
+    plain = getattr(given, "py_func", given)
+    function = user_function(plain) if inspect.isfunction(plain) else given
+
+    @made_kernel
+    def call(values, extra):
+        return function(values, *extra)
+
+    @made_kernel
+    def kernel(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, extra):
+        lines = as_rows(src)
+        count = len(offsets)
+        values, results = np.empty(count), np.empty(nx)
+        rows, cols = np.empty(count, np.int64), ox + offsets[:, 2]
+        for k in range(jz.size):
+            for y in range(y0, y1):
+                for i in range(count):
+                    rows[i] = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
+                for x in range(nx):
+                    for i in range(count):
+                        values[i] = lines[rows[i], cols[i] + x]
+                    results[x] = call(values, extra)
+                cast_rounded(results, out[jz[k], qy + y, qx : qx + nx])
+
+    return kernel, function, call

@@ -1,0 +1,159 @@
+"""Functions of the user's own under a footprint, against scipy calling the same ones."""
+
+import os
+import pickle
+
+import cloudpickle
+import numba
+import numpy as np
+import pytest
+import scipy.ndimage as ndi
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.recipes.catalogue import operations
+from tests import catalogue as cat
+
+
+def wild(values, factor=1.5):
+    """Depends on the order and number of values, and spoils its array."""
+    total = 0.0
+    for i in range(values.size):
+        total = total * 0.5 + values[i] * factor
+        values[i] = -1.0
+    return total
+
+
+@numba.njit(fastmath=True)
+def spread(values):
+    return values.max() - values.min()
+
+
+FUNCTIONS = {"wild": (wild, wild), "spread": (spread, spread.py_func), "median": (np.median,) * 2}
+
+
+@st.composite
+def generics(draw, ndim, dtype):
+    ours, theirs = FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))]
+    axes, chosen = draw(cat.axes_choices(ndim))
+    n = len(chosen)
+    footprint = cat.drawn_footprint(draw, n, 3)
+    how = {"footprint": footprint}
+    if draw(st.booleans()):
+        how, footprint = {"size": footprint.shape}, np.ones(footprint.shape, bool)
+    mode = draw(st.sampled_from(cat.MODES))
+    cval = draw(st.sampled_from([0, -3, 0.1]))
+    origin = cat.origin_for(draw, footprint.shape)
+    how |= {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    if ours is wild and draw(st.booleans()):
+        how["extra_arguments"] = (2.5,)
+    where = cat.spread_over(footprint, chosen, ndim)
+    shift = cat.full(cat.each(origin, n), chosen, ndim, 0)
+
+    def twin(x):
+        extra = how.get("extra_arguments", ())
+        result = ndi.generic_filter(
+            x.astype("f8"), theirs, footprint=where, mode=mode, cval=cval, origin=shift,
+            extra_arguments=extra,
+        )  # fmt: skip
+        return result.astype(cat.linear_dtype(x.dtype))
+
+    return cat.Op(
+        f"generic_filter({theirs}, {how})",
+        lambda v: bv.generic_filter(v, ours, **how),
+        twin,
+        [],
+    )
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f4", "f8"])
+@settings(max_examples=12)
+@given(data=st.data())
+def test_scipy(dtype, data):
+    ndim = data.draw(st.sampled_from([3, 3, 2]))
+    op = data.draw(generics(ndim, dtype))
+    shape = data.draw(cat.shapes(ndim, voxels=400))
+    x = cat.voxels(shape, dtype, data.draw(st.integers(0, 99)))
+    lazy = op.ours(bv.open(x))
+    slab = tuple(data.draw(st.integers(1, n)) for n in shape)
+    window = data.draw(st.sampled_from([1, 2, None]))
+    ours = bv.compute(lazy, runner=None, slab=slab, window=window, threads=2)
+    op.check(ours, x)
+
+
+def test_dtype_rounds():
+    x = cat.voxels((4, 5, 6), "u1", 1)
+    v = bv.open(x)
+    expected = ndi.generic_filter(x.astype("f8"), np.mean, (1, 1, 2))
+    ours = np.asarray(bv.generic_filter(v, np.mean, (1, 1, 2), dtype="u1"))
+    assert (expected % 1 == 0.5).any()
+    cat.assert_same(ours, np.rint(expected).astype("u1"))
+    half = bv.generic_filter(v, np.mean, (1, 1, 2), dtype="f2")
+    cat.assert_same(np.asarray(half), expected.astype("f4").astype("f2"))
+
+
+def test_nan_is_up_to_the_function():
+    x = cat.voxels((4, 5, 6), "f4", 1, nan=0.1)
+    ours = np.asarray(bv.generic_filter(bv.open(x), np.nanmedian, 3))
+    assert np.isnan(x).any() and not np.isnan(ours).any()
+    cat.assert_same(ours, ndi.generic_filter(x.astype("f8"), np.nanmedian, 3).astype("f4"))
+
+
+def test_what_identifies_it():
+    v = bv.open(cat.voxels((3, 4, 5), "u1"))
+
+    def token(function=wild, size=3, **how):
+        return bv.generic_filter(v, function, size, **how).node.token
+
+    assert token() != token()
+    named = token(name="wild", version=1)
+    assert named == token(spread, name="wild", version=1)  # it is the name that counts
+    for other in (
+        {"version": 2},
+        {"size": 2},
+        {"origin": 1},
+        {"extra_arguments": (2.0,)},
+        {"dtype": "f8"},
+        {"mode": "mirror"},
+    ):
+        assert token(**{"name": "wild", "version": 1} | other) != named
+
+
+def test_its_stage_pickles_with_any_function():
+    k = 3.0
+    for function, dumps in ((spread, pickle.dumps), (lambda a: a.sum() * k, cloudpickle.dumps)):
+        v = bv.open(cat.voxels((3, 4, 5), "u1"))
+        lazy = bv.generic_filter(v, function, 2)
+        again = lazy.derive(pickle.loads(dumps(lazy.node)))
+        cat.assert_same(np.asarray(again), np.asarray(lazy))
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda a: os.getpid(), "getpid"),
+        (lambda a: a, "not a number"),
+        (lambda a: 1j, "not a number"),
+        (lambda a, b: 1.0, "missing a required argument: 'b'"),
+    ],
+)
+def test_what_numba_cannot_compile(function, reason):
+    with pytest.raises(TypeError, match=rf"'<lambda>': .*{reason}.*map_overlap") as caught:
+        bv.generic_filter(bv.open(np.ones((2, 3, 4))), function, 3)
+    assert "\n" not in str(caught.value)
+
+
+def test_mistakes_of_parameters():
+    v = bv.open(np.ones((2, 3, 4)))
+    with pytest.raises(TypeError, match="'median' is not callable"):
+        bv.generic_filter(v, "median", 3)
+    with pytest.raises(TypeError, match="extra_arguments"):
+        bv.generic_filter(v, wild, 3, extra_arguments=2.0)
+    with pytest.raises(TypeError, match="extra_arguments has 'a'"):
+        bv.generic_filter(v, wild, 3, extra_arguments=("a",))
+    with pytest.raises(ValueError, match="wrap"):
+        bv.generic_filter(v, wild, 3, mode="wrap")
+    with pytest.raises(IndexError):
+        np.asarray(bv.generic_filter(v, lambda a: a[a.size], 2))
+    assert "generic_filter" not in operations()

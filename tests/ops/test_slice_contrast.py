@@ -1,0 +1,109 @@
+"""Contrast made equal in all slices, against numpy slice by slice."""
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.recipes.catalogue import operations
+from tests.catalogue import assert_same, linear_dtype, voxels
+
+SLABS = [((9, 12, 14), None), ((2, 12, 14), 1), ((3, 5, 4), 2), ((9, 7, 14), 3)]
+
+
+def moments(x, where):
+    """Mean and standard deviation of chosen voxels, in float64."""
+    chosen = x[where].astype("f8")
+    return (chosen.mean(), chosen.std()) if chosen.size else (np.nan, np.nan)
+
+
+def normalized(x, axis, where, mean, std):
+    """The twin, in float64."""
+    planes = []
+    for plane, chosen in zip(np.moveaxis(x, axis, 0), np.moveaxis(where, axis, 0), strict=True):
+        m, s = moments(plane, chosen)
+        m, s = (mean, std) if np.isnan(m) else (m, s)
+        planes.append((plane.astype("f8") - m) * (std / s if s else 1.0) + mean)
+    return np.moveaxis(np.stack(planes), 0, axis)
+
+
+def uneven(dtype, axis, seed=3):
+    """A volume whose slices differ in contrast, one of them of one value."""
+    rng = np.random.default_rng(seed)
+    shape = [1, 1, 1]
+    shape[axis] = (9, 12, 14)[axis]
+    x = rng.normal(100, 20, (9, 12, 14)) * rng.uniform(0.5, 1.1, shape) + rng.uniform(0, 30, shape)
+    np.moveaxis(x, axis, 0)[4] = 37
+    return x > 100 if dtype == "?" else x.astype(dtype)
+
+
+@pytest.mark.parametrize("axis", ["z", 1, "x"])
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i4", "f2", "f4", "f8"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_numpy(dtype, axis, masked):
+    number = "zyx".index(axis) if isinstance(axis, str) else axis
+    x = uneven(dtype, number)
+    where = voxels(x.shape, "?", 5) if masked else np.ones(x.shape, bool)
+    np.moveaxis(where, number, 0)[2] &= not masked  # no voxel of this slice counts
+    v = bv.open(x)
+    lazy = bv.normalize_slices(v, axis, mask=bv.open(where) if masked else None)
+    whole = np.asarray(lazy)
+    expected = normalized(x, number, where, *moments(x, where))
+    assert whole.dtype == linear_dtype(x.dtype)
+    eps = np.finfo(whole.dtype).eps
+    np.testing.assert_allclose(whole, expected, rtol=0, atol=16 * eps * np.abs(expected).max())
+    for slab, window in SLABS:
+        got = bv.compute(lazy, runner=None, slab=slab, window=window, threads=2)
+        assert got.tobytes() == whole.tobytes(), (slab, window)
+
+
+def test_given_moments_lazy_ones_and_dtype():
+    x = uneven("u1", 0)
+    v = bv.open(x)
+    everywhere = np.ones(x.shape, bool)
+    ours = bv.normalize_slices(v, mean=bv.mean(v[0]), std=90, dtype="u1")
+    expected = normalized(x, 0, everywhere, x[0].mean(), 90.0)
+    assert expected.min() < 0 and expected.max() > 255
+    assert_same(np.asarray(ours), np.rint(expected).clip(0, 255).astype("u1"))
+    assert_same(
+        np.asarray(bv.normalize_slices(v, std=0, mean=8)), np.full(x.shape, 8, "f4")
+    )  # but for slices of one value
+    # What lies upstream or is cropped afterwards changes no slice's number.
+    cropped = bv.normalize_slices(v)[3:7, 2:9]
+    assert_same(np.asarray(cropped), np.asarray(bv.normalize_slices(v))[3:7, 2:9])
+    assert_same(
+        np.asarray(bv.normalize_slices(v[3:])),
+        np.asarray(bv.normalize_slices(bv.open(x[3:]))),
+    )
+
+
+def test_nan():
+    x = voxels((6, 7, 8), "f4", 3, nan=0.05, inf=0.02)
+    with pytest.raises(ValueError, match="omit"):
+        np.asarray(bv.normalize_slices(bv.open(x)))
+    ours = np.asarray(bv.normalize_slices(bv.open(x), nan="omit"))
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(x))
+    finite = np.isfinite(x)
+    with np.errstate(invalid="ignore"):
+        expected = normalized(x, 0, finite, *moments(x, finite))
+    np.testing.assert_array_equal(ours[np.isinf(x)], x[np.isinf(x)])
+    np.testing.assert_allclose(ours[finite], expected[finite], rtol=1e-5, atol=1e-3)
+
+
+def test_recipes_have_it():
+    assert operations()["normalize_slices"].required == ("volume",)
+
+
+def test_mistakes():
+    v = bv.open(np.ones((2, 3, 4), "u1"))
+    with pytest.raises(ValueError, match="axis='t'; the volume's axes are z, y, x"):
+        bv.normalize_slices(v, "t")
+    with pytest.raises(ValueError, match="axis='z'"):
+        bv.normalize_slices(v[0])
+    with pytest.raises(ValueError, match="std=-1"):
+        bv.normalize_slices(v, std=-1)
+    with pytest.raises(TypeError, match="mean=<Volume"):
+        bv.normalize_slices(v, mean=v)
+    with pytest.raises(ValueError, match="pick an element"):
+        bv.normalize_slices(v, mean=bv.mean(v, axis="z"))
+    with pytest.raises(ValueError, match="no voxels"):
+        np.asarray(bv.normalize_slices(v, mask=v > 1))
