@@ -7,11 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
+from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
 from beam_volumes.ops.building import compiled, stage_of
-from beam_volumes.ops.linear import accumulator, correlation, gaussian_filter, separable
+from beam_volumes.ops.linear import (
+    accumulator,
+    correlation,
+    float_dtype,
+    gaussian_filter,
+    in_dtype,
+    separable,
+)
 from beam_volumes.sweep.stage import Padding
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
@@ -144,7 +151,7 @@ def gaussian_laplace(
     """
     name = "gaussian_laplace"
     parts = _gaussian_derivatives(volume, name, 2, sigma, mode, cval, truncate, axes, dtype)
-    return _as(_sum(parts), dtype)
+    return in_dtype(_sum(parts), dtype)
 
 
 def gaussian_gradient_magnitude(
@@ -182,7 +189,7 @@ def gaussian_gradient_magnitude(
     """
     name = "gaussian_gradient_magnitude"
     parts = _gaussian_derivatives(volume, name, 1, sigma, mode, cval, truncate, axes, dtype)
-    return _as(_length(parts), dtype)
+    return in_dtype(_length(parts), dtype)
 
 
 def _gaussian_derivatives(
@@ -212,7 +219,7 @@ def _gaussian_derivatives(
             cval=cval,
             truncate=truncate,
             axes=[seen[a] for a in chosen],
-            dtype=_float_dtype(dtype),
+            dtype=float_dtype(dtype),
         )
         for axis in chosen
     ]
@@ -253,9 +260,9 @@ def generic_gradient_magnitude(
     name = "generic_gradient_magnitude"
     fused = None if extra_keywords else _fused(volume, name, derivative, mode, cval, axes, dtype)
     if fused is not None:
-        return _as(fused, dtype)
+        return in_dtype(fused, dtype)
     parts = _derivatives(volume, name, derivative, mode, cval, extra_keywords, axes, dtype)
-    return _as(_length(parts), dtype)
+    return in_dtype(_length(parts), dtype)
 
 
 def _fused(
@@ -271,7 +278,7 @@ def _fused(
     constant = cval != 0 and "constant" in modes[0]
     if not centre or len(chosen) < 3 or len(set(modes)) > 1 or constant:
         return None
-    real = np.dtype(_float_dtype(dtype) or accumulator(source.dtype))
+    real = np.dtype(float_dtype(dtype) or accumulator(source.dtype))
     if real == np.float16:
         return None
     kind: Any = real.type
@@ -317,7 +324,7 @@ def generic_laplace(
     if isinstance(derivative2, str):
         raise TypeError(f"{name}: derivative2={derivative2!r} is not a function; see laplace")
     parts = _derivatives(volume, name, derivative2, mode, cval, extra_keywords, axes, dtype)
-    return _as(_sum(parts), dtype)
+    return in_dtype(_sum(parts), dtype)
 
 
 _NAMED: dict[str, Derivative] = {"sobel": sobel, "prewitt": prewitt}
@@ -347,7 +354,7 @@ def _derivatives(
         raise ValueError(f"{name}: axes is empty")
     modes = par.modes_of(mode, chosen, name)
     seen = {i: k for k, i in enumerate(volume.space.visible)}
-    how = {"cval": cval, "dtype": _float_dtype(dtype), **(extra_keywords or {})}
+    how = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
     parts = [derivative(volume, seen[a], mode=modes[a], **how) for a in chosen]
     for part in parts:
         if not isinstance(part, Volume) or part.shape != volume.shape:
@@ -364,11 +371,3 @@ def _sum(parts: Sequence[Volume]) -> Volume:
     for part in parts[1:]:
         total = apply_ufunc("add", total, part)
     return total
-
-
-def _float_dtype(dtype: Any) -> Any:
-    return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
-
-
-def _as(volume: Volume, dtype: Any) -> Volume:
-    return volume if dtype is None else rounded(volume, checked_dtype(dtype))

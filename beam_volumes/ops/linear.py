@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
@@ -32,6 +32,16 @@ def accumulator(dtype: np.dtype) -> np.dtype:
     """
     single = dtype == np.float32 or dtype.itemsize <= 2
     return np.dtype(np.float32 if single else np.float64)
+
+
+def float_dtype(dtype: Any) -> Any:
+    """What parts are computed in if a result of ``dtype`` is wanted: the same if it is a float."""
+    return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
+
+
+def in_dtype(volume: Volume, dtype: Any) -> Volume:
+    """A result in the dtype that is wanted; None is its own."""
+    return volume if dtype is None else rounded(volume, checked_dtype(dtype))
 
 
 def separable(

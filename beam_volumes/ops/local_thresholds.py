@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume, checked_dtype, rounded
+from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.linear import accumulator, gaussian_filter, uniform_filter
+from beam_volumes.ops.linear import (
+    accumulator,
+    float_dtype,
+    gaussian_filter,
+    in_dtype,
+    uniform_filter,
+)
 from beam_volumes.ops.pointwise import where
 from beam_volumes.ops.rank import median_filter
 
@@ -208,10 +214,10 @@ def unsharp_mask(
     array([[ 7,  0, 62, 53]], dtype=uint8)
     """
     volume = as_volume(volume)
-    blurred = gaussian_filter(volume, radius, mode=mode, cval=cval, dtype=_float(dtype))
+    blurred = gaussian_filter(volume, radius, mode=mode, cval=cval, dtype=float_dtype(dtype))
     own = volume.astype(blurred.dtype)
     more = apply_ufunc("multiply", apply_ufunc("subtract", own, blurred), float(amount))
-    return _as(apply_ufunc("add", own, more), dtype)
+    return in_dtype(apply_ufunc("add", own, more), dtype)
 
 
 def difference_of_gaussians(
@@ -254,15 +260,12 @@ def difference_of_gaussians(
     )
     if any(high[a] < low[a] for a in chosen):
         raise ValueError(f"{name}: high_sigma={high_sigma!r} is below low_sigma={low_sigma!r}")
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": truncate, "dtype": _float(dtype)}
+    how: dict[str, Any] = {
+        "mode": mode,
+        "cval": cval,
+        "truncate": truncate,
+        "dtype": float_dtype(dtype),
+    }
     fine = gaussian_filter(volume, [low[a] for a in chosen], **how)
     coarse = gaussian_filter(volume, [high[a] for a in chosen], **how)
-    return _as(apply_ufunc("subtract", fine, coarse), dtype)
-
-
-def _float(dtype: Any) -> Any:
-    return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
-
-
-def _as(volume: Volume, dtype: Any) -> Volume:
-    return volume if dtype is None else rounded(volume, checked_dtype(dtype))
+    return in_dtype(apply_ufunc("subtract", fine, coarse), dtype)

@@ -34,7 +34,7 @@ def _crc32() -> Callable[[Any, int], int]:
 
         if imagecodecs.deflate_crc32(b"crc32", 0) == zlib.crc32(b"crc32"):
             return imagecodecs.deflate_crc32
-    except Exception:  # built without it
+    except ImportError:  # not there, or built without it
         pass
     return zlib.crc32
 
