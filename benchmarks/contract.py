@@ -1,307 +1,269 @@
-"""Every operation of the speed contract on volumes in memory, one thread, against the peer's call.
+"""The speed contract: every operation in memory on one thread, and from disk to disk through Beam.
 
-Run ``python benchmarks/contract.py``; ``--quick`` takes fewer slices, one run of peers, and crops
-for those above 3 seconds; ``--op median`` only the rows whose name contains that, ``--threads 2`` adds a
-line for two threads. Peers are scipy, and OpenCV and SimpleITK where they are installed
-(``pip install -e '.[bench]'``) and have the operation.
+Run ``python benchmarks/contract.py``; ``pip install -e '.[bench]'`` installs the peers. ``--quick`` takes
+smaller volumes and fewer runs; ``--op median`` only operations whose names contain that, ``--part``,
+``--dtype`` and ``--source`` only those. It takes an hour or two, and 15 GB of disk.
 
-Times are CPU time of the process (wall time too, in the CSV), so that a machine with other work on it
-gives honest ratios; medians of ``--runs``. ``kernel`` is what the operation's own stages took, ``whole``
-is ``bv.compute`` from an array that is open already to an array. A peer that would need more than
-`PATIENCE` seconds runs on a crop, is scaled by voxels, and marked ``~``. Dtypes in and out are equal,
-or the row says what else a peer has.
+In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
+what our stages took, and what the ratio is of; ``whole`` is `compute` from an array that is open to an
+array; ``threads`` how much sooner two threads are done with it. Disk to disk, times are wall time from
+`compute` to the last byte, without the start-up (a run of next to nothing), as Beam's local runner takes
+them on all cores; ``copy`` is "read into a numpy array, then write that"; scipy has its array in memory
+already and need not write. Each contender has a process of its own, in which it runs until it is warm and
+then so many times: medians. A peer that would need more than a minute has a crop, and is scaled by its
+voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import json
 import os
 import platform
-import resource
-import statistics
+import shutil
+import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import tempfile
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
-from scipy import ndimage as ndi
+import psutil
+import tifffile
+from operations import Row, across_slabs, disk_to_disk, in_memory
+from timed import CHUNKS, Job, Took
 
 import beam_volumes as bv
-from beam_volumes.sweep import executor
 
 Array = np.ndarray
-#: Seconds a peer may take before it is given a crop.
 PATIENCE = 60.0
-SIDE = 512
+PACKAGES = [
+    "numpy", "scipy", "numba", "tensorstore", "apache-beam", "scikit-image", "SimpleITK",
+    "opencv-python-headless", "dask-image", "zarr", "connected-components-3d", "edt",
+]  # fmt: skip
+SOURCES = ("zarr", "zstd", "tiff")
 
 
-@dataclass
-class Row:
-    """An operation: ours, its peers by name, and the aim: times the first peer, or Mvoxel/s."""
-
-    name: str
-    volume: str
-    ours: Callable[[bv.Volume], bv.Volume]
-    peers: dict[str, Callable[[Array], object]]
-    times: float | None = None
-    rate: float | None = None
-    #: Of the crop that slow peers get: room for their footprint and 64 voxels.
-    crop: int = 64
-    found: dict[str, float] = field(default_factory=dict)
-
-
-def optional(module: str) -> object | None:
-    try:
-        return __import__(module)
-    except ImportError:
+def timed(job: Job) -> Took | None:
+    """The job in a process of its own; None if its package is missing, or it fails."""
+    script = Path(__file__).with_name("timed.py")
+    done = subprocess.run(
+        [sys.executable, script, json.dumps(asdict(job))], capture_output=True, text=True
+    )
+    if done.returncode:
+        last = (done.stderr.strip() or "killed").splitlines()[-1]
+        print(f"{'':12s}failed: {job.call}: {last}", flush=True)
         return None
+    return Took(**json.loads(done.stdout.splitlines()[-1]))
 
 
-cv2, sitk = optional("cv2"), optional("SimpleITK")
+class Lines:
+    """What was measured: a line for each contender, kept in a CSV as it comes."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lines: list[dict] = []
 
-def rows() -> list[Row]:
-    """The table of the contract."""
-    table = []
-    for n, aim in ((3, 20), (7, 10)):
-        peers: dict[str, Callable[[Array], object]] = {
-            "ndi.uniform_filter": lambda a, n=n: ndi.uniform_filter(a, n, output=np.float32)
-        }
-        if sitk:
-            peers["sitk.BoxMean, u8 out"] = lambda a, n=n: with_sitk(sitk.BoxMean, a, [n // 2] * 3)
-        table.append(Row(f"uniform {n}", "u1", lambda v, n=n: bv.uniform_filter(v, n), peers, aim))
-    for s, aim in ((1, 10), (3, 6)):
-        peers = {"ndi.gaussian_filter": lambda a, s=s: ndi.gaussian_filter(a, s, output=np.float32)}
-        if cv2:
-            peers["cv2.sepFilter2D, twice"] = lambda a, s=s: gaussian_by_opencv(a, s)
-        table.append(
-            Row(f"gaussian {s}", "u1", lambda v, s=s: bv.gaussian_filter(v, s), peers, aim)
-        )
-    for dtype, aim in (("u1", 200), ("u2", 100), ("f4", 50)):
-        table.append(median(3, dtype, times=aim))
-    for n in (7, 19):
-        table += [median(n, kind, rate=10) for kind in ("fib25", "noise")]
-        table += [median(n, dtype, times=20) for dtype in ("u2", "f4")]
-    for r, aim in ((1, 600), (3, 250), (9, 90)):
-        for kind in ("sparse", "dense"):
-            table.append(binary_ball(r, kind, aim))
-    for r, aim in ((1, 20), (3, 50), (9, 100)):
-        for dtype in ("u1", "f4"):
-            table.append(grey_ball(r, dtype, aim))
-    for n in (3, 7, 19):
-        peers = {"ndi.grey_dilation": lambda a, n=n: ndi.grey_dilation(a, n)}
-        table.append(Row(f"cube {n}", "u1", lambda v, n=n: bv.grey_dilation(v, n), peers, rate=500))
-    table.append(
-        Row(
-            "gradient magnitude",
-            "u1",
-            lambda v: bv.generic_gradient_magnitude(v, bv.sobel),
+    def add(self, part: str, row: Row, source: str, contender: str, call: str, took: Took) -> None:
+        self.lines.append(
             {
-                "ndi.generic_gradient_magnitude": lambda a: ndi.generic_gradient_magnitude(
-                    a.astype(np.float32), ndi.sobel
-                )
-            },
-            25,
+                "part": part,
+                "operation": row.name,
+                "dtype": row.source,
+                "source": source,
+                "contender": contender,
+                "call": call,
+                "voxels": took.voxels,
+                "scaled from a crop": took.scaled,
+                "runs": took.runs,
+                "wall_s": f"{took.wall:.4g}",
+                "cpu_s": f"{took.cpu:.4g}",
+                "kernels_s": f"{took.kernels:.4g}",
+                "start_up_s": f"{took.start:.4g}",
+                "peak_rss_MiB": took.peak >> 20,
+                "all_wall_s": " ".join(f"{t:.4g}" for t in took.walls),
+            }
         )
-    )
-    return table
+        with open(self.path, "w", newline="") as file:
+            writer = csv.DictWriter(file, self.lines[0])
+            writer.writeheader()
+            writer.writerows(self.lines)
 
 
-def median(n: int, kind: str, times: float | None = None, rate: float | None = None) -> Row:
-    peers: dict[str, Callable[[Array], object]] = {
-        "ndi.median_filter": lambda a: ndi.median_filter(a, n)
-    }
-    if sitk and kind != "fib25":
-        peers["sitk.Median"] = lambda a: with_sitk(sitk.Median, a, [n // 2] * 3)
-    return Row(
-        f"median {n}^3 {kind}", kind, lambda v: bv.median_filter(v, n), peers, times, rate, 63 + n
-    )
-
-
-def binary_ball(r: int, kind: str, rate: float) -> Row:
-    ball = bv.ball(r)
-    return Row(
-        f"binary ball r={r} {kind}",
-        kind,
-        lambda v: bv.binary_dilation(v, ball),
-        {"ndi.binary_dilation": lambda a: ndi.binary_dilation(a, ball)},
-        rate=rate,
-        crop=64 + 2 * r,
-    )
-
-
-def grey_ball(r: int, dtype: str, times: float) -> Row:
-    ball = bv.ball(r)
-    peers: dict[str, Callable[[Array], object]] = {
-        "ndi.grey_dilation": lambda a: ndi.grey_dilation(a, footprint=ball)
-    }
-    if sitk:
-        peers["sitk.GrayscaleDilate"] = lambda a: with_sitk(
-            sitk.GrayscaleDilate, a, [r] * 3, sitk.sitkBall
-        )
-    return Row(
-        f"grey ball r={r} {dtype}",
-        dtype,
-        lambda v: bv.grey_dilation(v, footprint=ball),
-        peers,
-        times,
-        crop=64 + 2 * r,
-    )
-
-
-def with_sitk(operation: Callable, a: Array, *parameters: object) -> Array:
-    sitk.ProcessObject.SetGlobalDefaultNumberOfThreads(1)
-    return sitk.GetArrayViewFromImage(operation(sitk.GetImageFromArray(a), *parameters))
-
-
-def gaussian_by_opencv(a: Array, sigma: float) -> Array:
-    """Slice by slice along y and x, then along z with slices as rows of one image."""
-    cv2.setNumThreads(1)
-    weights = cv2.getGaussianKernel(2 * int(4 * sigma + 0.5) + 1, sigma, cv2.CV_32F)
-    how = {"borderType": cv2.BORDER_REFLECT}
-    flat = np.empty(a.shape, np.float32)
-    for plane, out in zip(a, flat, strict=True):
-        cv2.sepFilter2D(plane, cv2.CV_32F, weights, weights, out, **how)
-    one = np.ones(1, np.float32)
-    return cv2.sepFilter2D(flat.reshape(len(a), -1), cv2.CV_32F, one, weights, **how)
-
-
-def volumes(depth: int, fib25: Path) -> dict[str, Array]:
-    """By name: smooth grey values in three dtypes, noise, masks, and real micrographs if they are there."""
+def micrograph(shape: tuple[int, int, int]) -> Array:
+    """Smooth noise with the grey values of a micrograph, in float32."""
     rng = np.random.default_rng(0)
-    shape = (depth, SIDE, SIDE)
-    noise = rng.integers(0, 256, shape, np.uint8)
-    smooth = np.asarray(bv.gaussian_filter(bv.open(noise), 1))
-    smooth = np.clip((smooth - 128) * 4 + 128, 0, 255)
-    found = {
-        "u1": smooth.astype("u1"),
-        "u2": (smooth * 200).astype("u2"),
-        "f4": smooth,
-        "noise": noise,
-        "sparse": rng.random(shape) < 0.001,
-        "dense": smooth > 110,
-    }
+    block = bv.gaussian_filter(bv.open(rng.integers(0, 256, (64, *shape[1:]), np.uint8)), 1)
+    block = np.clip((np.asarray(block) - 128) * 4 + 128, 0, 255)
+    return np.concatenate([block] * -(-shape[0] // 64))[: shape[0]]
+
+
+def as_dtype(grey: Array, dtype: str) -> Array:
+    return {"u1": lambda: grey, "u2": lambda: grey * 200, "f4": lambda: grey}[dtype]().astype(dtype)
+
+
+def arrays(folder: Path, shape: tuple[int, int, int], fib25: Path) -> dict[str, Path]:
+    """Inputs as ``.npy``: grey values in three dtypes, noise, masks, labels, micrographs if there are."""
+    grey = micrograph(shape)
+    rng = np.random.default_rng(1)
+    found = {dtype: as_dtype(grey, dtype) for dtype in ("u1", "u2", "f4")}
+    found["noise"] = rng.integers(0, 256, shape, np.uint8)
+    found["sparse"] = rng.random(shape, np.float32) < 0.001
+    found["dense"] = grey > 110
+    found["labels"] = np.asarray(bv.label(bv.open(grey > 200), dtype="u4"))
     if fib25.is_dir():
         real = np.asarray(bv.open(fib25))
         times = [-(-n // m) for n, m in zip(shape, real.shape, strict=True)]
-        found["fib25"] = np.ascontiguousarray(np.tile(real, times)[tuple(map(slice, shape))])
-    return found
+        found["fib25"] = np.tile(real, times)[tuple(map(slice, shape))]
+    paths = {name: folder / f"{name}.npy" for name in found}
+    for name, array in found.items():
+        np.save(paths[name], np.ascontiguousarray(array))
+    return paths
 
 
-class Stages:
-    """Adds up the CPU time that stages take, in all threads."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._in_strips = executor.in_strips
-        executor.in_strips = self._timed
-
-    def _timed(self, rows: int, voxels: int, threads: int, work: Callable) -> list:
-        def timed(y0: int, y1: int) -> object:
-            begin = time.thread_time()
-            try:
-                return work(y0, y1)
-            finally:
-                self.seconds += time.thread_time() - begin
-
-        return self._in_strips(rows, voxels, threads, timed)
-
-
-def measure(work: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Median CPU and wall seconds."""
-    cpu, wall = [], []
-    for _ in range(runs):
-        begin = time.process_time(), time.perf_counter()
-        work()
-        cpu.append(time.process_time() - begin[0])
-        wall.append(time.perf_counter() - begin[1])
-    return statistics.median(cpu), statistics.median(wall)
-
-
-def ours(row: Row, a: Array, stages: Stages, threads: int, runs: int) -> tuple[float, float, float]:
-    """Median CPU seconds of the stages, of the whole call, and its wall seconds."""
-    opened = bv.open(a)
-    opened.node.source.token()  # the array's identity, found once
-    expression = row.ours(opened)
-    spent = []
-
-    def work() -> None:
-        stages.seconds = 0.0
-        bv.compute(
-            expression, runner=None, workers=1, threads=threads, memory="6GiB", progress=False
-        )
-        spent.append(stages.seconds)
-
-    work()
-    spent.clear()
-    cpu, wall = measure(work, runs)
-    return statistics.median(spent), cpu, wall
-
-
-def peer(
-    call: Callable[[Array], object], a: Array, crop: int, runs: int, patience: float
-) -> tuple[float, float, bool]:
-    """Median CPU and wall seconds for the whole volume, and whether they were scaled from a crop."""
-    part = np.ascontiguousarray(a[tuple(slice(min(n, crop)) for n in a.shape)])
-    first = measure(lambda: call(part), 1)
-    scale = a.size / part.size
-    if first[0] * scale > patience or part.size == a.size:
-        return first[0] * scale, first[1] * scale, part.size < a.size
-    return *measure(lambda: call(a), runs), False
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="64 slices, one run of peers")
-    parser.add_argument("--op", default="", help="only rows whose name contains this")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="2: also with two threads")
-    parser.add_argument("--fib25", type=Path, default=Path("../shared/data/fib25/grayscale"))
-    parser.add_argument("--out", type=Path, default=Path("contract"), help=".csv and .png")
-    args = parser.parse_args()
+def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
+    """Print and note the part in memory."""
+    shape = (64, 512, 512) if args.quick else (512, 512, 512)
+    paths = arrays(folder, shape, args.fib25)
+    runs, patience = (1, 3.0) if args.quick else (args.runs, PATIENCE)
+    print(f"\nin memory: {_times(shape)}, one thread, CPU time, Mvoxel/s")
     print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
-        f"Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
+        f"{'operation':29s} {'kernels':>8s} {'whole':>7s} {'threads':>7s} {'peak':>9s} {'peer':>9s} "
+        f"{'ratio':>7s} {'aim':>8s}"
     )
-    print(", ".join(f"{p} {known(p)}" for p in ("numpy", "scipy", "numba", *PEERS)))
-    depth = 64 if args.quick else SIDE
-    arrays = volumes(depth, args.fib25)
-    print(f"{depth} x {SIDE} x {SIDE}, median of {args.runs}, CPU time, one thread\n")
-    print(
-        f"{'operation':26s} {'Mvoxel/s':>9s} {'whole':>7s} {'peer':>8s} {'ratio':>7s} {'aim':>9s}"
-    )
-    stages, lines = Stages(), []
-    for row in rows():
-        if args.op not in row.name or row.volume not in arrays:
+    for row in in_memory() + across_slabs():
+        if args.op not in row.name or row.source not in paths:
             continue
-        a = arrays[row.volume]
-        kernel, whole, wall = ours(row, a, stages, 1, args.runs)
-        line = {
-            "operation": row.name, "voxels": a.size, "kernel_s": kernel, "whole_s": whole,
-            "wall_s": wall, "aim": f"{row.times}x" if row.times else f"{row.rate} Mvoxel/s",
-            "peak_rss_MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-        }  # fmt: skip
-        if args.threads > 1:
-            line["wall_s_threads"] = ours(row, a, stages, args.threads, args.runs)[2]
-        slowest = []
-        for name, call in row.peers.items():
-            cpu, theirs, scaled = peer(
-                call, a, row.crop, 1 if args.quick else args.runs, 3 if args.quick else PATIENCE
+        source = str(paths[row.source])
+        one, two = (
+            timed(Job("ours", row.ours, source, args.runs, PATIENCE / 3, threads=threads))
+            for threads in (1, 2)
+        )
+        if one is None or two is None:
+            continue
+        lines.add("memory", row, "", "ours", row.ours, one)
+        lines.add("memory", row, "", "ours, two threads", row.ours, two)
+        # What reaches across slabs is not in stages alone.
+        kernels = one.kernels if row in in_memory() else one.cpu
+        own = (
+            f"{row.name:29s} {one.voxels / kernels / 1e6:8.1f} {one.voxels / one.cpu / 1e6:7.1f} "
+            f"{one.wall / two.wall:6.2f}x {one.peak >> 20:5d} MiB"
+        )
+        print(own, flush=True)
+        for i, call in enumerate(row.peers):
+            took = timed(Job("peer", call, source, runs, patience, row.reach))
+            if took is None:
+                continue
+            lines.add("memory", row, "", call.split("(")[0], call, took)
+            ratio = took.cpu / kernels
+            aim = ""
+            if i == 0 and (row.aim or row.rate):
+                met = ratio >= row.aim and one.voxels / kernels / 1e6 >= row.rate
+                aim = f"{row.aim:g}x" if row.aim else f"{row.rate:g}/s"
+                aim += "" if met else " no"
+            print(
+                f"{'':64s} {one.voxels / took.cpu / 1e6:8.2f}{'~' if took.scaled else ' '} "
+                f"{ratio:6.1f}x {aim:>8s}  {call}",
+                flush=True,
             )
-            line |= {f"{name} cpu_s": cpu, f"{name} wall_s": theirs, f"{name} scaled": scaled}
-            slowest.append((name, cpu, scaled))
-        show(row, line, slowest)
-        lines.append(line)
-    write(lines, args.out)
 
 
-PEERS = ("opencv-python-headless", "SimpleITK")
+def stored(folder: Path, source: str, array: Array) -> str:
+    """The array as a zarr or a folder of TIFF slices."""
+    path = folder / ("slices" if source == "tiff" else f"{source}-in.zarr")
+    if source == "tiff":
+        path.mkdir()
+        for z, plane in enumerate(array):
+            tifffile.imwrite(path / f"z{z:04d}.tif", plane)
+    else:
+        target = bv.open(array).to(path, chunks=CHUNKS, codec=codec_of(source) or None)
+        bv.compute(target, runner=None, keep_journal=False)
+    return str(path)
+
+
+def codec_of(source: str) -> str:
+    """How outputs of what is read from ``source`` are compressed."""
+    return "zstd" if source == "zstd" else ""
+
+
+def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
+    """Print and note the part from disk to disk."""
+    shape = (128, 512, 512) if args.quick else (512, 1024, 1024)
+    runs, patience = (1, 5.0) if args.quick else (3, PATIENCE)
+    grey = micrograph(shape)
+    for dtype in args.dtype:
+        array = as_dtype(grey, dtype)
+        held = folder / "array.npy"
+        np.save(held, array)
+        scipy: dict[str, Took | None] = {}
+        for source in args.source:
+            codec = codec_of(source)
+            path = stored(folder, source, array)
+
+            def job(
+                how: str,
+                call: str,
+                limit: float,
+                path: str = path,
+                codec: str = codec,
+                reach: int = 0,
+            ) -> Took | None:
+                out = str(folder / "out.zarr")
+                return timed(Job(how, call, path, runs, limit, reach, out=out, codec=codec))
+
+            print(
+                f"\ndisk to disk: {_times(shape)} {np.dtype(dtype)} from {source} to zarr"
+                f"{', ' + codec if codec else ''}; wall seconds"
+            )
+            print(
+                f"{'operation':34s} {'ours':>7s} {'peak':>9s} {'/ copy':>7s} {'aim':>9s} "
+                f"{'scipy':>9s} {'/ ours':>7s} {'dask-image':>10s} {'/ ours':>7s}"
+            )
+            copy = job("read, then write", "", patience)
+            lines.add("disk", Row("copy", dtype, ""), source, "read, then write", "", copy)
+            print(f"{'read, then write':34s} {copy.wall:7.2f} {copy.peak >> 20:5d} MiB", flush=True)
+            for row in disk_to_disk(dtype):
+                if args.op not in row.name:
+                    continue
+                # Slow ones run once: for them a second is no noise.
+                own = job("through Beam", row.ours, 15.0)
+                if own is None:
+                    continue
+                lines.add("disk", row, source, "ours", row.ours, own)
+                aim = ""
+                if row.aim:
+                    aim = f"{row.aim:g}x" + ("" if own.wall <= row.aim * copy.wall else " no")
+                text = (
+                    f"{row.name:34s} {own.wall:7.2f} {own.peak >> 20:5d} MiB "
+                    f"{own.wall / copy.wall:6.2f}x {aim:>9s}"
+                )
+                for call in row.peers:
+                    if row.name not in scipy:
+                        scipy[row.name] = timed(
+                            Job("peer", call, str(held), 1, patience, row.reach)
+                        )
+                    text += against(scipy[row.name], own)
+                    if source == args.source[0] and scipy[row.name]:
+                        lines.add("disk", row, "", "scipy", call, scipy[row.name])
+                if row.dask and not args.no_dask:
+                    other = job("dask", row.dask, patience, reach=row.reach)
+                    text += ("" if row.peers else f"{'':18s}") + against(other, own)
+                    if other:
+                        lines.add("disk", row, source, "dask-image", row.dask, other)
+                print(text, flush=True)
+            shutil.rmtree(path)
+
+
+def against(other: Took | None, own: Took) -> str:
+    if other is None:
+        return f" {'failed':>9s} {'':7s}"
+    return f" {other.wall:8.1f}{'~' if other.scaled else ' '} {other.wall / own.wall:6.1f}x"
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
 
 
 def known(package: str) -> str:
@@ -311,51 +273,108 @@ def known(package: str) -> str:
         return "absent"
 
 
-def show(row: Row, line: dict, found: list[tuple[str, float, bool]]) -> None:
-    def rate(seconds: float) -> float:
-        return line["voxels"] / seconds / 1e6
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="smaller volumes, fewer runs")
+    parser.add_argument("--op", default="", help="only operations whose names contain this")
+    parser.add_argument("--part", nargs="+", choices=["memory", "disk"], default=["memory", "disk"])
+    parser.add_argument(
+        "--dtype", nargs="+", choices=["u1", "u2", "f4"], default=["u1", "u2", "f4"]
+    )
+    parser.add_argument("--source", nargs="+", choices=SOURCES, default=list(SOURCES))
+    parser.add_argument("--no-dask", action="store_true", help="leave dask-image out")
+    parser.add_argument("--runs", type=int, default=5, help="in memory")
+    parser.add_argument("--fib25", type=Path, default=Path("../shared/data/fib25/grayscale"))
+    parser.add_argument("--out", type=Path, default=Path("contract"), help=".csv and .png")
+    args = parser.parse_args()
+    print(
+        f"{processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB, "
+        f"{platform.system()}, Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
+    )
+    print(", ".join(f"{p} {known(p)}" for p in PACKAGES))
+    lines = Lines(args.out.with_suffix(".csv"))
+    for part in args.part:
+        folder = Path(tempfile.mkdtemp(prefix="beam-volumes-bench-"))
+        try:
+            {"memory": memory, "disk": disk}[part](folder, args, lines)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    if lines.lines:
+        plot(lines.lines, args.out.with_suffix(".png"))
 
-    kernel = line["kernel_s"]
-    for i, (name, cpu, scaled) in enumerate(found):
-        own = f"{row.name:26s} {rate(kernel):9.1f} {rate(line['whole_s']):7.1f}"
-        met = rate(kernel) >= row.rate if row.rate else cpu / kernel >= (row.times or 0)
-        aim = f"{line['aim'].replace(' Mvoxel/s', '/s')}{'' if met else ' no'}" if i == 0 else ""
-        print(
-            f"{own if i == 0 else '':44s} {rate(cpu):8.2f}{'~' if scaled else ' '}"
-            f"{cpu / kernel:6.1f}x {aim:>9s}  {name}",
-            flush=True,
-        )
-    if "wall_s_threads" in line:
-        print(f"{'':44s} two threads: {line['wall_s'] / line['wall_s_threads']:.2f}x")
+
+def processor() -> str:
+    """As Linux knows it, else as Python does."""
+    try:
+        names = [n for n in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in n]
+        return names[0].partition(":")[2].strip()
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()
 
 
-def write(lines: list[dict], out: Path) -> None:
-    """The CSV and, if matplotlib is there, the plot."""
-    columns = list(dict.fromkeys(k for line in lines for k in line))
-    with open(out.with_suffix(".csv"), "w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(lines)
-    if optional("matplotlib") is None or not lines:
+def plot(lines: list[dict], path: Path) -> None:
+    """Time and peak memory by operation, if matplotlib is there."""
+    try:
+        import matplotlib
+    except ImportError:
         return
-    import matplotlib
-
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 0.3 * len(lines) + 1), layout="constrained")
-    names = [line["operation"] for line in lines]
-    series = {"beam_volumes, stages": "kernel_s", "beam_volumes, array to array": "whole_s"}
-    series |= {c.removesuffix(" cpu_s"): c for c in columns if c.endswith(" cpu_s")}
-    for label, column in series.items():
-        at = [i for i, line in enumerate(lines) if line.get(column)]
-        nanoseconds = [lines[i][column] / lines[i]["voxels"] * 1e9 for i in at]
-        axes.plot(nanoseconds, at, "o", label=label, alpha=0.7)
-    axes.set(xscale="log", xlabel="CPU ns per voxel", yticks=range(len(names)), yticklabels=names)
-    axes.invert_yaxis()
-    axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize="small")
-    figure.savefig(out.with_suffix(".png"), dpi=120)
+    parts = [p for p in ("memory", "disk") if any(line["part"] == p for line in lines)]
+    heights = [len({_label(x) for x in lines if x["part"] == p}) for p in parts]
+    figure, grid = pyplot.subplots(
+        len(parts), 2, figsize=(11, 0.19 * sum(heights) + 1.5 * len(parts)), layout="constrained",
+        height_ratios=heights, squeeze=False, sharey="row",
+    )  # fmt: skip
+    for part, (time, peak) in zip(parts, grid, strict=True):
+        mine = [x for x in lines if x["part"] == part]
+        labels = list(dict.fromkeys(map(_label, mine)))
+        seconds = "cpu_s" if part == "memory" else "wall_s"
+        for i, contender in enumerate(dict.fromkeys(map(_contender, mine))):
+            some = [x for x in mine if _contender(x) == contender]
+            at = [labels.index(_label(x)) for x in some]
+            how = {"linestyle": "", "marker": "o^svDPX"[i % 7], "label": contender, "alpha": 0.7}
+            time.plot([float(x[seconds]) for x in some], at, **how)
+            whole = [
+                (int(x["peak_rss_MiB"]), y)
+                for x, y in zip(some, at, strict=True)
+                if not x["scaled from a crop"]
+            ]
+            peak.plot(*zip(*whole, strict=True) if whole else ([], []), **how)
+        where = "in memory, CPU" if part == "memory" else "disk to disk, wall"
+        time.set(
+            xscale="log", xlabel=f"seconds ({where})", yticks=range(len(labels)), yticklabels=labels
+        )
+        peak.set(xscale="log", xlabel="peak RSS of a process, MiB")
+        for axes in (time, peak):
+            axes.grid(axis="x", alpha=0.3)
+            axes.tick_params(labelsize="small")
+        time.invert_yaxis()
+        peak.legend(fontsize="x-small")
+    figure.savefig(path, dpi=110)
+
+
+def _label(line: dict) -> str:
+    if line["part"] == "memory":
+        return line["operation"]
+    return f"{line['operation']}, {line['dtype']}"
+
+
+def _contender(line: dict) -> str:
+    name = line["contender"]
+    if line["part"] == "memory":
+        known = {"ndi": "scipy", "measure": "scikit-image", "skimage": "scikit-image"}
+        if "sitk" in line["call"]:
+            return "SimpleITK"
+        if "opencv" in name:
+            return "OpenCV"
+        if "eigenvalues" in name:
+            return "scikit-image"
+        return known.get(name.split(".")[0], name.split(".")[0])
+    return f"{name}, from {line['source']}" if line["source"] else name
 
 
 if __name__ == "__main__":

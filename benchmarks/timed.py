@@ -1,0 +1,265 @@
+"""Runs one call of one contender in a process of its own, and prints what it took as JSON.
+
+``python benchmarks/timed.py '<Job as JSON>'``: `contract` starts it. Imports are part of the peak memory of
+each, so a peer's process imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from operations import MODULES
+
+#: Crops are cubes of this, and the operation's reach.
+CROP = 64
+CHUNKS = (16, 512, 512)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run.
+
+    Attributes
+    ----------
+    how : str
+        The name of a function below.
+    call : str
+        See `operations`.
+    source : str
+        A ``.npy`` file; of what goes disk to disk a zarr, or a folder of slices.
+    runs : int
+    patience : float
+        A peer that would need more CPU seconds gets a crop; what has taken more is not run again.
+    reach, threads : int
+    out, codec : str
+        Where what goes disk to disk is written, and how it is compressed.
+    """
+
+    how: str
+    call: str
+    source: str
+    runs: int
+    patience: float
+    reach: int = 0
+    threads: int = 1
+    out: str = ""
+    codec: str = ""
+
+
+@dataclass
+class Took:
+    """Median seconds of one call, and the most memory that a process had.
+
+    ``cpu`` is of this process, ``kernels`` of our stages alone; ``start`` has been taken off ``wall``.
+    """
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    kernels: float = 0.0
+    start: float = 0.0
+    runs: int = 0
+    voxels: int = 0
+    #: Times and voxels are those of a crop, times the number of crops in the volume.
+    scaled: bool = False
+    peak: int = 0
+    walls: list[float] = field(default_factory=list)
+
+
+class Names(dict):
+    """Modules, imported when a call names them."""
+
+    def __missing__(self, name: str) -> Any:
+        if name not in MODULES:
+            raise KeyError(name)
+        self[name] = import_module(MODULES[name])
+        return self[name]
+
+
+def evaluated(call: str, **given: Any) -> Any:
+    return eval(call, {"__builtins__": {"sum": sum}}, Names(given))
+
+
+def repeated(work: Callable[[], Any], runs: int, patience: float, warm: bool = True) -> Took:
+    """The medians of so many runs after one that is not counted, or the one if that took long."""
+    took = Took()
+    cpu = []
+    for _ in range(runs + warm):
+        before = time.process_time(), time.perf_counter()
+        work()
+        cpu.append(time.process_time() - before[0])
+        took.walls.append(time.perf_counter() - before[1])
+        if took.walls[-1] > patience:
+            break
+    counted = slice(1 if warm and len(cpu) > 1 else 0, None)
+    took.walls = took.walls[counted]
+    took.wall, took.cpu = statistics.median(took.walls), statistics.median(cpu[counted])
+    took.runs = len(took.walls)
+    return took
+
+
+def peer(job: Job) -> Took:
+    """A call of a numpy array, on a crop if the whole would take too long."""
+    whole = np.load(job.source, mmap_mode="r")
+    crop = np.ascontiguousarray(whole[tuple(slice(CROP + job.reach) for _ in whole.shape)])
+    evaluated(job.call, a=crop[:4])
+    took = repeated(lambda: evaluated(job.call, a=crop), 1, job.patience, warm=False)
+    crops = whole.size / crop.size
+    if took.cpu * crops > job.patience:
+        took.wall *= crops
+        took.cpu *= crops
+        took.scaled, took.voxels = True, crop.size
+        return took
+    array = np.load(job.source)
+    # A run of seconds needs no other to warm up.
+    warm = took.cpu * crops < 1
+    took = repeated(lambda: evaluated(job.call, a=array), job.runs, job.patience / 6, warm)
+    took.voxels = array.size
+    return took
+
+
+def ours(job: Job) -> Took:
+    """A call from an array that is open already to an array."""
+    import beam_volumes as bv
+    from beam_volumes.sweep import executor
+
+    array = np.load(job.source)
+    volume = bv.open(array)
+    spent: list[float] = []
+    in_strips = executor.in_strips
+
+    def timed(rows: int, voxels: int, threads: int, work: Callable) -> list:
+        def part(y0: int, y1: int) -> object:
+            begin = time.thread_time()
+            try:
+                return work(y0, y1)
+            finally:
+                spent[-1] += time.thread_time() - begin
+
+        return in_strips(rows, voxels, threads, part)
+
+    executor.in_strips = timed
+    wanted = evaluated(job.call, v=volume)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+
+    def work() -> None:
+        spent.append(0.0)
+        how = {"workers": 1, "threads": job.threads, "memory": "6GiB", "progress": False}
+        bv.compute(*wanted, runner=None, **how)
+
+    took = repeated(work, job.runs, job.patience)
+    took.voxels, took.kernels = array.size, statistics.median(spent[-took.runs :])
+    return took
+
+
+def opened(job: Job) -> Any:
+    import beam_volumes as bv
+
+    return bv.open(job.source)
+
+
+def through_beam(job: Job) -> Took:
+    """Disk to disk by a pipeline of Beam's local runner, less the seconds of one for next to nothing."""
+    import apache_beam as beam
+
+    import beam_volumes as bv
+
+    volume = opened(job)
+    codec = job.codec or None
+
+    def work(v: bv.Volume) -> None:
+        target = evaluated(job.call, v=v).to(job.out, chunks=CHUNKS, codec=codec)
+        with beam.Pipeline(runner="FnApiRunner") as p:
+            p | bv.Compute(target, overwrite=True)
+
+    tiny = volume[:4, :32, :32]
+    start = repeated(lambda: work(tiny), 3, job.patience)
+    took = repeated(lambda: work(volume), job.runs, job.patience, warm=False)
+    took.start, took.voxels = start.wall, volume.size
+    took.wall -= took.start
+    return took
+
+
+def read_then_write(job: Job) -> Took:
+    """The yardstick: the whole volume into a numpy array, and that into a zarr like the others'."""
+    volume = opened(job)
+
+    def work() -> None:
+        array = volume.node.source.open().read().result()
+        sink = volume.to(job.out, chunks=CHUNKS, codec=job.codec or None).sink
+        sink.create("yardstick", overwrite=True)
+        sink.open().write(array).result()
+
+    took = repeated(work, job.runs, job.patience)
+    took.voxels = volume.size
+    return took
+
+
+def dask(job: Job) -> Took:
+    """Disk to disk by dask-image, in threads; a slab if the whole would take too long."""
+    import dask.array as da
+    import zarr
+    from zarr.codecs import ZstdCodec
+
+    if Path(job.source, "zarr.json").exists():
+        whole = da.from_zarr(job.source)
+    else:
+        from dask_image.imread import imread
+
+        whole = imread(f"{job.source}/*.tif")
+
+    def work(source: da.Array) -> None:
+        result = evaluated(job.call, d=source.rechunk((64, 512, 512)))
+        result = result.astype("u1") if result.dtype == bool else result
+        store = zarr.create_array(
+            job.out,
+            shape=result.shape,
+            chunks=CHUNKS,
+            dtype=result.dtype,
+            compressors=ZstdCodec(level=1) if job.codec else None,
+            overwrite=True,
+        )
+        result.rechunk((64, 512, 512)).store(store, lock=False)
+
+    slab = whole[:64, :256, :256]
+    took = repeated(lambda: work(slab), 1, job.patience, warm=False)
+    slabs = whole.size / slab.size / 2  # one slab is one chunk: one of the two cores
+    if took.wall * slabs > job.patience:
+        took.wall *= slabs
+        took.cpu *= slabs
+        took.scaled, took.voxels = True, slab.size
+        return took
+    took = repeated(lambda: work(whole), job.runs, job.patience / 6, warm=False)
+    took.voxels = whole.size
+    return took
+
+
+def main() -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    took = {
+        "peer": peer,
+        "ours": ours,
+        "through Beam": through_beam,
+        "read, then write": read_then_write,
+        "dask": dask,
+    }[job.how](job)
+    usage = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    took.peak = max(resource.getrusage(who).ru_maxrss for who in usage) << 10
+    if job.out:
+        shutil.rmtree(job.out, ignore_errors=True)
+        shutil.rmtree(f"{job.out}.run", ignore_errors=True)
+    print(json.dumps(asdict(took)))
+
+
+if __name__ == "__main__":
+    main()
