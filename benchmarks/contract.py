@@ -1,7 +1,7 @@
 """The speed contract: every operation in memory on one thread, and from disk to disk through Beam.
 
 Run ``python benchmarks/contract.py``; ``pip install -e '.[bench]'`` installs the peers. ``--quick`` takes
-smaller volumes and fewer runs; ``--op median`` only operations whose names contain that, ``--part``,
+smaller volumes and fewer runs, ``--op median`` only operations whose names contain that, ``--part``,
 ``--dtype`` and ``--source`` only those. It takes an hour or two, and 15 GB of disk.
 
 In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -138,7 +138,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
             continue
         source = str(paths[row.source])
         one, two = (
-            timed(Job("ours", row.ours, source, args.runs, PATIENCE / 3, threads=threads))
+            timed(Job("ours", row.ours, source, args.runs, PATIENCE / 12, threads=threads))
             for threads in (1, 2)
         )
         if one is None or two is None:
@@ -189,71 +189,62 @@ def codec_of(source: str) -> str:
 
 
 def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
-    """Print and note the part from disk to disk."""
+    """Print and note the part from disk to disk; peers do the first of the sources."""
     shape = (128, 512, 512) if args.quick else (512, 1024, 1024)
     runs, patience = (1, 5.0) if args.quick else (3, PATIENCE)
     grey = micrograph(shape)
-    for dtype in args.dtype:
-        array = as_dtype(grey, dtype)
-        held = folder / "array.npy"
-        np.save(held, array)
-        scipy: dict[str, Took | None] = {}
-        for source in args.source:
-            codec = codec_of(source)
-            path = stored(folder, source, array)
-
-            def job(
-                how: str,
-                call: str,
-                limit: float,
-                path: str = path,
-                codec: str = codec,
-                reach: int = 0,
-            ) -> Took | None:
-                out = str(folder / "out.zarr")
-                return timed(Job(how, call, path, runs, limit, reach, out=out, codec=codec))
-
+    for source in args.source:
+        for dtype in args.dtype:
+            array = as_dtype(grey, dtype)
             print(
-                f"\ndisk to disk: {_times(shape)} {np.dtype(dtype)} from {source} to zarr"
-                f"{', ' + codec if codec else ''}; wall seconds"
-            )
-            print(
+                f"\ndisk to disk: {_times(shape)} {np.dtype(dtype)} from {source} to zarr; wall seconds\n"
                 f"{'operation':34s} {'ours':>7s} {'peak':>9s} {'/ copy':>7s} {'aim':>9s} "
                 f"{'scipy':>9s} {'/ ours':>7s} {'dask-image':>10s} {'/ ours':>7s}"
             )
-            copy = job("read, then write", "", patience)
+            job = Job(
+                "", "", stored(folder, source, array), runs, patience, out=str(folder / "out.zarr"),
+                codec=codec_of(source),
+            )  # fmt: skip
+            copy = timed(replace(job, how="read, then write"))
+            if copy is None:
+                continue
             lines.add("disk", Row("copy", dtype, ""), source, "read, then write", "", copy)
             print(f"{'read, then write':34s} {copy.wall:7.2f} {copy.peak >> 20:5d} MiB", flush=True)
+            held = folder / "array.npy"
+            np.save(held, array)
             for row in disk_to_disk(dtype):
                 if args.op not in row.name:
                     continue
                 # Slow ones run once: for them a second is no noise.
-                own = job("through Beam", row.ours, 15.0)
+                own = timed(replace(job, how="through Beam", call=row.ours, patience=15.0))
                 if own is None:
                     continue
                 lines.add("disk", row, source, "ours", row.ours, own)
-                aim = ""
-                if row.aim:
-                    aim = f"{row.aim:g}x" + ("" if own.wall <= row.aim * copy.wall else " no")
+                aim = (
+                    f"{row.aim:g}x{'' if own.wall <= row.aim * copy.wall else ' no'}"
+                    if row.aim
+                    else ""
+                )
                 text = (
                     f"{row.name:34s} {own.wall:7.2f} {own.peak >> 20:5d} MiB "
                     f"{own.wall / copy.wall:6.2f}x {aim:>9s}"
                 )
-                for call in row.peers:
-                    if row.name not in scipy:
-                        scipy[row.name] = timed(
-                            Job("peer", call, str(held), 1, patience, row.reach)
-                        )
-                    text += against(scipy[row.name], own)
-                    if source == args.source[0] and scipy[row.name]:
-                        lines.add("disk", row, "", "scipy", call, scipy[row.name])
-                if row.dask and not args.no_dask:
-                    other = job("dask", row.dask, patience, reach=row.reach)
-                    text += ("" if row.peers else f"{'':18s}") + against(other, own)
-                    if other:
-                        lines.add("disk", row, source, "dask-image", row.dask, other)
+                peers = {}
+                if source == args.source[0]:
+                    peers = {"scipy": call for call in row.peers}
+                    peers |= {"dask-image": row.dask} if row.dask and not args.no_dask else {}
+                for name, call in peers.items():
+                    here = replace(job, how="dask", call=call, reach=row.reach)
+                    if name == "scipy":
+                        here = replace(here, how="peer", source=str(held), runs=1, out="")
+                    took = timed(here)
+                    if took is not None:
+                        lines.add("disk", row, source if name != "scipy" else "", name, call, took)
+                    text += f"{'':18s}" if name != "scipy" and len(peers) == 1 else ""
+                    text += against(took, own)
                 print(text, flush=True)
-            shutil.rmtree(path)
+            shutil.rmtree(job.source)
+            held.unlink()
 
 
 def against(other: Took | None, own: Took) -> str:
