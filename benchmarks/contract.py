@@ -112,7 +112,8 @@ def arrays(folder: Path, shape: tuple[int, int, int], fib25: Path) -> dict[str, 
     found["noise"] = rng.integers(0, 256, shape, np.uint8)
     found["sparse"] = rng.random(shape, np.float32) < 0.001
     found["dense"] = grey > 110
-    found["labels"] = np.asarray(bv.label(bv.open(grey > 200), dtype="u4"))
+    blobs = bv.gaussian_filter(bv.open(found["noise"]), 3) > 130
+    found["labels"] = np.asarray(bv.label(blobs, dtype="u4"))
     if fib25.is_dir():
         real = np.asarray(bv.open(fib25))
         times = [-(-n // m) for n, m in zip(shape, real.shape, strict=True)]
@@ -230,9 +231,10 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                     f"{own.wall / copy.wall:6.2f}x {aim:>9s}"
                 )
                 peers = {}
-                if source == args.source[0]:
-                    peers = {"scipy": call for call in row.peers}
-                    peers |= {"dask-image": row.dask} if row.dask and not args.no_dask else {}
+                if source == args.source[0] and row.peers:
+                    peers["scipy"] = row.peers[0]
+                if source == args.source[0] and row.dask and not args.no_dask:
+                    peers["dask-image"] = row.dask
                 for name, call in peers.items():
                     here = replace(job, how="dask", call=call, reach=row.reach)
                     if name == "scipy":
