@@ -21,7 +21,7 @@ class Symmetric(Stage):
 
     @property
     def cost(self) -> float:
-        return 60.0
+        return 60.0 if self.dtype.itemsize == 8 else 12.0
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 6 * 8 * eigen.CHUNK
@@ -59,7 +59,7 @@ class Ridge(Symmetric):
 
     @property
     def cost(self) -> float:
-        return 90.0
+        return 90.0 if self.dtype.itemsize == 8 else 40.0
 
     def rows(self, elements: list[np.ndarray], values: tuple[Any, ...], out: np.ndarray) -> None:
         gamma = float(values[0]) if self.gamma is None else self.gamma
