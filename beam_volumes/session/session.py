@@ -19,6 +19,7 @@ from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges
+from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.recall import Request, pack, python_version, recall
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
@@ -178,7 +179,8 @@ class Session:
             if record is not None:
                 return pickle.loads(record.emission)
         box = self.plan.passes[pass_index].grid.box(index)
-        with blaming(f"pass {pass_index + 1}, slab {index} {box}"):
+        where = f"pass {pass_index + 1}, slab {index} {box}"
+        with blaming(where), compilation_told(self.journal):
             return self._swept(pass_index, index, known, answers, count)
 
     def _swept(
