@@ -28,6 +28,7 @@ from beam_volumes.storage.sink import OutputExistsError, Sink
 from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
@@ -67,6 +68,8 @@ class Session:
     sweeps : int, optional
         How many a process admits at a time, where other runs have a share in them: by default this
         plan's slabs in flight.
+    meters : tuple of Meter, optional
+        For each pass what adds up where its time goes; in this process only.
     """
 
     plan: Plan
@@ -75,6 +78,7 @@ class Session:
     overwrite: bool = False
     request: Request | None = None
     sweeps: int | None = None
+    meters: tuple[Meter, ...] = ()
 
     @classmethod
     def begin(
@@ -210,6 +214,7 @@ class Session:
                 overlap=p.partition.overlap,
                 answers=answers,
                 room=p.room,
+                meter=self.meters[pass_index] if self.meters else None,
             )
         states = dict(result.states)
         for b, _ in self._loads(pass_index):
