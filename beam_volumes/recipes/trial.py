@@ -123,9 +123,8 @@ def try_out(
     setting = Setting(roomier, budget.cores(), os.getloadavg()[0])
     advice = tuple(advise(found, setting))
     if measured.cpu < LITTLE:
-        advice = (
-            f"{measured.cpu:.2f} s of CPU are too little to tell what to change: take a larger crop",
-        )
+        larger = ": take a larger crop" if inside.size < largest.size else ""
+        advice = (f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}",)
     return Trial(
         measured,
         middle(inside, voxels)(inside).shape,
