@@ -205,11 +205,12 @@ def summary(plan: Plan) -> str:
 
 def took(outcome: compute.Outcome) -> str:
     """Time, speed, bytes, and the measured memory against the predicted."""
-    parts = [f"done in {_seconds(outcome.seconds)}"]
+    parts = [f"done in {seconds_text(outcome.seconds)}"]
     s = outcome.summary
     if s is not None:
         parts.append(
-            f"{s.voxels:,} voxels swept in {_seconds(s.seconds)}, {s.voxels_per_second / 1e6:,.1f} Mvoxel/s"
+            f"{s.voxels:,} voxels swept in {seconds_text(s.seconds)}, "
+            f"{s.voxels_per_second / 1e6:,.1f} Mvoxel/s"
         )
         parts.append(f"read {format_bytes(s.bytes_read)}, wrote {format_bytes(s.bytes_written)}")
         parts.append(
@@ -221,5 +222,6 @@ def took(outcome: compute.Outcome) -> str:
     return "\n".join(parts)
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
+    """A time in words, short ones with a decimal."""
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)

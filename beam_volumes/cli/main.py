@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from beam_volumes.cli import demo, info, label, pool, resume, run, stats, verify, warm_up
+from beam_volumes.cli import bench, demo, info, label, pool, resume, run, stats, verify, warm_up
 from beam_volumes.cli.errors import MISTAKE, quiet, report
 from beam_volumes.version import __version__
 
-VERBS = (info, run, resume, verify, label, stats, demo, pool, warm_up)
+VERBS = (info, run, resume, verify, label, stats, demo, bench, pool, warm_up)
 
 
 class Parser(argparse.ArgumentParser):

@@ -26,10 +26,20 @@ def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentPars
     return found
 
 
-def running(parser: argparse.ArgumentParser) -> None:
-    """The arguments of verbs that compute."""
+def budgeting(parser: argparse.ArgumentParser) -> None:
+    """The arguments that say what may be used."""
     parser.add_argument("--memory", metavar="SIZE", help="what this machine may use, e.g. 2GiB")
     parser.add_argument("--workers", metavar="N", type=int, help="slabs in flight")
+
+
+def cropping(parser: argparse.ArgumentParser, help: str) -> None:
+    """The argument that takes a part of the inputs."""
+    parser.add_argument("--crop", metavar="Z0:Z1,Y0:Y1,X0:X1", help=f"{help}; parts may be empty")
+
+
+def running(parser: argparse.ArgumentParser) -> None:
+    """The arguments of verbs that compute."""
+    budgeting(parser)
     parser.add_argument(
         "--runner",
         metavar="NAME",
@@ -63,11 +73,7 @@ def computing(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="that compute a slab: the cores of a worker, where those are not this machine's",
     )
-    parser.add_argument(
-        "--crop",
-        metavar="Z0:Z1,Y0:Y1,X0:X1",
-        help="crop every input first, for a trial; parts may be empty",
-    )
+    cropping(parser, "crop every input first, for a trial")
     parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
     parser.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
     parser.add_argument(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -42,8 +42,10 @@ class Compiled:
 
 
 @contextmanager
-def compiled() -> Iterator[list[Compiled]]:
+def compiled(tell: Callable[[str | None], None] | None = None) -> Iterator[list[Compiled]]:
     """What this process compiles while the context lasts, in a list that grows.
+
+    ``tell`` is called with a kernel's name when its compilation begins, and with None when it has ended.
 
     Examples
     --------
@@ -57,24 +59,33 @@ def compiled() -> Iterator[list[Compiled]]:
     [('twice', 'float32')]
     """
     found: list[Compiled] = []
-    with event.install_listener("numba:compile", _Listener(found)):
+    with event.install_listener("numba:compile", _Listener(found, tell)):
         yield found
 
 
 class _Listener(event.Listener):
-    def __init__(self, found: list[Compiled]):
-        self.found = found
+    def __init__(self, found: list[Compiled], tell: Callable[[str | None], None] | None):
+        self.found, self.tell = found, tell
         self.begun: list[float] = []
 
     def on_start(self, event: Any) -> None:
         self.begun.append(time.perf_counter())
+        if self.tell is not None and len(self.begun) == 1:
+            self.tell(_name(event))
 
     def on_end(self, event: Any) -> None:
+        if not self.begun:  # it began, in another thread, before this listener was there
+            return
         seconds = time.perf_counter() - self.begun.pop()
         if not self.begun:  # else a part of another
-            name = event.data["dispatcher"].py_func.__name__
             types = ", ".join(map(str, event.data["args"]))
-            self.found.append(Compiled(name, types, seconds))
+            self.found.append(Compiled(_name(event), types, seconds))
+            if self.tell is not None:
+                self.tell(None)
+
+
+def _name(event: Any) -> str:
+    return str(event.data["dispatcher"].py_func.__name__)
 
 
 def processor() -> str:

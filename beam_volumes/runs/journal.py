@@ -9,10 +9,12 @@ It is the one mechanism behind progress, retry, resume and verification. Layout 
     payloads/<pass>/<slab>-<attempt>              what does not fit into a record
     records/<pass>/<thousand>/<slab>              a slab is finished: its voxels are written
     scalars/pass-<pass>.pkl                       what a pass has found
+    compiling/<host>-<process>                    a kernel that a process compiles, while it does
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -20,8 +22,9 @@ import socket
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import tee
+from pathlib import Path
 from typing import Any
 
 from beam_volumes.runs.manifest import Manifest
@@ -45,7 +48,7 @@ ENDED = "ended"
 
 _MANIFEST = "manifest.json"
 _PLAN = "plan"
-_PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/")
+_PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/", "compiling/")
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 
@@ -74,6 +77,27 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
         f"{name}: there is no run: neither {name}/manifest.json nor {name}.run/manifest.json is there; give "
         "the output that was listed first, its .run folder, or what journal= said"
     )
+
+
+@dataclass(frozen=True)
+class Compiling:
+    """A kernel that a process compiles.
+
+    Attributes
+    ----------
+    kernel : str
+    kernels : int
+        That the process has compiled for the run before.
+    seconds : float
+        Which those took.
+    began : float
+        In seconds since the epoch.
+    """
+
+    kernel: str
+    kernels: int
+    seconds: float
+    began: float
 
 
 @dataclass(frozen=True)
@@ -161,6 +185,23 @@ class Journal:
 
     def marked(self, name: str) -> bool:
         return self._folder.read(f"marks/{name}") == self.run_id.encode()
+
+    # What goes on, for those who watch.
+
+    def write_compiling(self, what: Compiling | None) -> None:
+        """Say what this process compiles now, or that it does no longer."""
+        key = f"compiling/{socket.gethostname()}-{os.getpid()}"
+        if what is None:
+            self._folder.delete(key)
+        else:
+            self._folder.write(key, json.dumps({"run": self.run_id, **asdict(what)}).encode())
+
+    def compiling(self) -> list[Compiling]:
+        """What processes compile, or did when they were killed, by a journal on a disk."""
+        found = Path(self.spec["path"], "compiling").glob("*-*[0-9]")  # no files half written
+        keys = [f"compiling/{path.name}" for path in found]
+        heads = [json.loads(data) for data in self._folder.read_many(keys) if data is not None]
+        return [Compiling(**h) for h in heads if h.pop("run") == self.run_id]
 
     # Slabs.
 

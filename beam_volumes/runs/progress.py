@@ -10,12 +10,12 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
 import numpy as np
 
-from beam_volumes.runs.journal import FOLDER, Journal, Tally
+from beam_volumes.runs.journal import FOLDER, Compiling, Journal, Tally
 from beam_volumes.storage.kvstore import is_local
 
 _LOG = logging.getLogger(__name__)
@@ -51,6 +51,10 @@ class Progress:
         Read and written in that time; 0 while nothing is known.
     eta : float or None
         Seconds until the last pass ends, if it goes on like this.
+    compiling : Compiling or None
+        What a worker compiles just now; ``seconds`` are up to now.
+    compiling_is_known : bool
+        Whether that is told: where the journal is on a disk.
     """
 
     index: int
@@ -61,6 +65,8 @@ class Progress:
     seconds: float
     bytes_per_second: float
     eta: float | None
+    compiling: Compiling | None = None
+    compiling_is_known: bool = False
 
     @property
     def finished(self) -> bool:
@@ -70,6 +76,8 @@ class Progress:
 
 #: Seconds without a slab after which it is said what may be going on.
 _PATIENCE = 3.0
+#: Seconds that no kernel takes: whoever has begun one before that was killed.
+_LONGEST = 300.0
 #: What follows a journal while a run goes on.
 Watching = Callable[[Journal], AbstractContextManager[Any]]
 
@@ -103,7 +111,9 @@ class Watch:
         self._passes = passes
         self._tallies = [Tally(journal, k, work.slabs) for k, work in enumerate(passes)]
         self._on_progress = on_progress
-        self._interval = interval or (0.5 if is_local(journal.spec) else 5.0)
+        self._local = is_local(journal.spec)
+        self._interval = interval or (0.5 if self._local else 5.0)
+        self._since = time.time()
         self._clock = clock
         self._is_begun = False
         self._index = 0  # of the pass that is under way
@@ -172,6 +182,14 @@ class Watch:
                 return
             self._index, self._began = self._index + 1, None
 
+    def _compiling(self) -> Compiling | None:
+        if not self._local:
+            return None
+        now = time.time()
+        begun = [c for c in self._journal.compiling() if c.began > max(self._since, now - _LONGEST)]
+        last = max(begun, key=lambda c: c.began, default=None)
+        return last and replace(last, seconds=last.seconds + now - last.began)
+
     def _progress(self, now: float, done: int) -> Progress:
         work = self._passes[self._index]
         assert self._began is not None
@@ -189,7 +207,16 @@ class Watch:
             )
             eta = slabs / rate
         return Progress(
-            self._index, len(self._passes), work.name, done, work.slabs, seconds, rate * each, eta
+            self._index,
+            len(self._passes),
+            work.name,
+            done,
+            work.slabs,
+            seconds,
+            rate * each,
+            eta,
+            self._compiling() if done < work.slabs else None,
+            self._local,
         )
 
 
@@ -236,8 +263,17 @@ def _bar(done: int, total: int, width: int = 24) -> str:
 
 def _line(p: Progress, bar: str = "") -> str:
     parts = [f"{p.done}/{p.total} slabs"]
-    if not p.done and p.seconds >= _PATIENCE:
-        parts.append("none yet: workers start, and compile what they have not before")
+    if p.compiling is not None:
+        c = p.compiling
+        before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
+        parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
+    elif not p.done and p.seconds >= _PATIENCE:
+        also = (
+            "or compute the first"
+            if p.compiling_is_known
+            else "and compile what they have not before"
+        )
+        parts.append(f"none yet: workers start, {also}")
     if p.bytes_per_second:
         parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
     if p.finished:

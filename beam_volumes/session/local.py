@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_volumes.across.rounds import Key, run
 from beam_volumes.runs.progress import Watching, unwatched
+from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.session import Emission, Session
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import release
@@ -21,7 +22,7 @@ def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any
     """
     session.prepare()
     watched = nullcontext() if session.journal is None else watching(session.journal)
-    with watched, Spill() as spill:
+    with watched, compilation_told(session.journal), Spill() as spill:
         try:
             return _run(session, spill)
         finally:

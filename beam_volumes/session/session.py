@@ -19,6 +19,7 @@ from beam_volumes.plan.plan import Plan, repartitioned
 from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges
+from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.recall import Request, pack, python_version, recall
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.context import configure
@@ -27,6 +28,7 @@ from beam_volumes.storage.sink import OutputExistsError, Sink
 from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
@@ -66,6 +68,8 @@ class Session:
     sweeps : int, optional
         How many a process admits at a time, where other runs have a share in them: by default this
         plan's slabs in flight.
+    meters : tuple of Meter, optional
+        For each pass what adds up where its time goes; in this process only.
     """
 
     plan: Plan
@@ -74,6 +78,7 @@ class Session:
     overwrite: bool = False
     request: Request | None = None
     sweeps: int | None = None
+    meters: tuple[Meter, ...] = ()
 
     @classmethod
     def begin(
@@ -178,7 +183,8 @@ class Session:
             if record is not None:
                 return pickle.loads(record.emission)
         box = self.plan.passes[pass_index].grid.box(index)
-        with blaming(f"pass {pass_index + 1}, slab {index} {box}"):
+        where = f"pass {pass_index + 1}, slab {index} {box}"
+        with blaming(where), compilation_told(self.journal):
             return self._swept(pass_index, index, known, answers, count)
 
     def _swept(
@@ -208,6 +214,7 @@ class Session:
                 overlap=p.partition.overlap,
                 answers=answers,
                 room=p.room,
+                meter=self.meters[pass_index] if self.meters else None,
             )
         states = dict(result.states)
         for b, _ in self._loads(pass_index):

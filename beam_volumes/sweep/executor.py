@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.storage.units import checksum
 from beam_volumes.sweep.blame import blaming
-from beam_volumes.sweep.program import Edge, Fold, Output, Program, Range, Step
+from beam_volumes.sweep.meter import Activity, Meter
+from beam_volumes.sweep.program import Edge, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.schedule import Schedule, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
@@ -83,6 +84,7 @@ def sweep(
     overlap: bool = True,
     answers: Mapping[str, Any] | None = None,
     room: int = 1 << 30,
+    meter: Meter | None = None,
 ) -> SlabResult:
     """Run a program over one slab of its domain.
 
@@ -107,6 +109,8 @@ def sweep(
         By barrier, what its completions take for this slab.
     room : int
         Bytes that surveys may keep of the slab.
+    meter : Meter, optional
+        What is to add up where the time goes.
 
     Returns
     -------
@@ -117,7 +121,7 @@ def sweep(
     Exception
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
-    run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap)
+    run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
         share = room // len(program.surveys)
@@ -157,8 +161,10 @@ class _Sweep:
         window: int,
         threads: int,
         overlap: bool,
+        meter: Meter | None = None,
     ):
         self.program, self.box, self.threads, self.overlap = program, box, threads, overlap
+        self.meter = meter
         self.values = values
         self.surveyors: list[Surveyor] = []
         self.completers: dict[int, Completer] = {}
@@ -178,7 +184,7 @@ class _Sweep:
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
-        self.writes: deque[tuple[int, int, Output, Transfer]] = deque()
+        self.writes: deque[tuple[int, int, int, Transfer]] = deque()
         self.handles = {
             i: s.source.open() for i, s in enumerate(program.steps) if s.source is not None
         }
@@ -200,7 +206,7 @@ class _Sweep:
                 self._read(window, ahead)
                 for i in range(len(self.program.steps)):
                     self._advance(i, window)
-                for f in self.program.folds:
+                for f in range(len(self.program.folds)):
                     self._fold(f, window.domain)
                 self._survey(window.domain)
                 self._write(window.domain[1])
@@ -218,6 +224,8 @@ class _Sweep:
     def _read(self, window: Window, ahead: Window | None) -> None:
         for i in self.handles:
             self._issue(i, window.tops[i], window)
+            if self.meter is not None and not self.overlap:
+                self._await(i, (self.tops[i], window.tops[i]))  # so that it is known what it takes
             if self.overlap and ahead is not None:
                 self._issue(i, ahead.tops[i], window)
 
@@ -242,15 +250,20 @@ class _Sweep:
         if new[0] >= new[1]:
             return
         if step.source is not None:
-            while self.reads[i] and self.reads[i][0][0] < new[1]:
-                _, read = self.reads[i].popleft()
-                with self._blaming(i, new):
-                    read.result()
+            self._await(i, new)
         else:
             self._make_room(i, new[1])
             self._compute(i, new)
-        self._fill_rims(i, new)
+        with self._doing("pad", 0, new, "padding"):
+            self._fill_rims(i, new)
         self.tops[i] = new[1]
+
+    def _await(self, i: int, new: Range) -> None:
+        """Wait for the slices of a source."""
+        while self.reads[i] and self.reads[i][0][0] < new[1]:
+            _, read = self.reads[i].popleft()
+            with self._doing("read", i, new):
+                read.result()
 
     def _compute(self, i: int, new: Range) -> None:
         step = self.program.steps[i]
@@ -264,7 +277,7 @@ class _Sweep:
         inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
         out = self._out(i, new)
         values = tuple(self.values[t] for t in step.values)
-        with self._blaming(i, new):
+        with self._doing("stage", i, new):
             in_strips(
                 out.cols if 1 in stage.spans else out.rows,
                 out.rows * out.cols * out.depth,
@@ -281,12 +294,14 @@ class _Sweep:
 
     def _complete(self, i: int, step: Step, z: Range) -> None:
         inputs = tuple(self._block(e, z, self.y[i], self.x[i], NO_HALO).array() for e in step.edges)
-        with self._blaming(i, z):
+        with self._doing("stage", i, z):
             self.completers[i].run(inputs, self._out(i, z), self._inside(z), self.threads)
 
     def _survey(self, domain: Range) -> None:
         """Feed the surveys what the window has finished."""
-        for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
+        for k, (seen, surveyor) in enumerate(
+            zip(self.program.surveys, self.surveyors, strict=True)
+        ):
             z, y, x = (
                 self.program.reach(seen.survey.upper, a, (self.box.start[a], self.box.stop[a]))
                 for a in range(3)
@@ -294,7 +309,7 @@ class _Sweep:
             through = domain[1] if domain[1] < self.box.stop[0] else z[1]
             for part in self._windows((domain[0], through), self.box.stop[0]):
                 arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
-                with self._blaming(seen.edges[0].step, part, seen.survey.name):
+                with self._doing("survey", k, part, seen.survey.name):
                     surveyor.feed(arrays, self._inside(part))
 
     def _inside(self, z: Range) -> Range:
@@ -349,7 +364,8 @@ class _Sweep:
             _as_dtype(padding.cval, ring.array.dtype),
         )
 
-    def _fold(self, fold: Fold, domain: Range) -> None:
+    def _fold(self, k: int, domain: Range) -> None:
+        fold = self.program.folds[k]
         y, x = ((self.box.start[a], self.box.stop[a]) for a in (1, 2))
         voxels = self._block(fold.voxels, domain, y, x, NO_HALO)
         mask = self._block(fold.mask, domain, y, x, NO_HALO) if fold.mask is not None else None
@@ -369,7 +385,7 @@ class _Sweep:
                 (domain[0], y[0] + y0, x[0]),
             )
 
-        with self._blaming(fold.voxels.step, domain, reduction.name):
+        with self._doing("fold", k, domain, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
                 self.result.states[fold.token] = reduction.merge(
@@ -394,9 +410,13 @@ class _Sweep:
                     (inside.start[1], inside.stop[1]),
                     (inside.start[2], inside.stop[2]),
                 )
-                self._note_units(output.sink, box, view)
-                transfer = write_units(self.sinks[k], box, view)
-                self.writes.append((inside.start[0], inside.stop[0], output, transfer))
+                z = inside.start[0], inside.stop[0]
+                doing = f"writing {output.sink.name}"
+                with self._doing("check", k, z, doing):
+                    self._note_units(output.sink, box, view)
+                with self._doing("write", k, z, doing):
+                    transfer = write_units(self.sinks[k], box, view)
+                self.writes.append((*z, k, transfer))
                 self.result.bytes_written += view.nbytes
                 self.written[k] = z1
                 if not self.overlap:
@@ -405,12 +425,13 @@ class _Sweep:
     def _make_room(self, i: int, top: int) -> None:
         """Wait for writes from slots that slices up to ``top`` will take."""
         free = top - self.rings[i].capacity
-        while any(o.edge.step == i and z0 < free for z0, _, o, _ in self.writes):
+        outputs = self.program.outputs
+        while any(outputs[k].edge.step == i and z0 < free for z0, _, k, _ in self.writes):
             self._finish_write()
 
     def _finish_write(self) -> None:
-        z0, z1, output, transfer = self.writes[0]
-        with self._blaming(output.edge.step, (z0, z1), f"writing {output.sink.name}"):
+        z0, z1, k, transfer = self.writes[0]
+        with self._doing("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
             transfer.result()
         self.writes.popleft()
 
@@ -439,11 +460,18 @@ class _Sweep:
             chunks *= cells_touched(a, b, source.chunk[axis], source.chunk_origin[axis])
         return chunks * source.chunk_bytes
 
-    def _blaming(self, i: int, z: Range, doing: str | None = None) -> Any:
-        """Names a step and its slices in whatever goes wrong inside."""
-        step = self.program.steps[i]
-        doing = doing or ("reading " + step.name if step.source is not None else step.name)
-        return blaming(f"{doing}, slices {z[0]} to {z[1] - 1}")
+    def _doing(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:
+        """Names what is done, and its slices, in whatever goes wrong inside; and meters it."""
+        if name is None:
+            name = ("reading " if kind == "read" else "") + self.program.steps[i].name
+        where = f"{name}, slices {z[0]} to {z[1] - 1}"
+        return blaming(where) if self.meter is None else self._metered(where, kind, i, name)
+
+    @contextlib.contextmanager
+    def _metered(self, where: str, kind: str, i: int, name: str) -> Iterator[None]:
+        assert self.meter is not None
+        with blaming(where), self.meter.timed(Activity(kind, i, name)):
+            yield
 
     def _drain(self) -> None:
         """Let nothing touch the rings after the sweep, however it ends."""

@@ -39,6 +39,7 @@ from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
+from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import ENDED, Emission, Session, check_portable, check_remote
 from beam_volumes.storage.kvstore import join, kvstore_spec
@@ -310,7 +311,8 @@ def _end(_: Any, session: Session) -> None:
 def run_here(session: Any, options: PipelineOptions) -> None:
     """Run a session by FnApiRunner in this process."""
     options.view_as(DirectOptions).direct_num_workers = session.plan.workers
-    run_pipeline(session, FnApiRunner(), options)
+    with compilation_told(session.journal):
+        run_pipeline(session, FnApiRunner(), options)
 
 
 def run_pipeline(
@@ -348,6 +350,10 @@ class Telling:
     @property
     def plan(self) -> Plan:
         return self.session.plan
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.session.journal
 
     def prepare(self) -> None:
         with told():

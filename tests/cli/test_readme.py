@@ -68,7 +68,7 @@ def test_shell(slices, command):
             assert arguments[0] in targets
             continue
         assert program == "beam-volumes"
-        runner = [] if arguments[0] in ("info", "verify") else ["--runner", "none"]
+        runner = [] if arguments[0] in ("info", "verify", "bench") else ["--runner", "none"]
         code, _, err = command(*arguments, *runner)
         assert code == 0, (line, err)
     assert bv.open("trial.ome.zarr").shape == (16, 40, 50)

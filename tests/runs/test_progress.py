@@ -18,6 +18,7 @@ from beam_volumes.runs import (
     reporter,
     summarize,
 )
+from beam_volumes.runs.journal import Compiling
 from beam_volumes.runs.objects import Folder
 
 
@@ -53,7 +54,7 @@ def test_watch_tells_how_far_it_is(journal):
     clock.now = 2.0
     finish(journal, 0, 1)
     watch.poll()
-    assert seen[-1] == Progress(0, 2, "reduce", 2, 4, 2.0, 50.0, eta=8.0)
+    assert seen[-1] == Progress(0, 2, "reduce", 2, 4, 2.0, 50.0, eta=8.0, compiling_is_known=True)
     clock.now = 4.0
     finish(journal, 0, 2, 3)
     watch.poll()
@@ -182,3 +183,34 @@ def test_summary(journal):
     assert (s.slabs, s.redone, s.seconds, s.slab_seconds) == (3, 1, 10.0, 12.0)
     assert (s.voxels, s.bytes_read, s.bytes_written, s.peak_memory) == (30, 5, 6, 9)
     assert s.voxels_per_second == 3.0
+
+
+def test_what_is_compiled_is_told_while_it_is(journal):
+    seen, stream = [], io.StringIO()
+    watch = Watch(journal, [Work("p", 2)], seen.append)
+
+    def line():
+        watch.poll(now=True)
+        console = Console(stream, every=0)
+        console(replace(seen[-1], seconds=10.0))
+        return stream.getvalue().splitlines()[-1]
+
+    assert line().endswith("0/2 slabs, none yet: workers start, or compute the first")
+    begun = time.time()
+    journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
+    assert "0/2 slabs, compiling median_3 (7 kernels so far, 12 s)" in line()
+    # What was begun before, or long ago, was begun by who is dead.
+    for began in (watch._since - 1, begun - 1000):
+        journal.write_compiling(Compiling("_median_3", 7, 11.6, began))
+        assert "compiling" not in line()
+    journal.write_compiling(Compiling("_median_3", 0, 0.0, begun))
+    other = replace(journal, run_id="two")
+    assert other.compiling() == [] and len(journal.compiling()) == 1
+    journal.write_compiling(None)
+    assert "compiling" not in line()
+
+
+def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
+    stream = io.StringIO()
+    Console(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
+    assert "none yet: workers start, and compile what they have not before" in stream.getvalue()

@@ -1,0 +1,126 @@
+"""``beam-volumes bench``: time a recipe on a crop of its inputs, and say what to change."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+from beam_volumes.cli.execute import seconds_text
+from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
+from beam_volumes.graph.volume import format_bytes
+from beam_volumes.plan import budget
+from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.recipes.trial import Trial, try_out
+from beam_volumes.session.measure import COMPUTING, READING, WRITING, Item, Measured
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "bench", act, "time a recipe on a crop and say what to change")
+    parser.epilog = (
+        "Everything is computed in this process. Outputs are written beside the real ones, as those would "
+        "be, and removed."
+    )
+    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
+    setting(parser)
+    budgeting(parser)
+    cropping(parser, "the part to time, instead of one in the middle that takes some seconds")
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    recipe = read_recipe(args.recipe, args.set)
+    found = try_out(recipe, args.crop, memory=args.memory, workers=args.workers)
+    for line in report(found):
+        print(line)
+
+
+def report(trial: Trial) -> Iterator[str]:
+    """What was found, for people."""
+    m, whole = trial.measured, trial.whole
+    yield f"a crop of {_box(trial.crop)} of {_box(trial.shape)} voxels, kernels compiled before" + (
+        f": {len(trial.kernels)} in {sum(k.seconds for k in trial.kernels):.1f} s, which are not counted"
+        if trial.kernels
+        else ""
+    )
+    yield ""
+    yield from table(m)
+    yield ""
+    yield (
+        f"as planned: {seconds_text(m.seconds)}, {m.plan.passes[0].voxels / m.seconds / 1e6:,.1f} Mvoxel/s, "
+        f"{m.plan.workers} slab(s) in flight, {m.busy / m.seconds:.1f} of {budget.cores()} cores busy"
+    )
+    waits = ", ".join(f"{_percent(share)} for {kind}s" for kind, share in m.waits.items())
+    yield f"reading ahead and writing behind, slabs waited of their time: {waits}"
+    yield (
+        f"memory: peak {format_bytes(m.peak_memory)} of {format_bytes(m.plan.process_memory)} predicted"
+    )
+    yield ""
+    scaled = whole.plan is trial.plan
+    how = (
+        "scaled by what its slabs read and compute, halos included"
+        if scaled
+        else "scaled by voxels: its passes are not the crop's"
+    )
+    yield f"the whole volume: about {seconds_text(whole.seconds)}, {how}"
+    if scaled:
+        parts = (("read", READING), ("compute", COMPUTING), ("write", WRITING))
+        shares = [f"{name} {_percent(whole.share(*kinds))}" for name, kinds in parts]
+        yield f"its CPU time: {', '.join(shares)}, everything else {_percent(whole.rest / whole.whole)}"
+    yield f"its memory: {format_bytes(trial.plan.process_memory)} predicted"
+    yield ""
+    for text in trial.advice:
+        yield f"* {text}"
+    if not trial.advice:
+        yield "nothing stands out: there is nothing to be gained that is known of"
+
+
+def table(m: Measured) -> list[str]:
+    """Passes and what they do: seconds of CPU, their share, and the voxels of the pass in a second."""
+    lines = []
+    for p in m.plan.passes:
+        voxels = f"{_box(p.program.shape)} voxels in {len(p.grid)} slab(s)"
+        lines.append(f"pass {p.index + 1}/{len(m.plan.passes)}: {voxels}")
+        lines.append(f"  {'':40s} {'CPU s':>8s} {'share':>8s} {'Mvoxel/s':>11s}")
+        for item in m.items:
+            if item.index == p.index:
+                speed = f"{p.voxels / item.cpu / 1e6:,.1f}" if item.cpu else "-"
+                lines.append(f"  {_row(_name(m, item), item.cpu, m.whole)} {speed:>11s}")
+    lines.append(f"  {_row('everything else', m.rest, m.whole)}")
+    return lines
+
+
+def _row(name: str, cpu: float, whole: float) -> str:
+    return f"{name[:40]:40s} {cpu:8.3f} {100 * cpu / whole:6.1f} %"
+
+
+def _name(m: Measured, item: Item) -> str:
+    """What an activity is called: places by their last part, and what is stored for the run by its step."""
+    program, a = m.plan.passes[item.index].program, item.activity
+    stored = {
+        o.sink.name: p.program.steps[o.edge.step].name
+        for p in m.plan.passes
+        for o in p.program.outputs
+        if o.sink in m.plan.intermediates
+    }
+    if a.kind in ("check", "write"):
+        place, doing = (
+            program.outputs[a.index].sink.name,
+            {"check": "checksums of"}.get(a.kind, "write"),
+        )
+    else:
+        step = program.steps[a.index] if a.kind in ("read", "stage") else None
+        if step is None or step.source is None:
+            return a.name
+        place, doing = step.source.name, a.kind
+    if place in stored:
+        return f"{doing} {stored[place]}, for this run"
+    return f"{doing} {place.rstrip('/').rpartition('/')[2]}"
+
+
+def _box(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
