@@ -19,9 +19,6 @@ from beam_volumes.ops.tensor_stages import Eigenvalue, Ridge, Symmetric
 
 Sigma = float | str | Sequence[float | str]
 
-#: Gaussian weights farther out than so many standard deviations are zero in float32.
-_REACH = 8.0
-
 
 def structure_tensor(
     volume: Volume,
@@ -122,8 +119,8 @@ def hessian_matrix(
     name = "hessian_matrix"
     chosen = par.axes_of(volume, None, name)
     sigmas = par.lengths(volume, sigma, chosen, "sigma")
-    # As scikit-image cuts them off, but where there is nothing left.
-    reach = _REACH if all(sigmas[a] > 1 for a in chosen) else 2 * _REACH
+    # As scikit-image cuts them off; of small sigmas it takes 100, where there is nothing left.
+    reach = 8.0 if all(sigmas[a] > 1 for a in chosen) else 9.0
     small = [sigmas[a] / math.sqrt(2) for a in chosen]
     how: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": reach, "dtype": dtype}
 
