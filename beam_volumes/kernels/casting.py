@@ -5,7 +5,7 @@ from numba import types
 from numba.extending import overload
 from numba.np.numpy_support import as_dtype
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import owning_nothing, row_kernel
 
 
 def rounded(value, dtype):
@@ -72,7 +72,7 @@ def one_nan(row):
     raise NotImplementedError("only inside compiled code")
 
 
-@overload(one_nan)
+@overload(one_nan, jit_options=owning_nothing)
 def _one_nan(row):
     if not isinstance(row.dtype, types.Float):
         return lambda row: None
@@ -92,7 +92,7 @@ def _one_nan(row):
     return integers
 
 
-@kernel
+@row_kernel
 def cast_rounded(row, out):
     """Write ``row`` into ``out``, each value as `rounded` has it; NaN as `one_nan` has it."""
     holes = False

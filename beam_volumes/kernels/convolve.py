@@ -3,9 +3,9 @@
 import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows
-from beam_volumes.kernels.weighted_sum import GENERAL, weighted_sum
+from beam_volumes.kernels.weighted_sum import GENERAL, rounded_sum
 
 
 @kernel
@@ -26,15 +26,27 @@ def correlate_nd(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, weights)
     -----
     ``n`` multiply-adds a voxel over the vector width. Scratch: one row.
     """
-    lines = as_rows(src)
-    sums = np.empty(nx, weights.dtype)
-    rows, cols = np.empty(weights.size, np.int64), ox + offsets[:, 2]
+    height, pitch = src.shape[1:]
+    firsts = (iz * height + oy) * pitch + ox
+    within = offsets[:, 1] * pitch + offsets[:, 2]
+    _correlate_rows(
+        as_rows(src).reshape(src.size), firsts, pitch, out, jz, qy, qx, y0, y1, np.empty(nx, weights.dtype),
+        offsets[:, 0].copy(), within, weights, np.empty(weights.size, np.int64),
+    )  # fmt: skip
+
+
+@row_kernel
+def _correlate_rows(
+    voxels, firsts, pitch, out, jz, qy, qx, y0, y1, sums, slices, within, weights, starts
+):
+    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
     for k in range(jz.size):
         for y in range(y0, y1):
+            target = out[jz[k], qy + y, qx : qx + sums.size]
             if weights.size == 0:
                 sums[:] = 0
+                cast_rounded(sums, target)
             else:
                 for i in range(weights.size):
-                    rows[i] = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
-                weighted_sum(lines, rows, cols, weights, GENERAL, sums)
-            cast_rounded(sums, out[jz[k], qy + y, qx : qx + nx])
+                    starts[i] = firsts[k + slices[i]] + y * pitch + within[i]
+                rounded_sum(voxels, starts, weights, GENERAL, sums, target)

@@ -18,6 +18,12 @@ from llvmlite import binding
 from numba.core import event
 
 kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+#: For what is called row by row. It owns nothing, so that a view of a row costs no counting of references,
+#: which is an atomic operation. It can neither allocate nor call what returns an array.
+owning_nothing: Any = {"_nrt": False}
+row_kernel: Any = numba.njit(
+    nogil=True, cache=True, boundscheck=False, error_model="numpy", **owning_nothing
+)
 #: For what is made while we run, of functions of users: not kept on disk, and no index goes astray.
 made_kernel: Any = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
 user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy")

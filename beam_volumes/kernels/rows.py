@@ -10,6 +10,9 @@ of ``out`` is touched. Tap ``(tz, ty, tx)`` of that voxel is
 ``src[iz[k + tz], oy + y + ty, ox + x + tx]``: ``iz`` has one entry per input slice, and whatever
 lies beyond the volume's edges is already in the ring.
 
+A kernel makes many views of rows, and each counts a reference: what does so for each row is a
+`beam_volumes.kernels.jit.row_kernel`, which is given its scratch.
+
 Rows are contiguous, so the inner loops are plain loops over 1-D arrays that LLVM vectorises. Such
 a loop must not write one of several arrays it reads under two names: that fails LLVM's overlap
 check and falls back to scalar code.
@@ -19,7 +22,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 def as_rows(ring):
@@ -40,13 +43,13 @@ def _as_rows(ring):
     return lambda ring: ring.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
 
 
-@kernel
+@row_kernel
 def copy_row(src, out):
     for x in range(out.size):
         out[x] = src[x]
 
 
-@kernel
+@row_kernel
 def has_nan(row):
     """Whether a row holds a NaN; never true of integers."""
     found = False
@@ -66,14 +69,14 @@ def box_has_nan(ring, slots, y0, y1, x0, x1):
     return False
 
 
-@kernel
+@row_kernel
 def mark_nan(row, flags):
     """Set ``flags[x]`` where ``row[x]`` is NaN."""
     for x in range(flags.size):
         flags[x] |= row[x] != row[x]
 
 
-@kernel
+@row_kernel
 def write_nan(flags, out):
     """Write NaN where a flag is set; ``out`` is floating-point."""
     for x in range(out.size):

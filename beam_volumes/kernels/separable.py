@@ -3,9 +3,9 @@
 import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows
-from beam_volumes.kernels.weighted_sum import parity, weighted_sum
+from beam_volumes.kernels.weighted_sum import parity, rounded_sum, weighted_sum
 
 #: How much of the z pass is kept for the y pass: about half an L2 cache.
 KEPT_BYTES = 1 << 19
@@ -35,36 +35,48 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
     pass of the z taps over ``wy.size - 1`` rows more per strip. Scratch: ``wy.size + 2`` rows,
     or more slices' worth of them up to `KEPT_BYTES`.
     """
-    lines = as_rows(src)
-    lz, ly, lx = wz.size, wy.size, wx.size
-    pz, py, px = parity(wz), parity(wy), parity(wx)
+    height, pitch = src.shape[1:]
+    lx, ly, lz = wx.size, wy.size, wz.size
     width = nx + lx - 1
     depth = max(1, min(jz.size, KEPT_BYTES // (ly * width * wz.itemsize)))
-    sums_z = np.empty((depth * ly, width), wz.dtype)  # per slice a ring: row r is at r % ly
-    sums_zy = np.empty((1, width), wz.dtype)
-    sums = np.empty(nx, wz.dtype)
-    rows_z, cols_z = np.empty(lz, np.int64), np.full(lz, ox)
-    rows_y, cols_y = np.empty(ly, np.int64), np.zeros(ly, np.int64)
-    rows_x, cols_x = np.zeros(lx, np.int64), np.arange(lx)
-    same_y = ly == 1 and wy[0] == 1
-    same_x = lx == 1 and wx[0] == 1
+    sums_z = np.empty(depth * ly * width, wz.dtype)
+    sums_zy, sums = np.empty(width, wz.dtype), np.empty(nx, wz.dtype)
+    starts = np.empty(max(lz, ly, lx), np.int64)
+    voxels, firsts = as_rows(src).reshape(src.size), (iz * height + oy) * pitch + ox
+    for k in range(0, jz.size, depth):
+        _correlate_slices(
+            voxels, firsts[k:], pitch, out, jz[k : k + depth], qy, qx, y0, y1,
+            wz, parity(wz), wy, parity(wy), wx, parity(wx), sums_z, sums_zy, sums, starts,
+        )  # fmt: skip
 
-    for k0 in range(0, jz.size, depth):
-        count = min(depth, jz.size - k0)
-        for y in range(y0, y1):
-            for r in range(y if y == y0 else y + ly - 1, y + ly):
-                for j in range(count):
-                    for t in range(lz):
-                        rows_z[t] = iz[k0 + j + t] * src.shape[1] + oy + r
-                    weighted_sum(lines, rows_z, cols_z, wz, pz, sums_z[j * ly + r % ly])
-            for j in range(count):
-                row = sums_z[j * ly + y % ly]
-                if not same_y:
-                    for t in range(ly):
-                        rows_y[t] = j * ly + (y + t) % ly
-                    row = sums_zy[0]
-                    weighted_sum(sums_z, rows_y, cols_y, wy, py, row)
-                if not same_x:
-                    weighted_sum(row.reshape(1, width), rows_x, cols_x, wx, px, sums)
-                    row = sums
-                cast_rounded(row, out[jz[k0 + j], qy + y, qx : qx + nx])
+
+@row_kernel
+def _correlate_slices(
+    voxels, firsts, pitch, out, jz, qy, qx, y0, y1, wz, pz, wy, py, wx, px, sums_z, sums_zy, sums, starts
+):  # fmt: skip
+    """Slices ``jz``. Row 0 of input slice ``i`` starts at ``firsts[i]``; ``sums_z`` are rings of rows."""
+    lz, ly, lx = wz.size, wy.size, wx.size
+    same_y, same_x = ly == 1 and wy[0] == 1, lx == 1 and wx[0] == 1
+    width = sums_zy.size
+    for y in range(y0, y1):
+        for r in range(y if y == y0 else y + ly - 1, y + ly):
+            for j in range(jz.size):
+                for t in range(lz):
+                    starts[t] = firsts[j + t] + r * pitch
+                at = (j * ly + r % ly) * width
+                weighted_sum(voxels, starts, wz, pz, sums_z[at : at + width])
+        for j in range(jz.size):
+            at = (j * ly + y % ly) * width
+            row = sums_z[at : at + width]
+            if not same_y:
+                for t in range(ly):
+                    starts[t] = (j * ly + (y + t) % ly) * width
+                row = sums_zy
+                weighted_sum(sums_z, starts, wy, py, row)
+            target = out[jz[j], qy + y, qx : qx + sums.size]
+            if same_x:
+                cast_rounded(row, target)
+            else:
+                for t in range(lx):
+                    starts[t] = t
+                rounded_sum(row, starts, wx, px, sums, target)

@@ -4,7 +4,9 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.casting import cast_rounded, one_nan
+from beam_volumes.kernels.jit import kernel, owning_nothing, row_kernel
+from beam_volumes.kernels.rows import has_nan
 
 GENERAL, SYMMETRIC, ANTISYMMETRIC = 0, 1, -1
 
@@ -23,9 +25,9 @@ def parity(weights):
     return SYMMETRIC if even else ANTISYMMETRIC if odd else GENERAL
 
 
-@kernel
-def weighted_sum(lines, rows, cols, weights, pairing, out):
-    """``out[x] = sum over t of weights[t] * lines[rows[t], cols[t] + x]``, in the type of ``out``.
+@row_kernel
+def weighted_sum(voxels, starts, weights, pairing, out):
+    """``out[x] = sum over t of weights[t] * voxels[starts[t] + x]``, in the type of ``out``.
 
     Tap by tap as ``weights`` lists them, or, for a ``pairing`` other than `GENERAL`, the centre and
     then pairs from the outermost inwards (scipy's order: half the multiplications). Zero weights
@@ -35,27 +37,46 @@ def weighted_sum(lines, rows, cols, weights, pairing, out):
     Cost: about one multiply-add a tap (half for pairs) over the vector width.
     """
     if pairing == GENERAL:
-        _general(lines, rows, cols, weights, out)
+        _general(voxels, starts, weights, out)
     elif pairing == SYMMETRIC:
-        _symmetric(lines, rows, cols, weights, out)
+        _symmetric(voxels, starts, weights, out)
     else:
-        _antisymmetric(lines, rows, cols, weights, out)
+        _antisymmetric(voxels, starts, weights, out)
 
 
-@kernel
-def _general(lines, rows, cols, weights, out):
+def rounded_sum(voxels, starts, weights, pairing, spare, out):
+    """`weighted_sum` in the type of ``spare``, written as `cast_rounded` does: straight away if it can be."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(rounded_sum, jit_options=owning_nothing)
+def _rounded_sum(voxels, starts, weights, pairing, spare, out):
+    def straight(voxels, starts, weights, pairing, spare, out):
+        weighted_sum(voxels, starts, weights, pairing, out)
+        if has_nan(out):
+            one_nan(out)
+
+    def by_way_of_spare(voxels, starts, weights, pairing, spare, out):
+        weighted_sum(voxels, starts, weights, pairing, spare)
+        cast_rounded(spare, out)
+
+    return straight if out.dtype == spare.dtype else by_way_of_spare
+
+
+@row_kernel
+def _general(voxels, starts, weights, out):
     real = out.dtype.type
     n, taps = out.size, weights.size
-    row = lines[rows[0], cols[0] : cols[0] + n]
+    row = voxels[starts[0] : starts[0] + n]
     w = weights[0]
     for x in range(n):
         out[x] = w * real(row[x])
     t = 1
     while t + 4 <= taps:
-        a = lines[rows[t], cols[t] : cols[t] + n]
-        b = lines[rows[t + 1], cols[t + 1] : cols[t + 1] + n]
-        c = lines[rows[t + 2], cols[t + 2] : cols[t + 2] + n]
-        d = lines[rows[t + 3], cols[t + 3] : cols[t + 3] + n]
+        a = voxels[starts[t] : starts[t] + n]
+        b = voxels[starts[t + 1] : starts[t + 1] + n]
+        c = voxels[starts[t + 2] : starts[t + 2] + n]
+        d = voxels[starts[t + 3] : starts[t + 3] + n]
         wa, wb, wc, wd = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
         for x in range(n):
             s = out[x] + wa * real(a[x])
@@ -64,18 +85,18 @@ def _general(lines, rows, cols, weights, out):
             out[x] = s + wd * real(d[x])
         t += 4
     while t < taps:
-        row = lines[rows[t], cols[t] : cols[t] + n]
+        row = voxels[starts[t] : starts[t] + n]
         w = weights[t]
         for x in range(n):
             out[x] += w * real(row[x])
         t += 1
 
 
-@kernel
-def _pair(lines, rows, cols, t, n):
+@row_kernel
+def _pair(voxels, starts, t, last, n):
     """The rows of tap ``t`` from the start and of the one it mirrors."""
-    u = rows.size - 1 - t
-    return lines[rows[t], cols[t] : cols[t] + n], lines[rows[u], cols[u] : cols[u] + n]
+    a, b = starts[t], starts[last - t]
+    return voxels[a : a + n], voxels[b : b + n]
 
 
 def _both(a, b, out):
@@ -91,50 +112,65 @@ def _both_for(a, b, out):
     return lambda a, b, out: out.dtype.type(a) + out.dtype.type(b)
 
 
-@kernel
-def _symmetric(lines, rows, cols, weights, out):
+@row_kernel
+def _symmetric(voxels, starts, weights, out):
     real = out.dtype.type
-    n, centre = out.size, weights.size // 2
-    row = lines[rows[centre], cols[centre] : cols[centre] + n]
+    n, centre, last = out.size, weights.size // 2, weights.size - 1
+    row = voxels[starts[centre] : starts[centre] + n]
     w = weights[centre]
-    t = centre % 3
-    if t == 0:
-        for x in range(n):
-            out[x] = w * real(row[x])
-    elif t == 1:
-        a, b = _pair(lines, rows, cols, 0, n)
-        wa = weights[0]
+    t = (centre - 1) % 4 + 1  # so many pairs now, and then by fours
+    a, b = _pair(voxels, starts, 0, last, n)
+    wa = weights[0]
+    if t == 1:
         for x in range(n):
             out[x] = w * real(row[x]) + wa * _both(a[x], b[x], out)
     else:
-        a, b = _pair(lines, rows, cols, 0, n)
-        c, d = _pair(lines, rows, cols, 1, n)
-        wa, wc = weights[0], weights[1]
-        for x in range(n):
-            s = w * real(row[x]) + wa * _both(a[x], b[x], out)
-            out[x] = s + wc * _both(c[x], d[x], out)
+        c, d = _pair(voxels, starts, 1, last, n)
+        wc = weights[1]
+        if t == 2:
+            for x in range(n):
+                s = w * real(row[x]) + wa * _both(a[x], b[x], out)
+                out[x] = s + wc * _both(c[x], d[x], out)
+        else:
+            e, f = _pair(voxels, starts, 2, last, n)
+            we = weights[2]
+            if t == 3:
+                for x in range(n):
+                    s = w * real(row[x]) + wa * _both(a[x], b[x], out)
+                    s = s + wc * _both(c[x], d[x], out)
+                    out[x] = s + we * _both(e[x], f[x], out)
+            else:
+                g, h = _pair(voxels, starts, 3, last, n)
+                wg = weights[3]
+                for x in range(n):
+                    s = w * real(row[x]) + wa * _both(a[x], b[x], out)
+                    s = s + wc * _both(c[x], d[x], out)
+                    s = s + we * _both(e[x], f[x], out)
+                    out[x] = s + wg * _both(g[x], h[x], out)
     while t < centre:
-        a, b = _pair(lines, rows, cols, t, n)
-        c, d = _pair(lines, rows, cols, t + 1, n)
-        e, f = _pair(lines, rows, cols, t + 2, n)
-        wa, wc, we = weights[t], weights[t + 1], weights[t + 2]
+        a, b = _pair(voxels, starts, t, last, n)
+        c, d = _pair(voxels, starts, t + 1, last, n)
+        e, f = _pair(voxels, starts, t + 2, last, n)
+        g, h = _pair(voxels, starts, t + 3, last, n)
+        wa, wc, we, wg = weights[t], weights[t + 1], weights[t + 2], weights[t + 3]
         for x in range(n):
             s = out[x] + wa * _both(a[x], b[x], out)
             s = s + wc * _both(c[x], d[x], out)
-            out[x] = s + we * _both(e[x], f[x], out)
-        t += 3
+            s = s + we * _both(e[x], f[x], out)
+            out[x] = s + wg * _both(g[x], h[x], out)
+        t += 4
 
 
-@kernel
-def _antisymmetric(lines, rows, cols, weights, out):
+@row_kernel
+def _antisymmetric(voxels, starts, weights, out):
     real = out.dtype.type
-    n, centre = out.size, weights.size // 2
-    row = lines[rows[centre], cols[centre] : cols[centre] + n]
+    n, centre, last = out.size, weights.size // 2, weights.size - 1
+    row = voxels[starts[centre] : starts[centre] + n]
     w = weights[centre]
     for x in range(n):
         out[x] = w * real(row[x])
     for t in range(centre):
-        a, b = _pair(lines, rows, cols, t, n)
+        a, b = _pair(voxels, starts, t, last, n)
         w = weights[t]
         for x in range(n):
             out[x] += w * (real(a[x]) - real(b[x]))

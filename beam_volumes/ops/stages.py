@@ -121,7 +121,7 @@ class Uniform(Neighbourhood):
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
         wide = cols + self.taps[2]
-        return (kept * self.flat.itemsize + 3 * self.solid.itemsize) * wide
+        return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
 
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
