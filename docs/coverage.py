@@ -26,7 +26,8 @@ FUNCTIONS = [
     ("abs clip exp log sqrt where", "numpy", "pointwise", "1"),
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
-    ("normalize_slices", "numpy, slice by slice", "number, then pointwise", "2"),
+    ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
+     "2; of percentiles, one for each 8 bits and one"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, else 3"),
     ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
      "1; 2"),
@@ -58,7 +59,7 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
-    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64"),
+    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
     ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
