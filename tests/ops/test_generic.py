@@ -42,6 +42,13 @@ def test_dtype_rounds():
     cat.assert_same(np.asarray(half), expected.astype("f4").astype("f2"))
 
 
+def test_the_constant_outside_is_not_rounded_to_the_voxels():
+    far = bv.generic_filter(
+        bv.open(np.zeros((2, 3), "f4")), np.max, 3, mode="constant", cval=0.1, dtype="f8"
+    )
+    cat.assert_same(np.asarray(far), np.full((2, 3), 0.1))
+
+
 def test_nan_is_up_to_the_function():
     x = cat.voxels((4, 5, 6), "f4", 1, nan=0.1)
     ours = np.asarray(bv.generic_filter(bv.open(x), np.nanmedian, 3))
