@@ -210,7 +210,12 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
 def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     """``gain * log2(1 + x)``, or its inverse ``gain * (2**x - 1)``, with intensities from 0 to 1.
 
-    Parameters and result as of `adjust_gamma`; see `skimage.exposure.adjust_log`.
+    Parameters
+    ----------
+    volume, gain
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_log`.
+    inv : bool
+        Whether to take the inverse.
 
     Examples
     --------
@@ -236,7 +241,14 @@ def adjust_sigmoid(
 ) -> Volume:
     """``1 / (1 + exp(gain * (cutoff - x)))`` with intensities from 0 to 1.
 
-    Parameters and result as of `adjust_gamma`; see `skimage.exposure.adjust_sigmoid`.
+    Parameters
+    ----------
+    volume
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_sigmoid`.
+    cutoff, gain : float
+        Which intensity becomes 0.5, and how steep the curve is there.
+    inv : bool
+        Whether to subtract the result from 1.
 
     Examples
     --------
