@@ -13,11 +13,16 @@ import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from scipy import ndimage
+from skimage import exposure, feature, filters, measure, morphology, segmentation
 
 import beam_volumes as bv
 from beam_volumes.graph.elementwise import SUPPORTED
+
+SKIMAGE = [exposure, feature, filters, measure, morphology, segmentation]
+FOOTPRINTS = {"ball", "cube", "cross"}
 
 PAGE = Path(__file__).with_suffix(".md")
 
@@ -26,15 +31,15 @@ FUNCTIONS = [
     ("abs clip exp log sqrt where", "numpy", "pointwise", "1"),
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
-    ("normalize_slices", "numpy, slice by slice", "number, then pointwise", "2"),
+    ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
+     "2; of percentiles, one for each 8 bits and one"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, else 3"),
     ("relabel", "a numpy table lookup", "pointwise; across, for mappings of over a million rows",
      "1; 2"),
     ("gaussian_filter uniform_filter convolve correlate", "scipy on float64", "neighbourhood", "1"),
     ("gaussian_filter1d uniform_filter1d convolve1d correlate1d", "scipy on float64",
      "neighbourhood", "1"),
-    ("sobel prewitt laplace gaussian_laplace gaussian_gradient_magnitude generic_gradient_magnitude", "scipy on float64", "neighbourhood", "1"),
-    ("generic_laplace", "its example only", "neighbourhood", "1"),
+    ("sobel prewitt laplace gaussian_laplace gaussian_gradient_magnitude generic_gradient_magnitude generic_laplace", "scipy on float64", "neighbourhood", "1"),
     ("median_filter maximum_filter minimum_filter percentile_filter rank_filter maximum_filter1d "
      "minimum_filter1d", "scipy, bit for bit", "neighbourhood", "1"),
     ("grey_erosion grey_dilation grey_opening grey_closing white_tophat black_tophat "
@@ -58,7 +63,7 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
-    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64"),
+    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
     ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
@@ -96,7 +101,8 @@ SCIPY = {
     "fourier_shift": ("shift", f"in space, linear between voxels: {_FOURIER}"),
     "fourier_uniform": ("uniform_filter", f"in space: {_FOURIER}"),
     "generate_binary_structure": ("cross cube", "`cross(1)`, `cube(3)`; or any array"),
-    "generic_filter1d": ("map_overlap", "with `depth` along one axis"),
+    "generic_filter1d": ("map_overlap", "with `depth` along one axis; scipy's function has whole lines, of which a sweep along z "
+                         "holds no more than the slices that it needs"),
     "geometric_transform": ("affine_transform", "other maps may need any voxel for any other"),
     "iterate_structure": ("ball cross cube", "of any radius; morphology has `iterations=`"),
     "labeled_comprehension": ("regionprops_table", "its statistics; not any function of a label's voxels"),
@@ -113,18 +119,51 @@ SCIPY = {
     "watershed_ift": ("", f"flooding in order of height {_WHOLE}"),
 }  # fmt: skip
 
-#: Parameters that functions of the same name do not have here; all have no `output=`.
-PARAMETERS = [
+#: What functions of the same name do not take here, as values of parameters that they have.
+VALUES = [
     ("filters and morphology", "`mode=\"wrap\"`: a sweep along z cannot have the last slices when it needs the first"),
     ("binary morphology", "`iterations=0` (until nothing changes): how far it reaches is not known beforehand; "
-     "`binary_propagation` is the exact answer for dilations; `brute_force=`"),
+     "`binary_propagation` is the exact answer for dilations"),
     ("binary_fill_holes, binary_propagation, label", "a `structure` that is not the same when reflected"),
-    ("affine_transform, rotate, shift, zoom", "`order` above 1 and `prefilter=`: " + _SPLINES + "; `rotate`: `axes=`"),
-    ("distance_transform_edt", "`return_indices=`, `return_distances=`"),
-    ("center_of_mass, extrema, mean, sum, variance, ...", "`labels=`, `index=`: " + _PER_LABEL[len("for each label: "):]
-     + "; `mask=` for one region"),
-    ("histogram", "`labels=`, `index=`; its parameters are numpy's"),
+    ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}"),
+    ("affine_transform", "a matrix that reverses z, or for which a slice needs more than 256 others: they are held in memory"),
+    ("distance_transform_edt", "`return_indices=True`: where the nearest voxel lies is not kept"),
 ]  # fmt: skip
+
+#: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
+PARAMETERS = {
+    "scipy.ndimage": [
+        ("affine_transform rotate shift zoom", "prefilter", "of splines only"),
+        ("binary_closing binary_dilation binary_erosion binary_opening", "brute_force", "how scipy iterates, not what"),
+        ("binary_fill_holes binary_propagation", "origin axes", "what is connected has no origin, and is so in all directions"),
+        ("binary_propagation", "border_value", "outside is background"),
+        ("center_of_mass extrema histogram maximum_position mean minimum_position sum variance", "labels index",
+         "for each label: `regionprops_table`; `mask=` for one region"),
+        ("distance_transform_edt", "return_distances distances indices", "distances alone are returned"),
+        ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "`truncate=` alone, of what they hand to `gaussian_filter`"),
+        ("generic_filter", "extra_keywords", "the function is compiled with positions; a closure has any"),
+        ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called by keywords: `extra_keywords=`"),
+        ("histogram", "min max", "its parameters are numpy's: `range=`"),
+        ("rotate", "axes", "it turns in the plane of y and x, slice by slice; others: `affine_transform`, within its reach"),
+    ],
+    "skimage": [
+        ("clear_border", "bgval mask", "what is removed is 0, and the border is the volume's"),
+        ("difference_of_gaussians unsharp_mask", "channel_axis", "a volume has one channel: `index=` of `open`"),
+        ("frangi", "scale_range scale_step", "scikit-image's old names of `sigmas=`"),
+        ("hessian_matrix structure_tensor", "order", "elements are in the order of z, y, x"),
+        ("hessian_matrix", "use_gaussian_derivatives", "always True"),
+        ("label", "return_num", "`Volume.num_labels`"),
+        ("regionprops_table", "cache separator extra_properties",
+         "columns have scikit-image's names with `-`; no function of a label's voxels: they are never in one place"),
+        ("regionprops_table", "intensity_image", "it is called `intensity=`"),
+        ("remove_small_holes", "area_threshold", "scikit-image's old name of `max_size=`"),
+        ("threshold_isodata threshold_minimum threshold_multiotsu threshold_otsu threshold_yen", "hist", "it is counted here"),
+        ("threshold_isodata", "return_all", "the lowest is returned"),
+        ("threshold_li", "tolerance initial_guess iter_callback", "found from counts, until it stays where it is"),
+        ("threshold_minimum", "max_num_iter", "as many as scikit-image by default"),
+        ("unsharp_mask", "preserve_range", "always True"),
+    ],
+}  # fmt: skip
 
 #: dask-image's public functions by module, as its version 2025.11 lists them.
 DASK = {
@@ -212,8 +251,12 @@ def page() -> str:
     same = sorted(set(ndimage.__all__) & _functions())
     out.append(f"Of the same name ({len(same)}): {_names(' '.join(same))}.\n")
     out.append(_table(("scipy.ndimage", "here", ""), _others(SCIPY)))
-    out.append("Of functions of the same name, these parameters are left out:\n")
-    out.append(_table(("function", "without"), PARAMETERS))
+    out.append("Of functions of the same name these values of parameters are left out:\n")
+    out.append(_table(("function", "without"), VALUES))
+    out.append("and these parameters, beside `output=` which none has:\n")
+    out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
+    out.append("## scikit-image\n\nOf functions of the same name these parameters are left out:\n")
+    out.append(_table(("function", "without", ""), _parameters("skimage")))
     out.append("## dask-image\n")
     known = {**SCIPY, **DASK_ONLY}
     for module, names in DASK.items():
@@ -246,6 +289,41 @@ def check() -> None:
             methods = {f"Volume.{m}" for m in dir(bv.Volume)}
             if set(here.split()) - ours - set(SUPPORTED) - methods:
                 raise ValueError(f"{name}: there is no {here}")
+
+    of_scipy = set(ndimage.__all__)  # scikit-image has other functions of these names
+    for package, modules, names in (
+        ("scipy.ndimage", [ndimage], ours & of_scipy),
+        ("skimage", SKIMAGE, ours - of_scipy - FOOTPRINTS),
+    ):
+        listed_here = {
+            (f, p) for fs, ps, _ in PARAMETERS[package] for f in fs.split() for p in ps.split()
+        }
+        for module in modules:
+            for name in names:
+                if unexplained := _missing(module, name) - {p for f, p in listed_here if f == name}:
+                    raise ValueError(f"{name} of {module.__name__} has {unexplained}, ours has not")
+        for name, parameter in listed_here:
+            if parameter in inspect.signature(getattr(bv, name)).parameters:
+                raise ValueError(f"{name} does have {parameter}")
+
+
+def _missing(module: Any, name: str) -> set[str]:
+    """Parameters of a function of another module that ours of the same name lacks."""
+    if not callable(theirs := getattr(module, name, None)):
+        return set()
+    _, *others = inspect.signature(theirs).parameters
+    return set(others) - set(inspect.signature(getattr(bv, name)).parameters) - {"output", "out"}
+
+
+def _parameters(package: str) -> list[tuple[str, str, str]]:
+    return [
+        (
+            _names(functions),
+            ", ".join(f"`{p}=`" for p in parameters.split()).replace("kwargs=", "**kwargs"),
+            why,
+        )
+        for functions, parameters, why in PARAMETERS[package]
+    ]
 
 
 def _same(listed: set[str], real: set[str], what: str) -> None:

@@ -24,12 +24,19 @@ from tests.catalogue import (
 )
 
 
+def _second(volume, axis, weights, **how):
+    return bv.correlate1d(volume, weights, axis, **how)
+
+
+def _their_second(x, axis, output, mode, cval, weights):
+    return ndi.correlate1d(x, weights, axis, output, mode, cval)
+
+
 @st.composite
 def derivatives(draw, ndim=3, dtype="u1"):
-    """prewitt, laplace, gaussian_laplace, and gradients of sobel and prewitt."""
-    name = draw(
-        st.sampled_from(["prewitt", "laplace", "gaussian_laplace", "generic_gradient_magnitude"])
-    )
+    """prewitt, laplace, gaussian_laplace; gradients of sobel and prewitt, any second derivatives."""
+    names = ["prewitt", "laplace", "gaussian_laplace"]
+    name = draw(st.sampled_from([*names, "generic_gradient_magnitude", "generic_laplace"]))
     mode, cval = draw(edges(ndim, dtype))
     how: dict[str, Any] = {"mode": mode, "cval": cval}
     cubes = [(np.ones((3,) * ndim, bool), (0,) * ndim, (m,) * ndim) for m in each(mode, ndim)]
@@ -44,16 +51,21 @@ def derivatives(draw, ndim=3, dtype="u1"):
             2.0 * 3 ** (ndim - 1),
             cval,
         )
-    if name == "laplace":
+    if name.endswith("laplace") and name != "gaussian_laplace":
         axes, chosen = draw(axes_choices(ndim))
         mode, cval = draw(edges(len(chosen), dtype))
         how = {"mode": mode, "cval": cval, "axes": axes}
         where = ndi.generate_binary_structure(len(chosen), 1)
         modes = full(each(mode, len(chosen)), chosen, ndim, "reflect")
+        ours: dict[str, Any] = how
+        theirs = how
+        if name == "generic_laplace":
+            how = {**how, "extra_keywords": {"weights": (1.5, -2, 0.25)}}
+            ours, theirs = how | {"derivative2": _second}, how | {"derivative2": _their_second}
         return Op(
-            f"laplace({how})",
-            lambda v: bv.laplace(v, **how),
-            lambda x: ndi.laplace(x, **how),
+            f"{name}({how})",
+            lambda v: getattr(bv, name)(v, **ours),
+            lambda x: getattr(ndi, name)(x, **theirs),
             [(spread_over(where, chosen, ndim), (0,) * ndim, modes)],
             4.0 * len(chosen),
             cval,

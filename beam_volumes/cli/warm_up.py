@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "maximum_filter1d": (_SIZE,),
     "minimum_filter1d": (_SIZE,),
     "pad": ({"pad_width": 1},),
-    "percentile": ({"q": 50},),
+    "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
     "percentile_filter": ({"percentile": 30, **_SIZE}, {"percentile": 30, **_BALL}),
     "rank_filter": ({"rank": 3, **_SIZE}, {"rank": 3, **_BALL}),
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),

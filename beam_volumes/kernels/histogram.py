@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from beam_volumes.kernels.accumulate import flat_bits, flat_mask, key_bits
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.projection import strides_of_cells
 
 DIGIT_BITS = 16
+#: Values of a digit of 8 bits.
+BYTE = 256
 
 
 def digit_bits(dtype: np.dtype) -> int:
@@ -118,6 +123,74 @@ def radix_counts(
     if len(prefixes) == 0:
         raise ValueError(f"level {level} of a radix histogram needs prefixes")
     return counts, _count_digits(*window, shift, prefixes, counts)
+
+
+@kernel
+def _count_digits_along(
+    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, key_of, shift, prefixes, counts
+):  # fmt: skip
+    sign, magnitude, negative, positive, infinite = key_of
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            cell = at + y * down + x * along
+            key = np.uint64(b ^ (negative if b & sign else positive)) >> shift
+            digit = np.int64(key) & 255
+            if prefixes is None:
+                counts[cell, 0, digit] += 1
+                continue
+            prefix = key >> np.uint64(8)
+            for i in range(prefixes.shape[1]):
+                if prefixes[cell, i] == prefix:
+                    counts[cell, i, digit] += 1
+                    break
+    return bad
+
+
+def digits_along(
+    views: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray] | None,
+    kept: tuple[bool, bool, bool],
+    level: int,
+    prefixes: np.ndarray | None = None,
+) -> tuple[np.ndarray, int]:
+    """`radix_counts` of slices along the axes not kept, by digits of 8 bits.
+
+    Parameters
+    ----------
+    views, masks, kept
+        As of `beam_volumes.kernels.projection.sums`.
+    level : int
+    prefixes : numpy.ndarray of uint64, shape (cells, K)
+        For each cell of the result, in raster order, the higher digits of which the next are counted; of
+        equal ones the first has the counts. Not given at level 0.
+
+    Returns
+    -------
+    counts : numpy.ndarray of int64, shape (z, y, x, K, 256)
+    bad : int
+    """
+    shape = (len(views), *views[0].shape)
+    cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
+    groups = 1 if prefixes is None else prefixes.shape[1]
+    counts = np.zeros((cells[0] * cells[1] * cells[2], groups, BYTE), np.int64)
+    shift = np.uint64(8 * (views[0].dtype.itemsize - 1 - level))
+    bad = 0
+    for k, view in enumerate(views):
+        bits, pitch = flat_bits(view)
+        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
+        bad += _count_digits_along(
+            bits, pitch, *view.shape, mask, mask_pitch, k * over, down, along,
+            key_bits(view.dtype), shift, prefixes, counts,
+        )  # fmt: skip
+    return counts.reshape(*cells, groups, BYTE), int(bad)
 
 
 @kernel

@@ -165,7 +165,9 @@ def _in_single(view: np.ndarray) -> np.ndarray:
     return view.astype(np.float32) if view.dtype.kind == "f" and view.itemsize == 2 else view
 
 
-def _strides(shape: tuple[int, int, int], kept: tuple[bool, bool, bool]) -> tuple[int, int, int]:
+def strides_of_cells(
+    shape: tuple[int, int, int], kept: tuple[bool, bool, bool]
+) -> tuple[int, int, int]:
     """By how many cells a step along z, y and x goes on."""
     _, ny, nx = (n if k else 1 for n, k in zip(shape, kept, strict=True))
     z, y, x = kept
@@ -191,7 +193,7 @@ def sums(
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
-    over, down, along = _strides(shape, kept)  # type: ignore[arg-type]
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
     views = [_in_single(v) for v in views]
     dtype = views[0].dtype
     windows = []
@@ -332,7 +334,7 @@ def extremes(
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
-    over, down, along = _strides(shape, kept)  # type: ignore[arg-type]
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
     u = unsigned(views[0].dtype).type
     every = np.iinfo(u).max
     best = np.full(cells, every, u)

@@ -9,15 +9,16 @@ from beam_volumes.kernels.jit import kernel
 
 
 @kernel
-def shift_and_scale(voxels, center, scale, base, at, step_y, step_x, out):
-    """Write ``(voxel - center[i]) * scale[i] + base`` for each voxel of a plane.
+def shift_and_scale(voxels, low, high, center, scale, base, at, step_y, step_x, out):
+    """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel of a plane.
 
     Parameters
     ----------
     voxels : ndarray (rows, columns)
         Of any type; computed in float64.
-    center, scale : ndarray of float64
-    base : float
+    low, high : ndarray of float64
+        To what voxels are clipped; NaN stays NaN.
+    center, scale, base : ndarray of float64
     at, step_y, step_x : int
         Where the numbers of a voxel are: ``i = at + y * step_y + x * step_x``.
     out : ndarray (rows, columns)
@@ -25,13 +26,17 @@ def shift_and_scale(voxels, center, scale, base, at, step_y, step_x, out):
     """
     row = np.empty(voxels.shape[1])
     for y in range(voxels.shape[0]):
-        first = at + y * step_y
+        i = at + y * step_y
         if step_x == 0:
-            c, s = center[first], scale[first]
+            least, most, c, s, b = low[i], high[i], center[i], scale[i], base[i]
             for x in range(row.size):
-                row[x] = (np.float64(voxels[y, x]) - c) * s + base
+                v = np.float64(voxels[y, x])
+                v = least if v < least else most if v > most else v
+                row[x] = (v - c) * s + b
         else:
             for x in range(row.size):
-                i = first + x * step_x
-                row[x] = (np.float64(voxels[y, x]) - center[i]) * scale[i] + base
+                v = np.float64(voxels[y, x])
+                v = low[i] if v < low[i] else high[i] if v > high[i] else v
+                row[x] = (v - center[i]) * scale[i] + base[i]
+                i += step_x
         cast_rounded(row, out[y])

@@ -161,5 +161,5 @@ def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
 def _holds(dtype: np.dtype, cval: float) -> bool:
     """Whether a dtype has the very number that the function is to see."""
     if dtype.kind == "f":
-        return bool(dtype.type(cval) == cval or np.isnan(cval))
+        return bool(float(dtype.type(cval)) == cval or np.isnan(cval))
     return representable(cval, dtype)

@@ -64,33 +64,37 @@ def rescale_intensity(
     name = "rescale_intensity"
     if volume.dtype == bool:
         raise TypeError(f"{name}: a bool volume has no range to rescale; cast it with astype first")
-    low, high = _range(volume, in_range, "in_range", name, mask, nan, True)
+    low, high = range_of(volume, in_range, "in_range", name, mask, nan, True)
     positive = not isinstance(low, Scalar) and low >= 0
-    y0, y1 = _range(volume, out_range, "out_range", name, mask, nan, positive)
-    if isinstance(low, Scalar) and not isinstance(y0, Scalar) and not _is_pair(out_range):
+    y0, y1 = range_of(volume, out_range, "out_range", name, mask, nan, positive)
+    if isinstance(low, Scalar) and not isinstance(y0, Scalar) and not is_pair(out_range):
         # Without its negative numbers only if there are none: known when the extremes are.
         y0 = apply_ufunc("multiply", apply_ufunc("less", low, 0), float(y0))
-    if dtype is not None:
-        wanted = checked_dtype(dtype)
-    elif _is_pair(out_range):
-        wanted = accumulator(volume.dtype)
-    else:
-        wanted = volume.dtype if out_range in ("dtype", "image") else np.dtype(out_range)
-    points = ends(name, *(_value(v) for v in (low, high, y0, y1)))
+    wanted = dtype_for(volume, out_range, dtype)
+    points = ends(name, *(value_of(v) for v in (low, high, y0, y1)))
     return on_curve(volume, name, points, wanted)
 
 
-def _is_pair(given: Any) -> bool:
+def dtype_for(volume: Volume, out_range: Any, dtype: Any) -> np.dtype:
+    """Of intensities brought to a range: that asked for, or the volume's, or that of the range."""
+    if dtype is not None:
+        return checked_dtype(dtype)
+    if is_pair(out_range):
+        return accumulator(volume.dtype)
+    return volume.dtype if out_range in ("dtype", "image") else np.dtype(out_range)
+
+
+def is_pair(given: Any) -> bool:
     return isinstance(given, tuple | list | np.ndarray) or (
         isinstance(given, Scalar) and given.shape == (2,)
     )
 
 
-def _value(number: Any) -> Any:
+def value_of(number: Any) -> Any:
     return number.value if isinstance(number, Scalar) else lazy(number)
 
 
-def _range(
+def range_of(
     volume: Volume,
     given: Any,
     what: str,
@@ -100,7 +104,7 @@ def _range(
     positive: bool,
 ) -> tuple[Any, Any]:
     """The ends of a range; those of a dtype without its negative numbers if ``positive``."""
-    if _is_pair(given):
+    if is_pair(given):
         if not isinstance(given, Scalar) and len(given) != 2:
             raise ValueError(f"{name}: {what}={given!r} has {len(given)} entries; give two")
         low, high = given[0], given[1]
@@ -206,7 +210,12 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
 def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     """``gain * log2(1 + x)``, or its inverse ``gain * (2**x - 1)``, with intensities from 0 to 1.
 
-    Parameters and result as of `adjust_gamma`; see `skimage.exposure.adjust_log`.
+    Parameters
+    ----------
+    volume, gain
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_log`.
+    inv : bool
+        Whether to take the inverse.
 
     Examples
     --------
@@ -232,7 +241,14 @@ def adjust_sigmoid(
 ) -> Volume:
     """``1 / (1 + exp(gain * (cutoff - x)))`` with intensities from 0 to 1.
 
-    Parameters and result as of `adjust_gamma`; see `skimage.exposure.adjust_sigmoid`.
+    Parameters
+    ----------
+    volume
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_sigmoid`.
+    cutoff, gain : float
+        Which intensity becomes 0.5, and how steep the curve is there.
+    inv : bool
+        Whether to subtract the result from 1.
 
     Examples
     --------

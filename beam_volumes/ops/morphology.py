@@ -49,6 +49,12 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
 def cube(size: int, ndim: int = 3) -> np.ndarray:
     """A cube of ``size`` voxels along each axis.
 
+    Parameters
+    ----------
+    size : int
+    ndim : int
+        How many axes there are: 2 makes a square.
+
     Examples
     --------
     >>> from beam_volumes import cube
@@ -64,6 +70,13 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
 
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     """Arms of ``radius`` voxels along each axis.
+
+    Parameters
+    ----------
+    radius : int or sequence of int
+        One for all axes, or one for each.
+    ndim : int
+        How many axes there are, if it is one for all.
 
     Examples
     --------

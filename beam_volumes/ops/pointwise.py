@@ -54,6 +54,12 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
 def clip(volume: Volume, min: Any = None, max: Any = None) -> Volume:
     """Limit the values; see `numpy.clip`.
 
+    Parameters
+    ----------
+    volume : Volume
+    min, max : number, Scalar or Volume, optional
+        What is below ``min`` becomes it, what is above ``max`` that.
+
     Examples
     --------
     >>> import numpy as np

@@ -27,8 +27,8 @@ LIMIT = 256 << 20
 
 #: Cells that are turned from exact numbers into results at a time.
 _CELLS = 1 << 16
-#: Cells of a state that are sent at a time: few megabytes, whatever they hold.
-_PIECE = 1 << 14
+#: Bytes of the cells of a state that are sent at a time.
+_PIECE = 1 << 20
 
 Parts = dict[Box, Any]
 
@@ -130,9 +130,14 @@ class Along(Fold):
         shape = (len(voxels), *voxels[0].shape)
         if self._voxels(shape) > projection.MOST and max(shape[:2]) > 1:
             return self._in_halves(voxels, mask, start)
+        return {self.cells_of(voxels, start): self.part(voxels, mask)}
+
+    def cells_of(self, voxels: Sequence[np.ndarray], start: Triple) -> Box:
+        """To which cells slices belong, the first of which begins at ``start``."""
+        shape = (len(voxels), *voxels[0].shape)
         begin = tuple(a if k else 0 for a, k in zip(start, self.kept, strict=True))
         end = tuple(a + n if k else 1 for a, n, k in zip(start, shape, self.kept, strict=True))
-        return {Box(begin, end): self.part(voxels, mask)}  # type: ignore[arg-type]
+        return Box(begin, end)  # type: ignore[arg-type]
 
     def _voxels(self, shape: Sequence[int]) -> int:
         """How many voxels of a box of a shape belong to one cell."""
@@ -164,7 +169,8 @@ class Along(Fold):
         raise NotImplementedError
 
     def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
-        for number, cells in enumerate(_blocks(self.extent, _PIECE)):
+        most = max(1, _PIECE // self.cell_bytes)
+        for number, cells in enumerate(_blocks(self.extent, most)):
             piece: Parts = {}
             for box, part in state.items():
                 both = box.intersect(cells)

@@ -10,7 +10,13 @@ import numpy as np
 
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
-from beam_volumes.ops import folds, percentile_formulas, projections, threshold_formulas
+from beam_volumes.ops import (
+    folds,
+    percentile_formulas,
+    percentiles_along,
+    projections,
+    threshold_formulas,
+)
 from beam_volumes.ops.parameters import axes_of, bins_of
 from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
@@ -40,21 +46,26 @@ def fold(
 
 def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
     """A reduction of all axes, or a lazy array of it along some."""
-    if axis is None:
-        return fold(reduction, volume, mask)
-    items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
-    for name in items:
-        if isinstance(name, str) and name not in volume.axes:
-            raise ValueError(
-                f"{reduction.name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
-            )
-    numbers = [volume.axes.index(i) if isinstance(i, str) else i for i in items]
-    gone = axes_of(volume, numbers, reduction.name)
-    axes = [a for a in volume.space.visible if a not in gone]
+    kept, axes = _kept(reduction.name, volume, axis)
     if not axes:
         return fold(reduction, volume, mask)
+    return fold(projections.along(reduction, volume.node.shape, kept, axes), volume, mask)
+
+
+def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
+    """Which of z, y, x a reduction along some axes leaves, and those of them that the user sees."""
+    if axis is None:
+        return (False, False, False), []
+    items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
+    for item in items:
+        if isinstance(item, str) and item not in volume.axes:
+            raise ValueError(
+                f"{name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
+            )
+    gone = axes_of(volume, [volume.axes.index(i) if isinstance(i, str) else i for i in items], name)
+    axes = [a for a in volume.space.visible if a not in gone]
     z, y, x = (a in axes for a in np.arange(len(AXES)).tolist())
-    return fold(projections.along(reduction, volume.node.shape, (z, y, x), axes), volume, mask)
+    return (z, y, x), axes
 
 
 def min(
@@ -262,6 +273,7 @@ class BinEdges(Formula):
 def percentile(
     volume: Volume,
     q: float | Sequence[float],
+    axis: Axis = None,
     *,
     mask: Volume | None = None,
     nan: str = "raise",
@@ -269,7 +281,7 @@ def percentile(
     """The exact percentile, equal to `numpy.percentile` with linear interpolation.
 
     One sweep for up to 16 bits, two for 32 and four for 64: each finds the next digits of the order
-    statistics from a histogram of order-preserving keys.
+    statistics from a histogram of order-preserving keys. Along axes one sweep for each 8 bits.
 
     Parameters
     ----------
@@ -277,21 +289,34 @@ def percentile(
         In percent.
     volume, mask, nan
         As of `min`.
+    axis : int, str or sequence of them, optional
+        As of `min`: e.g. ``("y", "x")`` for the percentile of each slice. Counts of all cells of the
+        result may take 256 MiB: there may be 65536 of them for one percentile, 32768 for two.
 
     Returns
     -------
     Scalar
-        Or a lazy array, of a sequence.
+        Or a lazy array, of a sequence or along axes: the percentiles come first, then the other axes. It is
+        NaN where all voxels are left out.
 
     Examples
     --------
     >>> import numpy as np
     >>> import beam_volumes as bv
-    >>> float(bv.percentile(bv.open(np.array([[1, 2, 3, 4]])), 50))
-    2.5
+    >>> v = bv.open(np.array([[1, 2, 3, 4], [5, 5, 5, 9]]))
+    >>> float(bv.percentile(v[:1], 50)), np.asarray(bv.percentile(v, [50, 100], axis="x")).tolist()
+    (2.5, [[2.5, 5.0], [4.0, 9.0]])
     """
     volume = as_volume(volume)
+    kept, axes = _kept("percentile", volume, axis)
+    whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
     result: tuple[Scalar, ...] = ()
+    if axes:
+        where = (nan, volume.node.shape, kept, axes)
+        for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():
+            along = percentiles_along.RadixCountsAlong.of(volume.dtype, whole.q, level, *where)
+            result = (fold(along, volume, mask, *result),)
+        return result[0]
     for level in np.arange(percentile_formulas.percentile_levels(volume.dtype)).tolist():
         result = (fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
     return result[0]

@@ -193,7 +193,7 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
 
 
 def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Where the smallest voxel is, the first in raster order; one sweep. See `maximum_position`.
+    """Where the smallest voxel is, the first in raster order; one sweep. Parameters as of `maximum_position`.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def extrema(
 
 
 def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """How many voxels are not zero, as `numpy.count_nonzero`; one sweep. ``axis`` as of `min`.
+    """How many voxels are not zero, as `numpy.count_nonzero`; one sweep. ``axis`` and ``mask`` as of `min`.
 
     Examples
     --------
@@ -262,7 +262,7 @@ def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = No
 
 
 def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """Whether some voxel is not zero, as `numpy.any`; one sweep. ``axis`` as of `min`.
+    """Whether some voxel is not zero, as `numpy.any`; one sweep. ``axis`` and ``mask`` as of `min`.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Sca
 
 
 def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """Whether no voxel is zero, as `numpy.all`; one sweep. ``axis`` as of `min`.
+    """Whether no voxel is zero, as `numpy.all`; one sweep. ``axis`` and ``mask`` as of `min`.
 
     Examples
     --------

@@ -63,6 +63,11 @@ def structure_tensor(
 def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]:
     """The eigenvalues of a structure tensor, descending; see `hessian_matrix_eigvals`.
 
+    Parameters
+    ----------
+    tensor : sequence of Volume
+        What `structure_tensor` gives.
+
     Examples
     --------
     >>> import numpy as np

@@ -314,3 +314,42 @@ def bomb(levels: int) -> str:
 @example(text=BASE.replace("op: gaussian_filter, sigma: 1", "op: median_filter, size: 1000000000"))
 def test_texts_that_are_nearly_recipes(text, world, watch):
     harmless(world, watch, text)
+
+
+HUGE = [
+    "gaussian_laplace, sigma: 1.0e+9", "gaussian_gradient_magnitude, sigma: 1.0e+9",
+    "gaussian_filter1d, sigma: 1.0e+9", "gaussian_filter, sigma: 1, truncate: 1.0e+300",
+    "uniform_filter1d, size: 1000000000000", "maximum_filter1d, size: 1000000000000",
+    "rank_filter, rank: 1, size: 1000000000", "percentile_filter, percentile: 1, size: 4000",
+    "white_tophat, size: 1000000000", "morphological_gradient, size: [1, 1, 1000000000000]",
+    "binary_erosion, iterations: 1000000000000", "binary_hit_or_miss, structure1: {cube: 100000}",
+    "unsharp_mask, radius: 1.0e+9", "difference_of_gaussians, low_sigma: 1.0e+9",
+    "threshold_local, block_size: 1000000001", "threshold_niblack, window_size: 1000000001",
+    "threshold_sauvola, window_size: 1000000000001", "frangi, sigmas: [1.0e+9]", "sato, sigmas: 1.0e+300",
+    "hessian_matrix, sigma: 1.0e+9", "structure_tensor, sigma: 1.0e+9",
+    "equalize_hist, nbins: 1000000000000", "threshold_multiotsu, classes: 1000000000",
+    "adjust_gamma, gamma: 1.0e+300", "adjust_log, gain: 1.0e+308",
+    "rescale_intensity, out_range: [-1.0e+308, 1.0e+308]", "adjust_sigmoid, gain: 1.0e+308",
+    "normalize_slices, percentiles: [1, 99], out_range: [-1.0e+308, 1.0e+308]",
+    "normalize_slices, percentiles: [1.0e-300, 1.0e+300]", "normalize_slices, mean: 1.0e+308, std: 1.0e+308",
+    f"percentile, q: [{'1, ' * 20000}2]", f"percentile, axis: [y, x], q: [{'1, ' * 20000}2]",
+    "pad, pad_width: 1000000000000", "pad, pad_width: 1000000000, mode: reflect",
+    "upsample, factors: 1000000000", "upsample, factors: [1, 1, 1000000000]",
+    "downsample, factors: 1000000000000", "downsample, factors: [1, 1, 1000000000], method: median",
+    "zoom, zoom: 1.0e+9", "zoom, zoom: 1.0e-300", "shift, shift: 1.0e+300", "shift, shift: 1.0e+15",
+    "rotate, angle: 1.0e+300", "affine_transform, matrix: [1.0e+300, 1, 1]",
+    "affine_transform, matrix: [1, 1, 1], output_shape: [1000000000, 1000000000, 1000000000]",
+    "affine_transform, matrix: [1, 1, 1], offset: 1.0e+300", "coordinates, axis: 1000000000000",
+    "remove_small_objects, max_size: 1" + "0" * 400, "clear_border, buffer_size: 1000000000000",
+    "distance_transform_edt, max_distance: 1.0e+300", "distance_transform_edt, max_distance: 100000",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("step", HUGE, ids=lambda step: step[:40])
+def test_huge_parameters(step, world, watch):
+    """Each operation alone, so that nothing before it is refused."""
+    gives = str(operations()[step.split(",")[0]].call.__annotations__["return"])
+    output = "{step: s.0, path: out.zarr}" if "[Volume" in gives else "{step: s, path: out.zarr}"
+    output = "{step: s}" if "Scalar" in gives else output
+    text = f"input: slices\nsteps:\n  s: {{op: {step}}}\noutputs: [{output}]\n"
+    harmless(world, watch, text)

@@ -4,7 +4,6 @@ import os
 import pickle
 
 import cloudpickle
-import numba
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
@@ -14,57 +13,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.recipes.catalogue import operations
 from tests import catalogue as cat
-
-
-def wild(values, factor=1.5):
-    """Depends on the order and number of values, and spoils its array."""
-    total = 0.0
-    for i in range(values.size):
-        total = total * 0.5 + values[i] * factor
-        values[i] = -1.0
-    return total
-
-
-@numba.njit(fastmath=True)
-def spread(values):
-    return values.max() - values.min()
-
-
-FUNCTIONS = {"wild": (wild, wild), "spread": (spread, spread.py_func), "median": (np.median,) * 2}
-
-
-@st.composite
-def generics(draw, ndim, dtype):
-    ours, theirs = FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))]
-    axes, chosen = draw(cat.axes_choices(ndim))
-    n = len(chosen)
-    footprint = cat.drawn_footprint(draw, n, 3)
-    how = {"footprint": footprint}
-    if draw(st.booleans()):
-        how, footprint = {"size": footprint.shape}, np.ones(footprint.shape, bool)
-    mode = draw(st.sampled_from(cat.MODES))
-    cval = draw(st.sampled_from([0, -3, 0.1]))
-    origin = cat.origin_for(draw, footprint.shape)
-    how |= {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    if ours is wild and draw(st.booleans()):
-        how["extra_arguments"] = (2.5,)
-    where = cat.spread_over(footprint, chosen, ndim)
-    shift = cat.full(cat.each(origin, n), chosen, ndim, 0)
-
-    def twin(x):
-        extra = how.get("extra_arguments", ())
-        result = ndi.generic_filter(
-            x.astype("f8"), theirs, footprint=where, mode=mode, cval=cval, origin=shift,
-            extra_arguments=extra,
-        )  # fmt: skip
-        return result.astype(cat.linear_dtype(x.dtype))
-
-    return cat.Op(
-        f"generic_filter({theirs}, {how})",
-        lambda v: bv.generic_filter(v, ours, **how),
-        twin,
-        [],
-    )
+from tests.catalogue_generic import generics, spread, wild
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f4", "f8"])
@@ -91,6 +40,13 @@ def test_dtype_rounds():
     cat.assert_same(ours, np.rint(expected).astype("u1"))
     half = bv.generic_filter(v, np.mean, (1, 1, 2), dtype="f2")
     cat.assert_same(np.asarray(half), expected.astype("f4").astype("f2"))
+
+
+def test_the_constant_outside_is_not_rounded_to_the_voxels():
+    far = bv.generic_filter(
+        bv.open(np.zeros((2, 3), "f4")), np.max, 3, mode="constant", cval=0.1, dtype="f8"
+    )
+    cat.assert_same(np.asarray(far), np.full((2, 3), 0.1))
 
 
 def test_nan_is_up_to_the_function():

@@ -86,6 +86,36 @@ def test_lines_are_reduced_as_volumes_are(dtype, data):
         same_bits(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", [*DTYPES, "u8"])
+@settings(max_examples=8)
+@given(data=st.data())
+def test_percentiles_of_lines_are_those_of_volumes(dtype, data):
+    draw = data.draw
+    ndim = draw(st.sampled_from([2, 3, 3]))
+    shape = draw(shapes(ndim, voxels=600))
+    axis = tuple(draw(st.sets(st.integers(0, ndim - 1), min_size=1, max_size=ndim - 1)))
+    rare = draw(st.sampled_from([0, 0.1]))
+    seed, narrow = draw(st.integers(0, 99)), draw(st.booleans())
+    x = voxels(shape, dtype, seed, narrow=narrow, nan=rare, inf=rare)
+    mask = voxels(shape, "u1", 1, narrow=True) if draw(st.booleans()) else np.ones(shape, "u1")
+    q = draw(st.sampled_from([50, 0, 33.4, (1, 99), (75, 0, 100, 25)]))
+    lazy = bv.percentile(bv.open(x), q, axis, mask=bv.open(mask), nan="omit")
+    slab = tuple(draw(st.integers(1, n)) for n in shape)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(projections, "_PIECE", draw(st.sampled_from([1 << 20, 5000])))
+        ours = bv.compute(lazy, runner=None, slab=slab, window=draw(st.sampled_from([None, 1, 3])))
+    kept = [a for a in range(ndim) if a not in axis]
+    expected = np.full((*np.shape(q), *(shape[a] for a in kept)), np.nan, lazy.dtype)
+    keep = np.isfinite(x) & (mask != 0)
+    for at in np.ndindex(*(shape[a] for a in kept)):
+        key = tuple(at[kept.index(a)] if a in kept else slice(None) for a in range(ndim))
+        if keep[key].any():
+            line = bv.open(x[key][keep[key]][None])
+            expected[(..., *at)] = bv.compute(bv.percentile(line, q), runner=None)
+    assert ours.shape == lazy.shape
+    same_bits(ours, expected)
+
+
 @pytest.mark.parametrize("axis", [0, "y", (1, 2), (-1, "z")])
 def test_as_numpy_has_it_in_strips(axis):
     """Large enough for strips of rows on two threads, and a crop of a computed volume."""
@@ -94,8 +124,10 @@ def test_as_numpy_has_it_in_strips(axis):
     y = np.maximum(x, 0)[2:, 1:129, 3:]
     numbers = {"y": 1, (-1, "z"): (-1, 0)}.get(axis, axis)
     lazy = [getattr(bv, n)(v, axis) for n in ("min", "max", "sum", "mean")]
+    lazy += [bv.percentile(v, (20, 50), axis)]
     lazy += [bv.count_nonzero(v, axis), bv.any(v, axis), bv.all(v, axis)]
     expected = [y.min(numbers), y.max(numbers), y.sum(numbers), y.mean(numbers)]
+    expected += [np.percentile(y, (20, 50), numbers)]
     expected += [np.count_nonzero(y, numbers), (y != 0).any(numbers), (y != 0).all(numbers)]
     for how in ({"threads": 1}, {"threads": 2}, {"threads": 2, "slab": (3, 50, 140)}):
         for ours, theirs in zip(bv.compute(*lazy, runner=None, **how), expected, strict=True):
@@ -142,6 +174,8 @@ def test_what_is_refused(monkeypatch):
         bv.sum(v, (1, "y"))
     with pytest.raises(ValueError, match="0 to 2"):
         bv.sum(v, 3)
+    with pytest.raises(ValueError, match=r"percentile along these axes .* needs 357 MiB of counts"):
+        bv.percentile(bv.open(np.zeros((1, 300, 305), "u1")), 50, "z")
     monkeypatch.setattr(projections, "LIMIT", 100)
     with pytest.raises(ValueError, match=r"4 x 5 int64.*crop the volume"):
         bv.sum(v, "z")
@@ -156,11 +190,11 @@ def test_a_lazy_array_in_an_expression():
 
 
 def test_inside_a_pipeline(tmp_path, monkeypatch):
-    monkeypatch.setattr(projections, "_PIECE", 50)  # states travel in pieces
+    monkeypatch.setattr(projections, "_PIECE", 2000)  # states travel in pieces
     x = membranes()
     v = stored(tmp_path, x, chunks=(5, 12, 14))
     with beam.Pipeline("FnApiRunner") as p:
-        done = p | bv.Compute(bv.mean(v, "z"), bv.max(v, ("y", "x")), slab=(7, 12, 14))
-        for name, expected in (("mean", x.mean(0)), ("max", x.max((1, 2)))):
+        done = p | bv.Compute(bv.mean(v, "z"), bv.percentile(v, 50, ("y", "x")), slab=(7, 12, 14))
+        for name, expected in (("mean", x.mean(0)), ("percentile", np.percentile(x, 50, (1, 2)))):
             found = done[name] | name >> beam.Map(np.ndarray.tolist)
             assert_that(found, equal_to([expected.tolist()]), f"is {name}")

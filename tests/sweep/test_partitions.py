@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from tests import catalogue as cat
+from tests.catalogue_generic import generics
 from tests.catalogue_geometry import regrids
 
 DTYPES = ["?", "u1", "u2", "i4", "f4", "f8"]
@@ -79,7 +80,8 @@ class Graph:
     def grow(self):
         kind = self.draw(
             st.sampled_from(
-                ["filter", "filter", "filter", "zip", "scalar", "crop", "overlap", "regrid"]
+                ["filter"] * 3
+                + ["zip", "scalar", "crop", "overlap", "regrid", "generic", "contrast"]
             )
         )
         k, v, x = self.pick()
@@ -89,6 +91,22 @@ class Graph:
             ours = np.asarray(result)
             op.check(ours, x)
             said = str(op)
+        elif kind == "generic":
+            op = self.draw(generics(x.ndim, x.dtype, ("wild",)))
+            result = op.ours(v)
+            ours = np.asarray(result)
+            op.check(ours, x)
+            said = str(op)
+        elif kind == "contrast":
+            if not np.isfinite(x).any() or (x.dtype.kind == "f" and np.nanmax(np.abs(x)) > 1e30):
+                return
+            how = {"axis": self.draw(st.integers(0, x.ndim - 1)), "nan": "omit"}
+            if x.dtype != bool and self.draw(st.booleans()):
+                how |= {"percentiles": (5, 80), "out_range": (-1, 3)}
+            result = bv.normalize_slices(v, **how)
+            ours = np.asarray(result)
+            np.testing.assert_array_equal(np.isnan(ours), np.isnan(x))
+            said = f"normalize_slices({how})"
         elif kind == "regrid":
             op = self.draw(regrids(x.shape, x.dtype))
             result = op.ours(v)

@@ -106,6 +106,26 @@ def test_inside_a_pipeline_of_somebody_else(tmp_path):
     assert (tmp_path / "book" / "manifest.json").exists()
 
 
+def test_functions_of_ones_own_and_numbers_of_slices(tmp_path):
+    """A closure goes to the workers; searches for percentiles go from sweep to sweep."""
+    v = stored(tmp_path, membranes().astype("u2"), chunks=(5, 12, 14))
+    factor = 0.75
+
+    def contrast(values):
+        return values.max() - factor * values.min()
+
+    sharp = bv.generic_filter(v, contrast, (1, 3, 3), dtype="u2")
+    wanted = {
+        "moments": bv.normalize_slices(sharp),
+        "percentiles": bv.normalize_slices(sharp, "y", percentiles=(2, 98), out_range=(0, 1)),
+    }
+    targets = [w.to(tmp_path / f"{name}.zarr", chunks=(7, 12, 28)) for name, w in wanted.items()]
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | bv.Compute(*targets, slab=(7, 12, 28))
+    for target, w in zip(targets, wanted.values(), strict=True):
+        np.testing.assert_array_equal(np.asarray(bv.open(target.sink.name)), np.asarray(w))
+
+
 def test_the_same_run_repeated_sweeps_nothing_again(tmp_path):
     v = stored(tmp_path, membranes(), chunks=(5, 12, 14))
     target = (v + 1).to(tmp_path / "out.zarr", chunks=(4, 24, 28))
