@@ -39,6 +39,7 @@ from beam_volumes.plan.partition import (
 )
 from beam_volumes.plan.passes import Cut, Levels, cut
 from beam_volumes.space import Space
+from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
 from beam_volumes.storage.tables import TableSink
@@ -275,6 +276,7 @@ def plan(
     slab: Sequence[int] | None = None,
     window: int | None = None,
     base: int = machine.BASE_BEAM,
+    held: bool = False,
 ) -> Plan:
     """Plan a computation; nothing is read or written.
 
@@ -296,6 +298,9 @@ def plan(
         Slices finished at a time, instead of a number chosen by the budget.
     base : int
         Bytes a worker process takes before any voxel and any kernel.
+    held : bool
+        Put arrays that come back together in this process's memory, instead of storing and reading
+        them; they are not part of the budget.
 
     Returns
     -------
@@ -372,6 +377,8 @@ def plan(
         if isinstance(t, Volume):
             # A line or a single voxel is stored with all axes: what is read has y and x.
             sink = intermediate(node, t.space if t.ndim > 1 else None, "result")
+            if held:
+                sink = intermediates[-1] = ArraySink.of(sink)
         else:
             sink = t.sink
         voxels.append((node, sink))
