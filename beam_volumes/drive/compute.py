@@ -15,7 +15,9 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.plan import Pass, Plan, Return, Wanted, plan, with_resources
+from beam_volumes.plan.adapt import with_resources
+from beam_volumes.plan.plan import Pass, Plan, Return
+from beam_volumes.plan.planner import Wanted, plan
 from beam_volumes.runs.journal import ENDED, find_run
 from beam_volumes.runs.progress import Summary, Watch, Watching, Work, reporter, summarize
 from beam_volumes.session.local import run_local
