@@ -134,7 +134,8 @@ from beam_volumes.ops.thresholds import (
     threshold_triangle,
     threshold_yen,
 )
-from beam_volumes.plan.plan import Plan, plan
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planner import plan
 from beam_volumes.runs.verify import verify
 from beam_volumes.version import __version__
 

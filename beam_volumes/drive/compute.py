@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
-from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Scalar, Volume, computes, format_bytes
+from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.plan import Pass, Plan, Return, Wanted, plan, with_resources
+from beam_volumes.plan.adapt import with_resources
+from beam_volumes.plan.plan import Pass, Plan, Return
+from beam_volumes.plan.planner import Wanted, plan
 from beam_volumes.runs.journal import ENDED, find_run
 from beam_volumes.runs.progress import Summary, Watch, Watching, Work, reporter, summarize
 from beam_volumes.session.local import run_local
 from beam_volumes.session.recall import Request, recall
 from beam_volumes.session.session import Session
+from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
@@ -171,6 +174,8 @@ def run(
         slab=slab,
         window=window,
         base=base,
+        # What a run is continued from lies in its folder, with what it gives back.
+        held=runner is None and journal is None and not any(map(_is_written, targets)),
     )
     _check_places(planned, journal, runner)
     session = Session.begin(
@@ -224,6 +229,10 @@ def resume(
     _check_places(planned, journal.spec, runner)
     session = Session.begin(planned, journal=journal.spec, resume=True, request=request)
     return _carry_out(session, drive, progress), request.note
+
+
+def _is_written(target: Wanted) -> bool:
+    return isinstance(target, Target | TableTarget)
 
 
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
@@ -299,6 +308,9 @@ def _result(back: Return, result: Sink | TableSink | Value, known: dict[str, Any
         return evaluate(result, known)
     if isinstance(result, TableSink):
         return result.read() if back.kind == "rows" else result.name
+    if isinstance(result, ArraySink):
+        bits = result.array.view(bool) if back.dtype == bool else result.array
+        return bits.reshape(back.shape)
     source = result.read_back()
     if back.kind == "volume":
         return Volume(SourceNode.of(source), source.space)

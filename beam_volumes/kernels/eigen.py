@@ -9,8 +9,8 @@ from beam_volumes.kernels.jit import kernel
 
 #: Voxels worked on at a time: a fixed number, so that the compiler sees which memory is which.
 CHUNK = 128
-#: Polynomials in ``t * t``, the powers ascending, of ``cos(2/3 asin t)`` and of ``sin(2/3 asin t) / t`` for t * t
-#: up to 1/2: interpolated at Chebyshev's points, good to 6e-12.
+#: Polynomials in ``t * t``, the powers ascending, of ``cos(2/3 asin t)`` and of ``sin(2/3 asin t) / t`` for
+#: t * t up to 1/2: interpolated at Chebyshev's points, good to 6e-12.
 COSINE = (
     1.0000000000032363,
     -0.222222224083964,
@@ -105,9 +105,9 @@ def _polynomial(c, x):
 def eigenvalues_of_float32(work):
     """`eigenvalues` to within 1e-7 of the matrix' norm, which is what float32 elements allow, sooner.
 
-    The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and cos
-    of the angle is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). Of |r|, the half angle's sine t is at
-    most sqrt(1/2), where a polynomial has cosine and sine of a third of the angle without computing it.
+    The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
+    the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). Of |r|, the half angle's sine t
+    is at most sqrt(1/2), where a polynomial gives cosine and sine of a third of the angle without the angle.
     """
     for i in range(CHUNK):
         d, e, f = work[3, i], work[4, i], work[5, i]

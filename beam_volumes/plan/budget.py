@@ -112,3 +112,12 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def checked_count(name: str, number: int | None, default: int) -> int:
+    """A number that a user gave, or what it is by default; refused if it is none that counts."""
+    if number is None:
+        return default
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"{name}={number!r} is not a whole number from 1 on")
+    return number

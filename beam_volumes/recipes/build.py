@@ -10,7 +10,7 @@ from typing import Any
 import beam_volumes as bv
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, nothing_computed
-from beam_volumes.plan.plan import Wanted
+from beam_volumes.plan.planner import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
 from beam_volumes.recipes.document import Entry, RecipeError

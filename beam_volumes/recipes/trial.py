@@ -15,7 +15,8 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.jit import Compiled, compiled
 from beam_volumes.plan import budget
-from beam_volumes.plan.plan import Plan, Wanted
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planner import Wanted
 from beam_volumes.recipes import box
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError

@@ -15,7 +15,8 @@ from typing import Any
 from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.graph.volume import format_bytes
-from beam_volumes.plan.plan import Plan, repartitioned
+from beam_volumes.plan.adapt import repartitioned
+from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import ENDED, Journal, run_folder
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges

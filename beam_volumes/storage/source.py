@@ -103,6 +103,14 @@ class Source:
         """What it is a view of: itself, if of nothing."""
         return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
 
+    @property
+    def array(self) -> np.ndarray | None:
+        """Its voxels where they lie, if that is in this process's memory; not to be written to."""
+        held: np.ndarray | None = getattr(self.reader, "array", None)
+        return (
+            held if held is None else held[Box.of_shape(self.shape).translate(self.offset).slices]
+        )
+
     def open(self) -> ts.TensorStore:
         """The handle, with domain ``[0, shape)``, shared by this process."""
         return opened(self.token(), self._open)
@@ -175,6 +183,8 @@ class Source:
     def read(self, box: Box | None = None) -> np.ndarray:
         """A box of voxels, or all of them, as a new array."""
         box = Box.of_shape(self.shape) if box is None else box
+        if self.array is not None:
+            return self.array[box.slices].copy()
         out = np.empty(box.shape, self.dtype)
         read_into(self.open(), box, out).result()
         return out
@@ -206,6 +216,14 @@ class ViewReader:
     @property
     def whole_slices(self) -> bool:
         return getattr(self.source.reader, "whole_slices", False)
+
+    @property
+    def array(self) -> np.ndarray | None:
+        held = self.source.array
+        if held is None:
+            return None
+        back = zip(self.flipped, self.step, strict=True)
+        return held.transpose(self.axes)[tuple(slice(None, None, -s if b else s) for b, s in back)]
 
     def open(self) -> ts.TensorStore:
         view = self.source.open()[ts.d[self.axes].transpose[0, 1, 2]]

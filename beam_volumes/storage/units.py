@@ -1,14 +1,9 @@
-"""Write units: their checksums, and what is there of them.
-
-A checksum is the CRC-32 of a unit's voxels, those inside the volume, as they lie in memory: little-endian, x
-fastest. It is taken where the unit is handed over to be written, and does not depend on codecs.
-"""
+"""What is there of an output's write units, and whether it is what was written."""
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +12,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.storage import kvstore
+from beam_volumes.storage.checksums import checksum
 from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.sink import Sink
@@ -25,32 +21,6 @@ from beam_volumes.storage.sink import Sink
 _AT_A_TIME = 64 << 20
 #: Bytes of what is remembered of listings.
 _REMEMBERED = 32 << 20
-
-
-@lru_cache(maxsize=1)
-def _crc32() -> Callable[[Any, int], int]:
-    try:
-        import imagecodecs  # libdeflate's takes a third of the time
-
-        if imagecodecs.deflate_crc32(b"crc32", 0) == zlib.crc32(b"crc32"):
-            return imagecodecs.deflate_crc32
-    except ImportError:  # not there, or built without it
-        pass
-    return zlib.crc32
-
-
-def checksum(voxels: np.ndarray) -> int:
-    """The checksum of a unit's voxels.
-
-    Examples
-    --------
-    >>> checksum(np.arange(8, dtype="u1").reshape(2, 2, 2)) == zlib.crc32(bytes(range(8)))
-    True
-    """
-    crc32, found = _crc32(), 0
-    for plane in voxels:  # strided, mostly: a plane's copy stays in the cache
-        found = crc32(np.ascontiguousarray(plane).reshape(-1).view(np.uint8), found)
-    return found
 
 
 class Listing:

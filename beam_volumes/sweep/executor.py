@@ -19,9 +19,10 @@ import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, cells_touched, pad_index
 from beam_volumes.kernels.rims import fill_rims
+from beam_volumes.storage.arrays import ArraySink
+from beam_volumes.storage.checksums import checksum
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
-from beam_volumes.storage.units import checksum
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.meter import Activity, Meter
 from beam_volumes.sweep.program import Edge, Program, Range, Step
@@ -47,7 +48,7 @@ class SlabResult:
         By output, indices of the write units that were stored, and of those left out because they
         hold nothing but the fill value.
     sums : dict
-        By output, the checksum of each unit written, as `storage.units.checksum` has it.
+        By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
     """
 
     states: dict[str, Any] = field(default_factory=dict)
@@ -185,10 +186,16 @@ class _Sweep:
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
         self.writes: deque[tuple[int, int, int, Transfer]] = deque()
-        self.handles = {
-            i: s.source.open() for i, s in enumerate(program.steps) if s.source is not None
+        # Arrays of this process are copied from and to as they lie; TensorStore does the rest.
+        self.handles: dict[int, Any] = {
+            i: s.source.open() if s.source.array is None else s.source.array
+            for i, s in enumerate(program.steps)
+            if s.source is not None
         }
-        self.sinks = [o.sink.open() for o in program.outputs]
+        self.sinks: list[Any] = [
+            o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
+            for o in program.outputs
+        ]
         self.written = [box.start[0]] * len(program.outputs)
         self.result = SlabResult(
             {f.token: f.reduction.zero() for f in program.folds},
@@ -226,7 +233,8 @@ class _Sweep:
             self._issue(i, window.tops[i], window)
             if self.meter is not None and not self.overlap:
                 self._await(i, (self.tops[i], window.tops[i]))  # so that it is known what it takes
-            if self.overlap and ahead is not None:
+            here = isinstance(self.handles[i], np.ndarray)
+            if self.overlap and ahead is not None and not here:
                 self._issue(i, ahead.tops[i], window)
 
     def _issue(self, i: int, top: int, window: Window) -> None:
@@ -239,9 +247,19 @@ class _Sweep:
             at = self.issued[i]
             stop = min(top, at + ring.capacity - (at - ring.base) % ring.capacity)
             box = Box((at, self.y[i][0], self.x[i][0]), (stop, self.y[i][1], self.x[i][1]))
-            view = ring.view(at, stop, self.y[i], self.x[i])
-            self.reads[i].append((at, read_into(self.handles[i], box, view)))
+            view, handle = ring.view(at, stop, self.y[i], self.x[i]), self.handles[i]
+            if isinstance(handle, np.ndarray):
+                with self._doing("read", i, (at, stop)):
+                    self._copy(view, handle[box.slices])
+            else:
+                self.reads[i].append((at, read_into(handle, box, view)))
             self.issued[i] = stop
+
+    def _copy(self, to: np.ndarray, voxels: np.ndarray) -> None:
+        rows, size = to.shape[1], to.size
+        in_strips(
+            rows, size, self.threads, lambda a, b: np.copyto(to[:, a:b], voxels[:, a:b], "no")
+        )
 
     # -- computing -------------------------------------------------------------------------------
 
@@ -412,13 +430,18 @@ class _Sweep:
                 )
                 z = inside.start[0], inside.stop[0]
                 doing = f"writing {output.sink.name}"
+                self.result.bytes_written += view.nbytes
+                self.written[k] = z1
+                if isinstance(self.sinks[k], np.ndarray):
+                    array = self.sinks[k][box.slices]
+                    with self._doing("write", k, z, doing):
+                        self._copy(array, view.view(array.dtype))
+                    continue
                 with self._doing("check", k, z, doing):
                     self._note_units(output.sink, box, view)
                 with self._doing("write", k, z, doing):
                     transfer = write_units(self.sinks[k], box, view)
                 self.writes.append((*z, k, transfer))
-                self.result.bytes_written += view.nbytes
-                self.written[k] = z1
                 if not self.overlap:
                     self._finish_write()
 

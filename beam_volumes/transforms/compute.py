@@ -21,7 +21,8 @@ from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import machines
-from beam_volumes.plan.plan import Pass, Plan, plan
+from beam_volumes.plan.plan import Pass, Plan
+from beam_volumes.plan.planner import plan
 from beam_volumes.session.session import Session, check_portable
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.remove import remove_tree

@@ -16,8 +16,9 @@ from apache_beam.pvalue import TaggedOutput
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
-from beam_volumes.plan.budget import BASE_BEAM, parse_bytes
-from beam_volumes.plan.plan import Plan, checked_count, plan
+from beam_volumes.plan.budget import BASE_BEAM, checked_count, parse_bytes
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planner import plan
 from beam_volumes.runs import Journal
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.session.local import run_local

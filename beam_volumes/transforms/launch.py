@@ -34,7 +34,8 @@ from apache_beam.runners.runner import PipelineState
 
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.plan import budget
-from beam_volumes.plan.plan import Plan, checked_count
+from beam_volumes.plan.budget import checked_count
+from beam_volumes.plan.plan import Plan
 from beam_volumes.runs import Journal, Watch, call_supervised
 from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Watching, Work, unwatched

@@ -8,7 +8,7 @@ from scipy import ndimage
 import beam_volumes as bv
 from beam_volumes.cli.warm_up import CALLS
 from beam_volumes.drive.compute import compute
-from beam_volumes.plan.plan import plan
+from beam_volumes.plan.planner import plan
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.recipes.document import RecipeError, load, parse_value

@@ -1,0 +1,62 @@
+"""A plan that was made, for another machine, or with the slabs of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from beam_volumes.plan import budget as machine
+from beam_volumes.plan.fitting import costed, refuse
+from beam_volumes.plan.partition import measure
+from beam_volumes.plan.plan import Plan
+
+
+def with_resources(
+    plan: Plan, memory: int | str | None, workers: int | None, processes: int, base: int
+) -> Plan:
+    """The plan for another machine or runner; its slabs stay until it is `repartitioned`.
+
+    Parameters
+    ----------
+    plan : Plan
+    memory, workers : optional
+        Those of the plan by default.
+    processes, base : int
+        As of `plan`.
+    """
+    workers = machine.checked_count("workers", workers, plan.workers)
+    processes = min(processes, workers)
+    return replace(
+        plan,
+        memory=plan.memory if memory is None else machine.parse_bytes(memory),
+        workers=workers,
+        processes=processes,
+        threads=max(1, machine.cores() // processes),
+        base=base + machine.BASE_KERNEL * plan.kernels,
+    )
+
+
+def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[int]) -> Plan:
+    """The plan with the partition of an earlier one, to resume its run.
+
+    Raises
+    ------
+    ValueError
+        If that was cut into other passes, or needs more memory than this plan may use.
+    """
+    if len(slabs) != len(plan.passes):
+        raise ValueError(
+            f"the run was planned in {len(slabs)} passes and would now be in {len(plan.passes)}; "
+            "resume it with the memory= and slab= it was begun with"
+        )
+    passes = []
+    budget = (plan.memory - plan.processes * plan.base) // plan.workers
+    for p, slab, window in zip(plan.passes, slabs, windows, strict=True):
+        z, y, x = slab
+        part = measure(p.program, (z, y, x), window, p.partition.overlap, plan.threads)
+        if part.memory > budget and part.overlap:
+            part = measure(p.program, (z, y, x), window, False, plan.threads)
+        if part.memory > budget:
+            refuse(part, plan.memory, plan.base, plan.workers, plan.processes)
+        passes.append(costed(p.index, p.program, part, p.values, budget))
+    return replace(plan, passes=tuple(passes))

@@ -1,0 +1,53 @@
+"""What a run computes, as what tells it from another."""
+
+from __future__ import annotations
+
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+)
+from beam_volumes.plan.passes import Levels
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.tables import TableSink
+from beam_volumes.version import __version__
+
+
+def fingerprint(
+    voxels: list[tuple[Node, Sink]],
+    values: list[Value],
+    barriers: list[Barrier],
+    tables: dict[str, tuple[TableSink, ...]],
+) -> dict[str, str]:
+    """What the run computes, field by field, so that a resumed run can say what differs."""
+    levels = Levels([n for n, _ in voxels], values, barriers)
+    fields = {"package": __version__}
+    for n in levels.nodes.values():
+        if isinstance(n, SourceNode):
+            fields[f"input {n.name}"] = n.token
+    counts: dict[str, int] = {}
+    for item in (*levels.nodes.values(), *levels.folds.values(), *levels.barriers.values()):
+        if isinstance(item, StageNode):
+            what, token = item.name, item.stage.token()
+        elif isinstance(item, AcrossNode):
+            what, token = item.name, item.completion.token()
+        elif isinstance(item, Barrier):
+            what, token = f"survey {item.name}", item.survey.token()
+        elif isinstance(item, FoldValue):
+            what, token = item.name, item.reduction.token()
+        else:
+            continue
+        counts[what] = counts.get(what, 0) + 1
+        fields[f"step {what} {counts[what]}"] = token
+    for k, (node, sink) in enumerate(voxels):
+        fields[f"output {k + 1}"] = f"{node.token} {sink.token()}"
+    for k, value in enumerate(values):
+        fields[f"scalar {k + 1}"] = value.token
+    for token, sinks in tables.items():
+        for place in sinks:
+            fields[f"table {place.name}"] = f"{token} {place.token()}"
+    return fields

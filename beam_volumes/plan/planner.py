@@ -1,0 +1,278 @@
+"""Making a plan: what is stored and what is asked for, cut into passes that fit the memory."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    BarrierValue,
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+    values_below,
+    without_voxels,
+)
+from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan import budget as machine
+from beam_volumes.plan.fingerprint import fingerprint
+from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
+from beam_volumes.plan.passes import Levels, cut
+from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.space import Space
+from beam_volumes.storage.arrays import ArraySink
+from beam_volumes.storage.kvstore import beside, join, kvstore_spec
+from beam_volumes.storage.sink import Sink, default_chunk, make_sink
+from beam_volumes.storage.tables import TableSink
+
+#: What can be asked for.
+Wanted = Target | TableTarget | Volume | Table | Scalar
+
+
+def plan(
+    *targets: Wanted,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    processes: int = 1,
+    threads: int | None = None,
+    slab: Sequence[int] | None = None,
+    window: int | None = None,
+    base: int = machine.BASE_BEAM,
+    held: bool = False,
+) -> Plan:
+    """Plan a computation; nothing is read or written.
+
+    Parameters
+    ----------
+    *targets : Target, TableTarget, Volume, Table or Scalar
+        What `compute` would be given.
+    memory : int or str, optional
+        What one machine may use for the run, e.g. ``"2GiB"``; a quarter of its RAM by default.
+    workers : int, optional
+        Slabs in flight on it; by default one for every four cores.
+    processes : int
+        Worker processes the workers are spread over.
+    threads : int, optional
+        Threads computing one slab; by default the cores divided by the processes.
+    slab : sequence of int, optional
+        Slab shape, along the volume's axes, instead of one chosen by the budget.
+    window : int, optional
+        Slices finished at a time, instead of a number chosen by the budget.
+    base : int
+        Bytes a worker process takes before any voxel and any kernel.
+    held : bool
+        Put arrays that come back together in this process's memory, instead of storing and reading
+        them; they are not part of the budget.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        The budget is too small (the message names the stage and the smallest budget that would do),
+        or an explicit slab is not aligned with the outputs' write units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> p = bv.plan((v > bv.threshold_otsu(bv.gaussian_filter(v, 1))).to("mask.zarr"), memory="1GiB")
+    >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
+    (3, 2, 1.0)
+    """
+    if not targets:
+        raise ValueError("nothing to plan: give at least one target, volume or scalar")
+    for t in targets:
+        if not isinstance(t, Wanted):
+            raise TypeError(
+                f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
+            )
+    _check_outputs(targets)
+    workers = machine.checked_count("workers", workers, max(1, machine.cores() // 4))
+    processes = min(machine.checked_count("processes", processes, 1), workers)
+    threads = machine.checked_count("threads", threads, max(1, machine.cores() // processes))
+    total = machine.default_memory() if memory is None else machine.parse_bytes(memory)
+    place = scratch_place(targets)
+    intermediates: list[Any] = []
+
+    def intermediate(node: Node, space: Any = None, name: str = "") -> Sink:
+        space = space or Space()
+        chunks = _internal_chunks(node, slab, targets)
+        where = join(place, f"{name or 'step'}-{node.token}.zarr")
+        sink = make_sink(
+            where,
+            shape=node.shape,
+            dtype=node.dtype,
+            space=space,
+            format="zarr",
+            chunks=[chunks[a] for a in space.visible] if space.axes else None,
+            codec=None,
+        )
+        intermediates.append(sink)
+        return sink
+
+    voxels: list[tuple[Node, Sink]] = []
+    values: list[Value] = []
+    barriers: list[Barrier] = []
+    results: list[Sink | TableSink | Value] = []
+    tables: dict[str, tuple[TableSink, ...]] = {}
+    for t in targets:
+        if isinstance(t, Scalar):
+            values.append(t.value)
+            results += without_voxels([t.value])
+            continue
+        if isinstance(t, Table | TableTarget):
+            table = t if isinstance(t, Table) else t.table
+            if isinstance(t, Table):
+                where = TableSink.of(join(place, f"table-{table.barrier.token}.parquet"))
+                intermediates.append(where)
+            else:
+                where = t.sink
+            barriers.append(table.barrier)
+            tables[table.barrier.token] = (*tables.get(table.barrier.token, ()), where)
+            results.append(where)
+            continue
+        node = t.node if isinstance(t, Volume) else t.volume.node
+        if isinstance(t, Volume):
+            # A line or a single voxel is stored with all axes: what is read has y and x.
+            sink = intermediate(node, t.space if t.ndim > 1 else None, "result")
+            if held:
+                sink = intermediates[-1] = ArraySink.of(sink)
+        else:
+            sink = t.sink
+        voxels.append((node, sink))
+        results.append(sink)
+    kernels = _kernels(voxels, values, barriers)
+    base += machine.BASE_KERNEL * kernels
+    budget = (total - processes * base) // workers
+    limits = Limits(budget, workers, threads, slab, window)
+    pencils = False
+    while True:
+        cuts, stored, reasons = cut(voxels, values, barriers, intermediate, pencils)
+        passes, used, smallest = fitted(cuts, stored, limits, reasons)
+        # Where whole planes do not fit, they are stored and read again by full rows and columns.
+        planes = [p for p in passes if p.program.spans == {1, 2}]
+        if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
+            break
+        pencils = True
+        intermediates[:] = [s for s in intermediates if s in results]
+    if any(p.slab_memory > budget for p in passes):
+        refuse(smallest, total, base, workers, processes)
+    return Plan(
+        tuple(passes),
+        targets,
+        total,
+        workers,
+        processes,
+        threads,
+        base,
+        processes * base + workers * smallest.memory,
+        tuple(reasons),
+        tuple(results),
+        tuple(intermediates),
+        place if intermediates else None,
+        _sweeps([*values, *_outermost(used)]),
+        fingerprint(voxels, values, barriers, tables),
+        tables,
+        tuple(map(Return.of, targets)),
+        kernels,
+    )
+
+
+def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
+    """Where results that nobody named go: in the run folder beside the first output, or a temporary one."""
+    for t in targets:
+        if isinstance(t, Target | TableTarget):
+            return join(beside(t.sink.kvstore, ".run"), "intermediate")
+    name = f"{tempfile.gettempdir()}/beam-volumes-{uuid.uuid4().hex[:12]}"
+    return kvstore_spec(name)
+
+
+def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[Any]) -> Triple:
+    """Chunks of what is stored for the run alone: they must not force larger slabs than outputs do."""
+    for t in targets:
+        if slab is None and isinstance(t, Target) and t.sink.shape == node.shape:
+            return t.sink.unit
+    z, y, x = default_chunk(node.shape, node.dtype.itemsize)
+    if slab is None:
+        return (z, y, x)
+    asked = slab_shape(slab, node.shape)
+    z, y, x = (
+        c if s >= n else max(d for d in range(1, min(c, s) + 1) if s % d == 0)
+        for c, s, n in zip((z, y, x), asked, node.shape, strict=True)
+    )
+    return (z, y, x)
+
+
+def _check_outputs(targets: Sequence[Any]) -> None:
+    seen: dict[str, str] = {}
+    # What lies behind lazy scalars is read too.
+    levels = Levels(
+        [t.node for t in targets if isinstance(t, Volume)]
+        + [t.volume.node for t in targets if isinstance(t, Target)],
+        [t.value for t in targets if isinstance(t, Scalar)],
+        [t.barrier for t in targets if isinstance(t, Table)]
+        + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
+    )
+    inputs = {n.source.name for n in levels.nodes.values() if isinstance(n, SourceNode)}
+    for t in targets:
+        if isinstance(t, Target | TableTarget):
+            if t.sink.name in seen:
+                raise ValueError(f"two targets write {t.sink.name}; give each a path of its own")
+            if t.sink.name in inputs:
+                raise ValueError(
+                    f"{t.sink.name} is an input too; write to another path, never in place"
+                )
+            seen[t.sink.name] = t.sink.name
+
+
+def _kernels(
+    voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
+) -> int:
+    """How many kernels will be compiled: one for each operation and combination of dtypes."""
+    levels = Levels([n for n, _ in voxels], values, barriers)
+    compiled = set()
+    for node in levels.nodes.values():
+        if isinstance(node, StageNode) and node.stage.compiled:
+            dtypes = tuple(i.dtype.str for i in (*node.inputs, node))
+            compiled.add((type(node.stage).__name__, dtypes))
+        elif isinstance(node, AcrossNode):
+            compiled.add((type(node.completion).__name__, (node.inputs[0].dtype.str,)))
+    for fold in levels.folds.values():
+        dtypes = tuple(n.dtype.str for n in (fold.voxels, *fold.others))
+        compiled.add((type(fold.reduction).__name__, dtypes))
+    for barrier in levels.barriers.values():
+        dtypes = tuple(n.dtype.str for n in barrier.operands)
+        compiled.add((type(barrier.survey).__name__, dtypes))
+    return len(compiled)
+
+
+def _outermost(values: Sequence[Value]) -> list[Value]:
+    """Those that no other rests on."""
+    inner = {a.token for v in values_below(values) for a in v.arguments}
+    return [v for v in values if v.token not in inner]
+
+
+def _sweeps(values: Sequence[Value]) -> dict[str, int]:
+    """For each value: in how many passes the folds below it are swept."""
+    levels = Levels([], values)
+    found = {}
+    for value in values:
+        found_by_sweeps = [
+            v for v in values_below([value]) if isinstance(v, FoldValue | BarrierValue)
+        ]
+        below = {levels.value[v.token] for v in found_by_sweeps}
+        if below:
+            found[value.name] = len(below)
+    return found
