@@ -7,9 +7,19 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from beam_volumes.kernels.footprints import lines_of_taps, runs_along_x
+from beam_volumes.kernels.footprints import (
+    lines_of_taps,
+    runs_along_x,
+    slices_alike,
+    tabled_lengths,
+)
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, has_nan, mark_nan, write_nan
+
+#: Footprints of no more need no tables.
+FEW_TAPS = 7
+#: Rows worked on together, if a footprint is not higher.
+TILE_ROWS = 32
 
 
 @kernel
@@ -40,28 +50,32 @@ def extremum(a, b, out, is_max, nan):
 
 
 @kernel
-def fold_extremum(out, a, b, is_max, nan):
-    """The extremum of three rows, in ``out``, the first."""
+def fold_extremum(out, a, b, c, d, is_max, nan):
+    """The extremum of five rows, in ``out``, the first of them."""
     if not nan:
         if is_max:
             for x in range(out.size):
-                p, q, r = out[x], a[x], b[x]
-                q = q if q > r else r
+                p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+                q, s = q if q > r else r, s if s > t else t
+                q = q if q > s else s
                 out[x] = p if p > q else q
         else:
             for x in range(out.size):
-                p, q, r = out[x], a[x], b[x]
-                q = q if q < r else r
+                p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+                q, s = q if q < r else r, s if s < t else t
+                q = q if q < s else s
                 out[x] = p if p < q else q
     elif is_max:
         for x in range(out.size):
-            p, q, r = out[x], a[x], b[x]
-            q = q if (q > r) | (q != q) else r
+            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+            q, s = q if (q > r) | (q != q) else r, s if (s > t) | (s != s) else t
+            q = q if (q > s) | (q != q) else s
             out[x] = p if (p > q) | (p != p) else q
     else:
         for x in range(out.size):
-            p, q, r = out[x], a[x], b[x]
-            q = q if (q < r) | (q != q) else r
+            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+            q, s = q if (q < r) | (q != q) else r, s if (s < t) | (s != s) else t
+            q = q if (q < s) | (q != q) else s
             out[x] = p if (p < q) | (p != p) else q
 
 
@@ -164,9 +178,11 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
 def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
     """Minimum or maximum over any footprint.
 
-    The footprint is taken apart into runs along x. For every input row that comes into reach, the
-    extrema of 2, 4, 8, ... neighbours are tabled once (the chords of Urbach & Wilkinson 2008); a
-    run of any length is the extremum of two table rows, wherever the footprint has it.
+    The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
+    extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
+    the footprint is the extremum of table rows, found once for all results that see it there, as a
+    ball's do before and behind. Tables hold the rows of a tile end to end: another row is another
+    place to begin, and one loop runs through the whole tile. A footprint of `FEW_TAPS` needs none.
 
     Parameters
     ----------
@@ -178,53 +194,150 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
 
     Notes
     -----
-    Per voxel one row operation and a half for each run, plus the tables: the number of slices times
-    log2 of the longest run. Scratch: ``slices * rows * (1 + log2(longest run))`` rows, slices and
-    rows being the extents of the footprint.
+    Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
+    input voxel one for each length of runs. A tile has `TILE_ROWS`, or as many as the footprint.
+    Scratch: a tile and the rows beyond for each length, and ``n + 1`` tiles more for ``n`` slices.
     """
     lines, results = as_rows(src), as_rows(out)
+    if len(offsets) <= FEW_TAPS:
+        _extremum_of_few(
+            lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx,
+            y0, y1, nx, offsets, is_max,
+        )  # fmt: skip
+        return
     runs = runs_along_x(offsets)
-    span_z, span_y = offsets[:, 0].max() + 1, offsets[:, 1].max() + 1
-    width = nx + offsets[:, 2].max()
-    levels = np.zeros(span_z, np.int64)  # tables of 2**1, ..., 2**levels neighbours, per slice
-    level = np.empty(len(runs), np.int64)
-    for i in range(len(runs)):
-        level[i] = 0
-        while 2 ** (level[i] + 1) <= runs[i, 3]:
-            level[i] += 1
-        levels[runs[i, 0]] = max(levels[runs[i, 0]], level[i])
-    top = levels.max() + 1
-    # Row r of tap slice tz at level l: tables[((r % span_y) * span_z + tz) * top + l].
-    tables = np.empty((span_y * span_z * top, width), lines.dtype)
-    nan = box_has_nan(src, iz, oy + y0, oy + y1 + span_y - 1, ox, ox + width)
+    lengths, level = tabled_lengths(runs)
+    first, like = slices_alike(runs)
+    more_y, pitch = runs[:, 1].max(), nx + offsets[:, 2].max()
+    tile = min(y1 - y0, max(TILE_ROWS, more_y))
+    tables = np.empty((lengths.size, _padded((tile + more_y) * pitch) + 128), lines.dtype)
+    found = np.empty((jz.size, _padded(tile * pitch)), lines.dtype)
+    shared = np.empty(_padded(tile * pitch), lines.dtype)
 
-    for k in range(jz.size):
-        for y in range(y0, y1):
-            for r in range(y if y == y0 else y + span_y - 1, y + span_y):
-                for tz in range(span_z):
-                    base = ((r % span_y) * span_z + tz) * top
-                    row = lines[iz[k + tz] * src.shape[1] + oy + r, ox : ox + width]
-                    reach, length = 1, width
-                    for l in range(1, levels[tz] + 1):
-                        length -= reach
-                        chord = tables[base + l, :length]
-                        extremum(row[:length], row[reach : reach + length], chord, is_max, nan)
-                        row = tables[base + l]
-                        reach *= 2
-            result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
-            for i in range(len(runs)):
-                tz, r, tx, l = runs[i, 0], y + runs[i, 1], runs[i, 2], level[i]
-                if l == 0:
-                    row = lines[iz[k + tz] * src.shape[1] + oy + r, ox : ox + width]
-                else:
-                    row = tables[((r % span_y) * span_z + tz) * top + l]
-                a = row[tx : tx + nx]
-                tx += runs[i, 3] - 2**l
-                b = row[tx : tx + nx]
-                if i == 0:
-                    extremum(a, b, result, is_max, nan)
-                else:
-                    fold_extremum(result, a, b, is_max, nan)
+    for top in range(y0, y1, tile):
+        rows = min(tile, y1 - top)
+        size = _padded((rows - 1) * pitch + nx)
+        nan = False
+        for s in range(iz.size):
+            for r in range(rows + more_y):
+                row = lines[iz[s] * src.shape[1] + oy + top + r, ox : ox + pitch]
+                copy_row(row, tables[0, r * pitch : (r + 1) * pitch])
+            filled = (rows + more_y) * pitch
+            nan = nan or has_nan(tables[0, :filled])
+            for i in range(1, lengths.size):
+                step = lengths[i] - lengths[i - 1]
+                n = _padded(filled - lengths[i] + 1)
+                extremum(
+                    tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n], is_max, nan
+                )
+            start, stop = max(0, s - jz.size + 1), min(like.size, s + 1)
+            for kind in range(like.size):
+                a, b = first[kind], first[kind + 1]
+                users, user = 0, 0
+                for tz in range(start, stop):
+                    if like[tz] == kind and a < b:
+                        users, user = users + 1, tz
+                if users == 0:
+                    continue
+                target = found[s - user, :size] if users == 1 else shared[:size]
+                fresh = users > 1 or first[user] == 0
+                _extremum_of_runs(tables, runs[a:b], level[a:b], pitch, target, fresh, is_max, nan)
+                if users == 1:
+                    continue
+                for tz in range(start, stop):
+                    if like[tz] == kind:
+                        part, target = shared[:size], found[s - tz, :size]
+                        if first[tz] == 0:
+                            copy_row(part, target)
+                        else:
+                            fold_extremum(target, part, part, part, part, is_max, nan)
+        for k in range(jz.size):
+            for y in range(rows):
+                result = results[jz[k] * out.shape[1] + qy + top + y, qx : qx + nx]
+                copy_row(found[k, y * pitch : y * pitch + nx], result)
+
+
+@kernel
+def _extremum_of_few(lines, at, ox, results, to, qx, y0, y1, nx, offsets, is_max):
+    """The same for few taps: all of them at once, straight from the rows of the block."""
+    last = len(offsets) - 1
+    for top in range(y0, y1, TILE_ROWS):
+        for k in range(to.size):
+            for y in range(top, min(top + TILE_ROWS, y1)):
+                _extremum_of_rows(
+                    _tap(lines, at, ox, k, y, nx, offsets[0]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(1, last)]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(2, last)]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(3, last)]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(4, last)]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(5, last)]),
+                    _tap(lines, at, ox, k, y, nx, offsets[min(6, last)]),
+                    results[to[k] + y, qx : qx + nx],
+                    is_max,
+                )
+
+
+@kernel
+def _tap(lines, at, ox, k, y, nx, offset):
+    first = ox + offset[2]
+    return lines[at[k + offset[0]] + y + offset[1], first : first + nx]
+
+
+@kernel
+def _extremum_of_rows(a, b, c, d, e, f, g, out, is_max):
+    """The extremum of seven rows: at first as if there were no NaN, again if there was one."""
+    nan = False
+    if is_max:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            nan |= (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)
+            p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
+            p, q = p if p > q else q, r if r > v else v
+            out[x] = p if p > q else q
+    else:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            nan |= (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)
+            p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
+            p, q = p if p < q else q, r if r < v else v
+            out[x] = p if p < q else q
+    if nan:
+        copy_row(a, out)
+        for row in (b, c, d, e, f, g):
+            fold_extremum(out, row, row, row, row, is_max, True)
+
+
+@kernel
+def _padded(size):
+    """A size in whole unrolled vectors: what is left over of loops would be slow."""
+    return (size + 127) // 128 * 128
+
+
+@kernel
+def _extremum_of_runs(tables, runs, level, pitch, out, fresh, is_max, nan):
+    """The extremum over runs (tz, ty, tx, length) of a slice, and if not ``fresh`` of ``out`` as well."""
+    last = len(runs) - 1
+    i = 0
+    if fresh:
+        copy_row(_tabled(tables, runs, level, 0, pitch, out.size), out)
+        i = 1
+    while i <= last:
+        fold_extremum(
+            out,
+            _tabled(tables, runs, level, i, pitch, out.size),
+            _tabled(tables, runs, level, min(i + 1, last), pitch, out.size),
+            _tabled(tables, runs, level, min(i + 2, last), pitch, out.size),
+            _tabled(tables, runs, level, min(i + 3, last), pitch, out.size),
+            is_max,
+            nan,
+        )
+        i += 4
+
+
+@kernel
+def _tabled(tables, runs, level, i, pitch, size):
+    at = runs[i, 1] * pitch + runs[i, 2]
+    return tables[level[i], at : at + size]
 
 
 def empty_keys(rows, width, like):

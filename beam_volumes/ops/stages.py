@@ -175,10 +175,18 @@ class CorrelateNd(Neighbourhood):
         return convolve.correlate_nd
 
 
-def table_bytes(taps: Triple, cols: int, itemsize: int) -> int:
-    """What `beam_volumes.kernels.rank.extremum_footprint` keeps: rows by runs of 1, 2, 4, ... along x."""
-    lz, ly, lx = taps
-    return (lz * ly * lx.bit_length() + 4) * (cols + lx) * itemsize
+def table_bytes(
+    offsets: np.ndarray, taps: Triple, rows: int, cols: int, depth: int, itemsize: int
+) -> int:
+    """What `beam_volumes.kernels.rank.extremum_footprint` keeps."""
+    if len(offsets) <= rank.FEW_TAPS:
+        return 0
+    ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
+    lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
+    tables = lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
+    tile, wide = min(rows, max(rank.TILE_ROWS, taps[1])), cols + taps[2]
+    voxels = tables * ((tile + taps[1]) * wide + 256) + (depth + 1) * (tile * wide + 128)
+    return voxels * itemsize + 64 * len(offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +224,7 @@ class ExtremumFootprint(Neighbourhood):
         return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.taps, cols, self.dtype.itemsize) + 64 * len(self.offsets)
+        return table_bytes(self.offsets, self.taps, rows, cols, depth, self.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.largest
@@ -321,7 +329,7 @@ class BinaryFootprint(Neighbourhood):
         return 0.3 + 0.05 * len(self.offsets)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.taps, cols, 1) + 64 * len(self.offsets)
+        return table_bytes(self.offsets, self.taps, rows, cols, depth, 1)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.dilation

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.rank import extremum_box, extremum_footprint, rank_footprint
+from beam_volumes.kernels.rank import (
+    TILE_ROWS,
+    extremum_box,
+    extremum_footprint,
+    rank_footprint,
+)
 from beam_volumes.kernels.rank_box import rank_box
 from beam_volumes.kernels.rank_walk import rank_walk
 from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans
@@ -34,15 +39,16 @@ def test_box(dtype, is_max):
 
 def footprints():
     corners = np.zeros((3, 2, 9), bool)
-    corners[0, 0, 0] = corners[2, 1, 8] = corners[1, 0, 3:8] = True
+    corners[0, 0, 0] = corners[2, 1, 8] = corners[1, 0, 2:8] = True
     return [ball(1), ball(4), corners, RNG.random((4, 3, 5)) < 0.5, np.ones((1, 1, 1), bool)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("is_max", [True, False])
 def test_footprint(dtype, is_max):
+    """Among them one of few taps, and slices that are alike; more rows than a tile has."""
     for footprint in footprints():
-        volume = random_volume(RNG, (6, 13, 37), dtype)
+        volume = random_volume(RNG, (6, TILE_ROWS + 5, 37), dtype)
         shape = footprint.shape
         ours = apply(
             extremum_footprint, volume, centre(shape), shape, np.argwhere(footprint), is_max,
@@ -109,10 +115,14 @@ def test_nan_exactly_where_the_footprint_holds_one():
         expected = SCIPY[is_max](loser, (3, 4, 6))
         expected[ndi.maximum_filter(np.isnan(volume), (3, 4, 6))] = np.nan
         assert np.array_equal(boxed, expected, equal_nan=True)
-        free = apply(extremum_footprint, volume, (2, 2, 2), shape, offsets, is_max)
-        expected = SCIPY[is_max](loser, footprint=footprint)
-        expected[ndi.maximum_filter(np.isnan(volume), footprint=footprint)] = np.nan
-        assert np.array_equal(free, expected, equal_nan=True)
+        for element in (footprint, ball(1)):
+            taps = np.argwhere(element)
+            free = apply(
+                extremum_footprint, volume, centre(element.shape), element.shape, taps, is_max
+            )
+            expected = SCIPY[is_max](loser, footprint=element)
+            expected[ndi.maximum_filter(np.isnan(volume), footprint=element)] = np.nan
+            assert np.array_equal(free, expected, equal_nan=True)
     ranked = apply(rank_footprint, volume, (2, 2, 2), shape, offsets, 7)
     expected = reference(lambda v, **p: ndi.rank_filter(v, 7, **p), volume, footprint=footprint)
     assert np.array_equal(ranked, expected, equal_nan=True)
