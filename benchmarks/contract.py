@@ -11,7 +11,7 @@ array; ``threads`` how much sooner two threads are done with it. Disk to disk, t
 them on all cores; ``copy`` is "read into a numpy array, then write that"; scipy has its array in memory
 already and need not write. Each contender has a process of its own, in which it runs until it is warm and
 then so many times: medians. A peer that would need more than a minute has a crop, and is scaled by its
-voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took.
+voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took; ``tables.py`` makes tables of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import tifffile
-from operations import Row, across_slabs, disk_to_disk, in_memory
+from operations import Row, across_slabs, disk_to_disk, in_memory, owner
 from timed import CHUNKS, Job, Took
 
 import beam_volumes as bv
@@ -157,7 +157,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
             took = timed(Job("peer", call, source, runs, patience, row.reach))
             if took is None:
                 continue
-            lines.add("memory", row, "", call.split("(")[0], call, took)
+            lines.add("memory", row, "", owner(call), call, took)
             ratio = took.cpu / kernels
             aim = ""
             if i == 0 and (row.aim or row.rate):
@@ -357,17 +357,7 @@ def _label(line: dict) -> str:
 
 
 def _contender(line: dict) -> str:
-    name = line["contender"]
-    if line["part"] == "memory":
-        known = {"ndi": "scipy", "measure": "scikit-image", "skimage": "scikit-image"}
-        if "sitk" in line["call"]:
-            return "SimpleITK"
-        if "opencv" in name:
-            return "OpenCV"
-        if "eigenvalues" in name:
-            return "scikit-image"
-        return known.get(name.split(".")[0], name.split(".")[0])
-    return f"{name}, from {line['source']}" if line["source"] else name
+    return f"{line['contender']}, from {line['source']}" if line["source"] else line["contender"]
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ MODULES = {
     "bv": "beam_volumes",
     "np": "numpy",
     "ndi": "scipy.ndimage",
-    "skimage": "skimage.feature",
-    "filters": "skimage.filters",
     "measure": "skimage.measure",
-    "cv2": "cv2",
     "sitk": "SimpleITK",
     "cc3d": "cc3d",
     "edt": "edt",
@@ -24,6 +21,22 @@ MODULES = {
     "dask_morphology": "dask_image.ndmorph",
     "peers": "peers",
 }
+
+
+#: Whose call it is, by what stands in it.
+OWNERS = {
+    "sitk": "SimpleITK",
+    "opencv": "OpenCV",
+    "eigenvalues": "scikit-image",
+    "measure": "scikit-image",
+    "cc3d": "cc3d",
+    "edt.edt": "edt",
+    "ndi.": "scipy",
+}
+
+
+def owner(call: str) -> str:
+    return next(name for part, name in OWNERS.items() if part in call)
 
 
 @dataclass(frozen=True)
