@@ -11,7 +11,8 @@ array; ``threads`` how much sooner two threads are done with it. Disk to disk, t
 them on all cores; ``copy`` is "read into a numpy array, then write that"; scipy has its array in memory
 already and need not write. Each contender has a process of its own, in which it runs until it is warm and
 then so many times: medians. A peer that would need more than a minute has a crop, and is scaled by its
-voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took; ``tables.py`` makes tables of it.
+voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took, of which
+``tables.py`` makes tables.
 """
 
 from __future__ import annotations

@@ -195,8 +195,11 @@ def across_slabs() -> list[Row]:
         Row(
             "region table",
             "labels",
-            "bv.regionprops_table(v)",
-            ("cc3d.statistics(a)", "measure.regionprops_table(a)"),
+            'bv.regionprops_table(v, properties=["num_pixels", "bbox", "centroid"])',
+            (
+                "cc3d.statistics(a)",
+                'measure.regionprops_table(a, properties=["label", "num_pixels", "bbox", "centroid"])',
+            ),
         ),
     ]
 
