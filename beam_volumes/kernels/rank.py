@@ -13,7 +13,7 @@ from beam_volumes.kernels.footprints import (
     slices_alike,
     tabled_lengths,
 )
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, has_nan, mark_nan, write_nan
 
 #: Footprints of no more need no tables.
@@ -22,7 +22,7 @@ FEW_TAPS = 7
 TILE_ROWS = 32
 
 
-@kernel
+@row_kernel
 def extremum(a, b, out, is_max, nan):
     """The larger (smaller) of two rows; the later of two equals stays, NaN wins if ``nan`` is set.
 
@@ -49,7 +49,7 @@ def extremum(a, b, out, is_max, nan):
             out[x] = p if (p < q) | (p != p) else q
 
 
-@kernel
+@row_kernel
 def fold_extremum(out, a, b, c, d, is_max, nan):
     """The extremum of five rows, in ``out``, the first of them."""
     if not nan:
@@ -198,13 +198,10 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     input voxel one for each length of runs. A tile has `TILE_ROWS`, or as many as the footprint.
     Scratch: a tile and the rows beyond for each length, and ``n + 1`` tiles more for ``n`` slices.
     """
-    lines, results = as_rows(src), as_rows(out)
     if len(offsets) <= FEW_TAPS:
-        _extremum_of_few(
-            lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx,
-            y0, y1, nx, offsets, is_max,
-        )  # fmt: skip
+        _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
         return
+    lines, results = as_rows(src), as_rows(out)
     runs = runs_along_x(offsets)
     lengths, level = tabled_lengths(runs)
     first, like = slices_alike(runs)
@@ -258,56 +255,67 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
 
 
 @kernel
-def _extremum_of_few(lines, at, ox, results, to, qx, y0, y1, nx, offsets, is_max):
+def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
     """The same for few taps: all of them at once, straight from the rows of the block."""
-    last = len(offsets) - 1
+    height, pitch = src.shape[1:]
+    voxels, results = as_rows(src).reshape(src.size), as_rows(out)
+    firsts, to = (iz * height + oy) * pitch + ox, jz * out.shape[1] + qy
+    slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
+    starts = np.empty(FEW_TAPS, np.int64)
+    for i in range(FEW_TAPS):
+        tz, ty, tx = offsets[min(i, len(offsets) - 1)]
+        slices[i], within[i] = tz, ty * pitch + tx
+    more_y, more_x = offsets[:, 1].max(), offsets[:, 2].max()
     for top in range(y0, y1, TILE_ROWS):
-        for k in range(to.size):
-            for y in range(top, min(top + TILE_ROWS, y1)):
-                _extremum_of_rows(
-                    _tap(lines, at, ox, k, y, nx, offsets[0]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(1, last)]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(2, last)]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(3, last)]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(4, last)]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(5, last)]),
-                    _tap(lines, at, ox, k, y, nx, offsets[min(6, last)]),
-                    results[to[k] + y, qx : qx + nx],
-                    is_max,
-                )
+        bottom = min(top + TILE_ROWS, y1)
+        nan = box_has_nan(src, iz, oy + top, oy + bottom + more_y, ox, ox + nx + more_x)
+        _few_of_tile(
+            voxels, firsts, pitch, results, to, qx, top, bottom, nx,
+            slices, within, starts, is_max, nan,
+        )  # fmt: skip
 
 
-@kernel
-def _tap(lines, at, ox, k, y, nx, offset):
-    first = ox + offset[2]
-    return lines[at[k + offset[0]] + y + offset[1], first : first + nx]
+@row_kernel
+def _few_of_tile(
+    voxels, firsts, pitch, results, to, qx, y0, y1, nx, slices, within, starts, is_max, nan
+):
+    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
+    for k in range(to.size):
+        for i in range(FEW_TAPS):
+            starts[i] = firsts[k + slices[i]] + within[i] + y0 * pitch
+        for y in range(y0, y1):
+            a, b, c = voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :]
+            d, e, f = voxels[starts[3] :], voxels[starts[4] :], voxels[starts[5] :]
+            g = voxels[starts[6] :]
+            for i in range(FEW_TAPS):
+                starts[i] += pitch
+            result = results[to[k] + y, qx : qx + nx]
+            if nan:
+                copy_row(a, result)
+                fold_extremum(result, b, c, d, e, is_max, nan)
+                fold_extremum(result, f, g, g, g, is_max, nan)
+            else:
+                _extremum_of_seven(a, b, c, d, e, f, g, result, is_max)
 
 
-@kernel
-def _extremum_of_rows(a, b, c, d, e, f, g, out, is_max):
-    """The extremum of seven rows: at first as if there were no NaN, again if there was one."""
-    nan = False
+@row_kernel
+def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
+    """The extremum of seven rows that hold no NaN."""
     if is_max:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
-            nan |= (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)
             p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
             p, q = p if p > q else q, r if r > v else v
             out[x] = p if p > q else q
     else:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
-            nan |= (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)
             p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
             p, q = p if p < q else q, r if r < v else v
             out[x] = p if p < q else q
-    if nan:
-        copy_row(a, out)
-        for row in (b, c, d, e, f, g):
-            fold_extremum(out, row, row, row, row, is_max, True)
 
 
-@kernel
+@row_kernel
 def _padded(size):
     """A size in whole unrolled vectors: what is left over of loops would be slow."""
     return (size + 127) // 128 * 128
