@@ -75,7 +75,7 @@ class BlockSource(Source):
         )
 
     def open(self) -> ts.TensorStore:
-        store = ts.array(self.reader.array, copy=False, write=False, context=context())  # type: ignore[attr-defined]
+        store = ts.array(self.reader.voxels, copy=False, write=False, context=context())  # type: ignore[attr-defined]
         return store[ts.d[:].translate_to[self.block.start]]
 
     def crop(self, box: Box) -> Source:
@@ -94,7 +94,9 @@ class BlockSource(Source):
 
 @dataclass(frozen=True, eq=False)
 class _Array:
-    array: np.ndarray
+    """Not ``array``: what sweeps take from there has its first voxel at (0, 0, 0)."""
+
+    voxels: np.ndarray
     portable = False
     remote = False
 
