@@ -24,13 +24,15 @@ def in_memory(lines: list[Line]) -> list[list[str]]:
     """Operation, Mvoxel/s by stages and from array to array, two threads, and the peers."""
     rows = []
     for name, group in groupby(lines, itemgetter("operation")):
-        mine, two, *peers = group
+        mine, *rest = group
+        peers = [x for x in rest if not x["contender"].startswith("ours")]
+        more = [x for x in rest if x["contender"].startswith("ours")]
         kernels, whole = (float(mine[c]) for c in ("kernels_s", "cpu_s"))
         if not kernels or mine["operation"] in ("label", "distance", "region table"):
             kernels = whole
         voxels = int(mine["voxels"]) / 1e6
         others = ", ".join(f"{p['contender']} {ratio(p, kernels, 'cpu_s')}" for p in peers)
-        faster = f"{float(mine['wall_s']) / float(two['wall_s']):.1f}x"
+        faster = ", ".join(f"{float(mine['wall_s']) / float(x['wall_s']):.1f}x" for x in more)
         rows.append([name, f"{voxels / kernels:.0f}", f"{voxels / whole:.0f}", faster, others])
     return rows
 
