@@ -232,15 +232,15 @@ def test_petascale(tmp_path):
         bv.median_filter(smooth - bv.gaussian_filter(v, 3), 3) > 0, bv.cross(1)
     )
     out = chain.to(tmp_path / "o.zarr")
-    bv.plan(out, memory="8GiB", slab=None)
-    tracemalloc.start()
     began = time.process_time()
+    bv.plan(out, memory="8GiB").explain()
+    took = time.process_time() - began
+    tracemalloc.start()
     plan = bv.plan(out, memory="8GiB")
     text = plan.explain()
-    took = time.process_time() - began
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert took < 3, took  # of processor time; a second is the aim where nothing traces it
+    assert took < 3, took  # of processor time, on a busy machine; a second is the aim
     assert peak < 200e6, peak
     (p,) = plan.passes
     assert plan.predicted_memory <= 8 * GB and len(text) < 10_000
