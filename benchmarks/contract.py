@@ -136,7 +136,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
         f"{'ratio':>7s} {'aim':>8s}"
     )
     for row in in_memory() + across_slabs():
-        if args.op not in row.name or row.source not in paths:
+        if not any(op in row.name for op in args.op) or row.source not in paths:
             continue
         source = str(paths[row.source])
         job = Job("ours", row.ours, source, args.runs, PATIENCE / 12)
@@ -216,7 +216,7 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
             held = folder / "array.npy"
             np.save(held, array)
             for row in disk_to_disk(dtype):
-                if args.op not in row.name:
+                if not any(op in row.name for op in args.op):
                     continue
                 # Slow ones run once: for them a second is no noise.
                 own = timed(replace(job, how="through Beam", call=row.ours, patience=15.0))
@@ -233,9 +233,9 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                     f"{own.wall / copy.wall:6.2f}x {aim:>9s}"
                 )
                 peers = {}
-                if source == args.source[0] and row.peers:
+                if source == args.source[0] and row.peers and not args.no_peers:
                     peers["scipy"] = row.peers[0]
-                if source == args.source[0] and row.dask and not args.no_dask:
+                if source == args.source[0] and row.dask and not (args.no_dask or args.no_peers):
                     peers["dask-image"] = row.dask
                 for name, call in peers.items():
                     here = replace(job, how="dask", call=call, reach=row.reach)
@@ -273,13 +273,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="smaller volumes, fewer runs")
-    parser.add_argument("--op", default="", help="only operations whose names contain this")
+    parser.add_argument(
+        "--op", nargs="+", default=[""], help="only operations whose names contain one of these"
+    )
     parser.add_argument("--part", nargs="+", choices=["memory", "disk"], default=["memory", "disk"])
     parser.add_argument(
         "--dtype", nargs="+", choices=["u1", "u2", "f4"], default=["u1", "u2", "f4"]
     )
     parser.add_argument("--source", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--no-dask", action="store_true", help="leave dask-image out")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="disk to disk only ours, and a copy"
+    )
     parser.add_argument("--runs", type=int, default=5, help="in memory")
     parser.add_argument("--threads", type=int, default=2, help="in memory, beside one")
     parser.add_argument("--fib25", type=Path, default=Path("../shared/data/fib25/grayscale"))
