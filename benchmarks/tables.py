@@ -38,35 +38,29 @@ def in_memory(lines: list[Line]) -> list[list[str]]:
 
 
 def disk(lines: list[Line]) -> list[list[str]]:
-    """Operation; by dtype seconds from the first source, times a copy by source, times the peers."""
-    rows = []
-    names = [x["operation"] for x in lines if x["contender"] == "ours"]
-    for name in dict.fromkeys(names):
-        row = [name]
-        for dtype in DTYPES:
-
-            def found(
-                contender: str, source: str, name: str = name, dtype: str = dtype
-            ) -> Line | None:
-                key = (name, dtype, contender, source)
-                columns = itemgetter("operation", "dtype", "contender", "source")
-                return next((x for x in lines if columns(x) == key), None)
-
-            ours = [found("ours", s) for s in SOURCES]
-            copies = [found("read, then write", s, name="copy") for s in SOURCES]
-            if ours[0] is None:
-                row += ["", "", "", ""]
-                continue
-            seconds = float(ours[0]["wall_s"])
-            times = [
-                f"{float(o['wall_s']) / float(c['wall_s']):.1f}" if o and c else "-"
-                for o, c in zip(ours, copies, strict=True)
-            ]
-            row += [f"{seconds:.2f}", " / ".join(times)]
-            row += [ratio(found("scipy", ""), seconds, "wall_s")]
-            row += [ratio(found("dask-image", SOURCES[0]), seconds, "wall_s")]
-        rows.append(row)
-    return rows
+    """Per operation and dtype: seconds from each source, times a copy of the same run, times the peers."""
+    copies: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    seconds: dict[tuple[str, str], float] = {}
+    for line in lines:
+        place = line["dtype"], line["source"]
+        wall = float(line["wall_s"])
+        row = found.setdefault((line["operation"], line["dtype"]), {})
+        if line["contender"] == "read, then write":
+            copies[place] = wall
+        elif line["contender"] == "ours":
+            row[line["source"]] = f"{wall:.2f}"
+            row[f"{line['source']}, of a copy"] = f"{wall / copies[place]:.1f}x"
+            seconds.setdefault((line["operation"], line["dtype"]), wall)
+        else:
+            own = seconds[line["operation"], line["dtype"]]
+            row[line["contender"]] = ratio(line, own, "wall_s")
+    columns = [c for s in SOURCES for c in (s, f"{s}, of a copy")] + ["scipy", "dask-image"]
+    return [
+        [name, DTYPES[dtype], *(row.get(c, "") for c in columns)]
+        for (name, dtype), row in found.items()
+        if row
+    ]
 
 
 def printed(header: list[str], rows: list[list[str]]) -> None:
@@ -90,9 +84,10 @@ def main() -> None:
         printed(header, in_memory(memory))
     on_disk = [x for x in lines if x["part"] == "disk"]
     if on_disk:
-        columns = ["s", "of a copy", "scipy", "dask-image"]
-        header = [f"{DTYPES[d]}, {c}" if c == "s" else c for d in DTYPES for c in columns]
-        printed(["disk to disk", *header], disk(on_disk))
+        header = [f"{s}{c}" for s in SOURCES for c in (", s", " / copy")]
+        printed(
+            ["disk to disk", "dtype", *header, "scipy / ours", "dask-image / ours"], disk(on_disk)
+        )
 
 
 if __name__ == "__main__":
