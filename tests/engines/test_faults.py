@@ -158,13 +158,15 @@ def test_prism_a_worker_killed(tmp_path):
         "slab": SLAB,
     }
     target = slow(v, 1).to(path, chunks=SLAB)
+    # Prism itself may stumble over the worker that is gone before it says so.
+    said = r"(?s)(worker disconnected|send on closed channel).*last slabs .*resume=True"
     with (
         server(tmp_path / "prism.log", *prism, port=port),
         server(tmp_path / "pool.log", *workers, port=pool),
     ):
         with (
             killing(path, sweeper(path, 2)) as told,
-            pytest.raises(RuntimeError, match=r"worker disconnected.*last slabs .*resume=True"),
+            pytest.raises(RuntimeError, match=said),
         ):
             bv.compute(target, **how)
         assert time.monotonic() - told["at"] < 10
