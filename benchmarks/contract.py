@@ -342,7 +342,7 @@ def plot(lines: list[dict], path: Path) -> None:
             whole = [
                 (int(x["peak_rss_MiB"]), y)
                 for x, y in zip(some, at, strict=True)
-                if not x["scaled from a crop"]
+                if str(x["scaled from a crop"]) != "True"
             ]
             peak.plot(*zip(*whole, strict=True) if whole else ([], []), **how)
         where = "in memory, CPU" if part == "memory" else "disk to disk, wall"

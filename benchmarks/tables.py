@@ -64,8 +64,10 @@ def disk(lines: list[Line]) -> list[list[str]]:
 
 
 def printed(header: list[str], rows: list[list[str]]) -> None:
+    """Columns of which nothing was measured are left out."""
+    some = [i for i in range(len(header)) if any(row[i] for row in rows)]
     for cells in (header, ["---"] * len(header), *rows):
-        print("| " + " | ".join(cells) + " |")
+        print("| " + " | ".join(cells[i] for i in some) + " |")
     print()
 
 
