@@ -3,7 +3,7 @@
 import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows
 
 
@@ -35,13 +35,25 @@ def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centr
     differ_z = np.full((3, width), like)
     smooth_zy, differ_y, along_z = np.full(width, like), np.full(width, like), np.full(width, like)
     length = np.full(nx, real)
+    _lengths(
+        lines, iz * src.shape[1] + oy, ox, out, jz, qy, qx, y0, y1,
+        centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
+    )  # fmt: skip
+
+
+@row_kernel
+def _lengths(
+    lines, firsts, ox, out, jz, qy, qx, y0, y1,
+    centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``."""
+    nx, width = length.size, along_z.size
     for k in range(jz.size):
         for y in range(y0, y1):
             for r in range(y if y == y0 else y + 2, y + 3):
-                at = oy + r
-                a = lines[iz[k] * src.shape[1] + at, ox : ox + width]
-                b = lines[iz[k + 1] * src.shape[1] + at, ox : ox + width]
-                c = lines[iz[k + 2] * src.shape[1] + at, ox : ox + width]
+                a = lines[firsts[k] + r, ox : ox + width]
+                b = lines[firsts[k + 1] + r, ox : ox + width]
+                c = lines[firsts[k + 2] + r, ox : ox + width]
                 _over_z(a, b, c, centre, smooth_z[r % 3], differ_z[r % 3])
             i, j, l = y % 3, (y + 1) % 3, (y + 2) % 3
             _over_y(smooth_z[i], smooth_z[j], smooth_z[l], centre, smooth_zy, differ_y)
@@ -53,7 +65,7 @@ def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centr
             cast_rounded(length, out[jz[k], qy + y, qx : qx + nx])
 
 
-@kernel
+@row_kernel
 def _over_z(a, b, c, centre, smooth, differ):
     kind = smooth.dtype.type
     for x in range(smooth.size):
@@ -62,20 +74,20 @@ def _over_z(a, b, c, centre, smooth, differ):
         differ[x] = r - p + kind(0) * q  # a NaN in the middle has to show
 
 
-@kernel
+@row_kernel
 def _over_y(a, b, c, centre, smooth, differ):
     for x in range(smooth.size):
         smooth[x] = a[x] + c[x] + centre * b[x]
         differ[x] = c[x] - a[x]
 
 
-@kernel
+@row_kernel
 def _smooth(a, b, c, centre, smooth):
     for x in range(smooth.size):
         smooth[x] = a[x] + c[x] + centre * b[x]
 
 
-@kernel
+@row_kernel
 def _over_x(s0, s2, y0, y1, y2, z0, z1, z2, centre, length):
     kind, real = s0.dtype.type, length.dtype.type
     for x in range(length.size):

@@ -3,11 +3,11 @@
 import numpy as np
 
 from beam_volumes.kernels._median_network import median_of_sorted
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows, has_nan, mark_nan, write_nan
 
 
-@kernel
+@row_kernel
 def _sort_three(a, b, c, low, middle, high):
     """Sort three rows voxel by voxel."""
     for x in range(low.size):
@@ -43,24 +43,33 @@ def median3(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx):
     by_zy = np.empty((9, width), lines.dtype)
     nan_rows = np.zeros(3, np.bool_)
     flags = np.empty(nx, np.bool_)
-    for k in range(jz.size):
+    _medians(
+        lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx, y0, y1,
+        by_z, by_zy, nan_rows, flags,
+    )  # fmt: skip
+
+
+@row_kernel
+def _medians(lines, firsts, ox, results, to, qx, y0, y1, by_z, by_zy, nan_rows, flags):
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    nx, width = flags.size, flags.size + 2
+    for k in range(to.size):
         for y in range(y0, y1):
             for r in range(y if y == y0 else y + 2, y + 3):
-                a = lines[iz[k] * src.shape[1] + oy + r, ox : ox + width]
-                b = lines[iz[k + 1] * src.shape[1] + oy + r, ox : ox + width]
-                c = lines[iz[k + 2] * src.shape[1] + oy + r, ox : ox + width]
+                a = lines[firsts[k] + r, ox : ox + width]
+                b = lines[firsts[k + 1] + r, ox : ox + width]
+                c = lines[firsts[k + 2] + r, ox : ox + width]
                 i = 3 * (r % 3)
                 _sort_three(a, b, c, by_z[i], by_z[i + 1], by_z[i + 2])
                 nan_rows[r % 3] = has_nan(a) or has_nan(b) or has_nan(c)
             for i in range(3):
                 j = 3 * i
                 _sort_three(by_z[i], by_z[3 + i], by_z[6 + i], by_zy[j], by_zy[j + 1], by_zy[j + 2])
-            result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
+            result = results[to[k] + y, qx : qx + nx]
             median_of_sorted(by_zy, result)
             if nan_rows[0] or nan_rows[1] or nan_rows[2]:
                 flags[:] = False
                 for t in range(27):
-                    row = iz[k + t // 9] * src.shape[1] + oy + y + t // 3 % 3
-                    first = ox + t % 3
-                    mark_nan(lines[row, first : first + nx], flags)
+                    row = lines[firsts[k + t // 9] + y + t // 3 % 3]
+                    mark_nan(row[ox + t % 3 :], flags)
                 write_nan(flags, result)

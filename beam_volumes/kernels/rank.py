@@ -6,20 +6,22 @@ NaN: a voxel is NaN exactly where its footprint holds one.
 import numpy as np
 from numba import types
 from numba.extending import overload
+from numba.np.numpy_support import as_dtype
 
 from beam_volumes.kernels.footprints import (
+    largest,
     lines_of_taps,
     runs_along_x,
     slices_alike,
     tabled_lengths,
 )
-from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.jit import kernel, owning_nothing, row_kernel
 from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, has_nan, mark_nan, write_nan
 
 #: Footprints of no more need no tables.
 FEW_TAPS = 7
-#: Rows worked on together, if a footprint is not higher.
-TILE_ROWS = 32
+#: Rows and columns worked on together, if a footprint is not larger.
+TILE_ROWS, TILE_COLUMNS = 32, 512
 
 
 @row_kernel
@@ -50,36 +52,6 @@ def extremum(a, b, out, is_max, nan):
 
 
 @row_kernel
-def fold_extremum(out, a, b, c, d, is_max, nan):
-    """The extremum of five rows, in ``out``, the first of them."""
-    if not nan:
-        if is_max:
-            for x in range(out.size):
-                p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
-                q, s = q if q > r else r, s if s > t else t
-                q = q if q > s else s
-                out[x] = p if p > q else q
-        else:
-            for x in range(out.size):
-                p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
-                q, s = q if q < r else r, s if s < t else t
-                q = q if q < s else s
-                out[x] = p if p < q else q
-    elif is_max:
-        for x in range(out.size):
-            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
-            q, s = q if (q > r) | (q != q) else r, s if (s > t) | (s != s) else t
-            q = q if (q > s) | (q != q) else s
-            out[x] = p if (p > q) | (p != p) else q
-    else:
-        for x in range(out.size):
-            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
-            q, s = q if (q < r) | (q != q) else r, s if (s < t) | (s != s) else t
-            q = q if (q < s) | (q != q) else s
-            out[x] = p if (p < q) | (p != p) else q
-
-
-@kernel
 def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
@@ -111,7 +83,7 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
         extremum(own, earlier, out[j], is_max, nan)
 
 
-@kernel
+@row_kernel
 def _slide_right(row, taps, out, spare, is_max, nan):
     """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
     if taps == 1:
@@ -148,30 +120,45 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
     for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
     ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
     """
+    width = nx + lx - 1
+    height = y1 - y0 + ly - 1
     lines, results = as_rows(src), as_rows(out)
-    height, width = y1 - y0 + ly - 1, nx + lx - 1
     depth = min(jz.size, lz) if lz > 3 else 1
     over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
     over_zy = np.empty((ly, width), lines.dtype)
     suffix = np.empty((max(lz, ly), width), lines.dtype)
     prefix = np.empty((2, width), lines.dtype)
     spare = np.empty(width, lines.dtype)
+    rows = np.empty(max(depth + lz, 2 * ly), np.int64)
     nan = box_has_nan(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
-
+    firsts, to = iz * src.shape[1] + (oy + y0), jz * out.shape[1] + (qy + y0)
     for k in range(0, jz.size, depth):
-        count = min(depth, jz.size - k)
-        for r in range(height):
-            rows = iz[k : k + count + lz - 1] * src.shape[1] + (oy + y0 + r)
-            block = over_z[r * depth : r * depth + count]
-            _slide_down(lines, rows, ox, lz, block, suffix, prefix, is_max, nan)
-        for j in range(count):
-            for y in range(0, y1 - y0, ly):
-                n = min(ly, y1 - y0 - y)
-                rows = np.arange(y, y + n + ly - 1) * depth + j
-                _slide_down(over_z, rows, 0, ly, over_zy[:n], suffix, prefix, is_max, nan)
-                for i in range(n):
-                    result = results[jz[k + j] * out.shape[1] + qy + y0 + y + i, qx : qx + nx]
-                    _slide_right(over_zy[i], lx, result, spare, is_max, nan)
+        _box_of_slices(
+            lines, firsts[k:], ox, results, to[k : k + depth], qx, y1 - y0, nx, lz, ly, lx, depth,
+            over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+        )  # fmt: skip
+
+
+@row_kernel
+def _box_of_slices(
+    lines, firsts, ox, results, to, qx, tall, nx, lz, ly, lx, depth,
+    over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
+    for r in range(tall + ly - 1):
+        for i in range(to.size + lz - 1):
+            rows[i] = firsts[i] + r
+        block = over_z[r * depth : r * depth + to.size]
+        _slide_down(lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, nan)
+    for j in range(to.size):
+        for y in range(0, tall, ly):
+            n = min(ly, tall - y)
+            for i in range(n + ly - 1):
+                rows[i] = (y + i) * depth + j
+            _slide_down(over_z, rows[: n + ly - 1], 0, ly, over_zy[:n], suffix, prefix, is_max, nan)
+            for i in range(n):
+                result = results[to[j] + y + i, qx : qx + nx]
+                _slide_right(over_zy[i], lx, result, spare, is_max, nan)
 
 
 @kernel
@@ -182,7 +169,8 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
     the footprint is the extremum of table rows, found once for all results that see it there, as a
     ball's do before and behind. Tables hold the rows of a tile end to end: another row is another
-    place to begin, and one loop runs through the whole tile. A footprint of `FEW_TAPS` needs none.
+    place to begin, and one loop runs through the whole tile. In them, values of any type are unsigned
+    integers, of which the largest is asked for. A footprint of `FEW_TAPS` needs none of this.
 
     Parameters
     ----------
@@ -195,63 +183,184 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     Notes
     -----
     Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
-    input voxel one for each length of runs. A tile has `TILE_ROWS`, or as many as the footprint.
-    Scratch: a tile and the rows beyond for each length, and ``n + 1`` tiles more for ``n`` slices.
+    input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
+    footprint. Scratch: a tile and what is around it for each length, and ``n + 1`` tiles more for ``n``
+    slices.
     """
     if len(offsets) <= FEW_TAPS:
         _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
         return
-    lines, results = as_rows(src), as_rows(out)
+    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
     runs = runs_along_x(offsets)
     lengths, level = tabled_lengths(runs)
     first, like = slices_alike(runs)
-    more_y, pitch = runs[:, 1].max(), nx + offsets[:, 2].max()
-    tile = min(y1 - y0, max(TILE_ROWS, more_y))
-    tables = np.empty((lengths.size, _padded((tile + more_y) * pitch) + 128), lines.dtype)
-    found = np.empty((jz.size, _padded(tile * pitch)), lines.dtype)
-    shared = np.empty(_padded(tile * pitch), lines.dtype)
+    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
+    tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
+    tables = np.empty((lengths.size, _padded((tall + more_y) * (wide + more_x)) + 128), lines.dtype)
+    found = np.empty((jz.size + 1, _padded(tall * (wide + more_x))), lines.dtype)
+    starts = np.empty(len(runs), np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for top in range(y0, y1, tall):
+        rows = min(tall, y1 - top)
+        for left in range(0, nx, wide):
+            cols = min(wide, nx - left)
+            pitch = cols + more_x
+            for i in range(len(runs)):
+                starts[i] = level[i] * tables.shape[1] + runs[i, 1] * pitch + runs[i, 2]
+            size, taken = _padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
+            for s in range(iz.size):
+                for y in range(rows + more_y):
+                    row = lines[firsts[s] + top + y, ox + left : ox + left + pitch]
+                    copy_row(row, tables[0, y * pitch : (y + 1) * pitch])
+                to_rivals(tables[0, : _padded(taken)], src, is_max)
+                _table_runs(tables, lengths, taken)
+                _raise_results(tables.reshape(tables.size), starts, first, like, s, found, size)
+            for k in range(jz.size):
+                from_rivals(found[k, :size], src, is_max)
+                for y in range(rows):
+                    row = results[to[k] + top + y, qx + left : qx + left + cols]
+                    copy_row(found[k, y * pitch : y * pitch + cols], row)
 
-    for top in range(y0, y1, tile):
-        rows = min(tile, y1 - top)
-        size = _padded((rows - 1) * pitch + nx)
-        nan = False
-        for s in range(iz.size):
-            for r in range(rows + more_y):
-                row = lines[iz[s] * src.shape[1] + oy + top + r, ox : ox + pitch]
-                copy_row(row, tables[0, r * pitch : (r + 1) * pitch])
-            filled = (rows + more_y) * pitch
-            nan = nan or has_nan(tables[0, :filled])
-            for i in range(1, lengths.size):
-                step = lengths[i] - lengths[i - 1]
-                n = _padded(filled - lengths[i] + 1)
-                extremum(
-                    tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n], is_max, nan
-                )
-            start, stop = max(0, s - jz.size + 1), min(like.size, s + 1)
-            for kind in range(like.size):
-                a, b = first[kind], first[kind + 1]
-                users, user = 0, 0
-                for tz in range(start, stop):
-                    if like[tz] == kind and a < b:
-                        users, user = users + 1, tz
-                if users == 0:
-                    continue
-                target = found[s - user, :size] if users == 1 else shared[:size]
-                fresh = users > 1 or first[user] == 0
-                _extremum_of_runs(tables, runs[a:b], level[a:b], pitch, target, fresh, is_max, nan)
-                if users == 1:
-                    continue
-                for tz in range(start, stop):
-                    if like[tz] == kind:
-                        part, target = shared[:size], found[s - tz, :size]
-                        if first[tz] == 0:
-                            copy_row(part, target)
-                        else:
-                            fold_extremum(target, part, part, part, part, is_max, nan)
-        for k in range(jz.size):
-            for y in range(rows):
-                result = results[jz[k] * out.shape[1] + qy + top + y, qx : qx + nx]
-                copy_row(found[k, y * pitch : y * pitch + nx], result)
+
+def to_rivals(keys, like, is_max):
+    """Of the bits of values the unsigned integers of which the extremum has the largest, NaN above all."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def from_rivals(keys, like, is_max):
+    """The inverse of `to_rivals`; of NaN, the bits of ``np.nan``."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(to_rivals, jit_options=owning_nothing)
+def _to_rivals_for(keys, like, is_max):
+    if not isinstance(like.dtype, types.Float):
+        return _reverse_for(keys, like, is_max)
+    unsigned, sign, highest, infinity, _ = _bits_of(like.dtype)
+
+    def flip(keys, like, is_max):
+        others = unsigned(0) if is_max else highest
+        for x in range(keys.size):
+            bits = keys[x]
+            key = (~bits if bits & sign else bits | sign) ^ others
+            keys[x] = highest if (bits & ~sign) > infinity else key
+
+    return flip
+
+
+@overload(from_rivals, jit_options=owning_nothing)
+def _from_rivals_for(keys, like, is_max):
+    if not isinstance(like.dtype, types.Float):
+        return _reverse_for(keys, like, is_max)
+    unsigned, sign, highest, _, nan = _bits_of(like.dtype)
+
+    def flip(keys, like, is_max):
+        others = unsigned(0) if is_max else highest
+        for x in range(keys.size):
+            key = keys[x] ^ others
+            bits = key ^ sign if key & sign else ~key
+            keys[x] = nan if keys[x] == highest else bits
+
+    return flip
+
+
+def _reverse_for(keys, like, is_max):
+    """For integers there and back are the same."""
+    unsigned, sign, highest, _, _ = _bits_of(like.dtype)
+    signed = sign if like.dtype in types.signed_domain else unsigned(0)
+
+    def reverse(keys, like, is_max):
+        mask = signed if is_max else signed ^ highest
+        if mask != 0:
+            for x in range(keys.size):
+                keys[x] ^= mask
+
+    return reverse
+
+
+def _bits_of(dtype):
+    """The unsigned type as wide as a type; in it the sign, the highest number, infinity and NaN."""
+    real = np.dtype(np.uint8) if dtype == types.boolean else as_dtype(dtype)
+    unsigned = np.dtype(f"u{real.itemsize}").type
+    highest = unsigned(np.iinfo(unsigned).max)
+    sign = unsigned(highest ^ (highest >> unsigned(1)))
+    special = (
+        [np.array(v, real).view(unsigned)[()] for v in (np.inf, np.nan)]
+        if real.kind == "f"
+        else [0, 0]
+    )
+    return unsigned, sign, highest, *special
+
+
+@row_kernel
+def _table_runs(tables, lengths, size):
+    """Of runs of each length, from those of the length before."""
+    for i in range(1, lengths.size):
+        step = lengths[i] - lengths[i - 1]
+        n = _padded(size - lengths[i] + 1)
+        a, b, out = tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n]
+        for x in range(n):
+            p, q = a[x], b[x]
+            out[x] = p if p > q else q
+
+
+@row_kernel
+def _raise_results(tables, starts, first, like, s, found, size):
+    """Raise results to what they see of input slice ``s``; the last row of ``found`` is scratch."""
+    slices = len(found) - 1
+    begin, end = max(0, s - slices + 1), min(like.size, s + 1)
+    for kind in range(like.size):
+        users, user = 0, 0
+        for tz in range(begin, end):
+            if like[tz] == kind and first[kind] < first[kind + 1]:
+                users, user = users + 1, tz
+        if users == 0:
+            continue
+        own = starts[first[kind] : first[kind + 1]]
+        if users == 1:
+            _raise_to_runs(tables, own, found[s - user, :size], first[user] == 0)
+            continue
+        shared = found[slices, :size]
+        _raise_to_runs(tables, own, shared, True)
+        for tz in range(begin, end):
+            if like[tz] == kind:
+                if first[tz] == 0:
+                    copy_row(shared, found[s - tz, :size])
+                else:
+                    _raise(found[s - tz, :size], shared)
+
+
+@row_kernel
+def _raise_to_runs(tables, starts, out, fresh):
+    """The largest over runs tabled from ``starts`` on, and if not ``fresh`` of ``out`` as well."""
+    n, last = out.size, starts.size - 1
+    i = 0
+    if fresh:
+        copy_row(tables[starts[0] : starts[0] + n], out)
+        i = 1
+    while i <= last:
+        j, k, l = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+        a, b = tables[starts[i] : starts[i] + n], tables[starts[j] : starts[j] + n]
+        c, d = tables[starts[k] : starts[k] + n], tables[starts[l] : starts[l] + n]
+        for x in range(n):
+            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+            q, s = q if q > r else r, s if s > t else t
+            q = q if q > s else s
+            out[x] = p if p > q else q
+        i += 4
+
+
+@row_kernel
+def _raise(out, row):
+    for x in range(out.size):
+        p, q = out[x], row[x]
+        out[x] = p if p > q else q
+
+
+@row_kernel
+def _padded(size):
+    """A size in whole unrolled vectors: what is left over of loops would be slow."""
+    return (size + 127) // 128 * 128
 
 
 @kernel
@@ -263,44 +372,44 @@ def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_m
     slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
     starts = np.empty(FEW_TAPS, np.int64)
     for i in range(FEW_TAPS):
-        tz, ty, tx = offsets[min(i, len(offsets) - 1)]
-        slices[i], within[i] = tz, ty * pitch + tx
-    more_y, more_x = offsets[:, 1].max(), offsets[:, 2].max()
+        tap = offsets[min(i, len(offsets) - 1)]
+        slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
+    flags = np.empty(nx, np.bool_)
+    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     for top in range(y0, y1, TILE_ROWS):
         bottom = min(top + TILE_ROWS, y1)
         nan = box_has_nan(src, iz, oy + top, oy + bottom + more_y, ox, ox + nx + more_x)
         _few_of_tile(
-            voxels, firsts, pitch, results, to, qx, top, bottom, nx,
-            slices, within, starts, is_max, nan,
+            voxels, firsts, pitch, results, to, qx, top, bottom,
+            slices, within, starts, flags, is_max, nan,
         )  # fmt: skip
 
 
 @row_kernel
 def _few_of_tile(
-    voxels, firsts, pitch, results, to, qx, y0, y1, nx, slices, within, starts, is_max, nan
+    voxels, firsts, pitch, results, to, qx, y0, y1, slices, within, starts, flags, is_max, nan
 ):
     """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
+    nx = flags.size
     for k in range(to.size):
-        for i in range(FEW_TAPS):
-            starts[i] = firsts[k + slices[i]] + within[i] + y0 * pitch
         for y in range(y0, y1):
-            a, b, c = voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :]
-            d, e, f = voxels[starts[3] :], voxels[starts[4] :], voxels[starts[5] :]
-            g = voxels[starts[6] :]
             for i in range(FEW_TAPS):
-                starts[i] += pitch
+                starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
             result = results[to[k] + y, qx : qx + nx]
+            _extremum_of_seven(
+                voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
+                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], result, is_max,
+            )  # fmt: skip
             if nan:
-                copy_row(a, result)
-                fold_extremum(result, b, c, d, e, is_max, nan)
-                fold_extremum(result, f, g, g, g, is_max, nan)
-            else:
-                _extremum_of_seven(a, b, c, d, e, f, g, result, is_max)
+                flags[:] = False
+                for i in range(FEW_TAPS):
+                    mark_nan(voxels[starts[i] :], flags)
+                write_nan(flags, result)
 
 
 @row_kernel
 def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
-    """The extremum of seven rows that hold no NaN."""
+    """The extremum of seven rows, where they hold no NaN."""
     if is_max:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
@@ -315,37 +424,15 @@ def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
             out[x] = p if p < q else q
 
 
-@row_kernel
-def _padded(size):
-    """A size in whole unrolled vectors: what is left over of loops would be slow."""
-    return (size + 127) // 128 * 128
+def as_unsigned(lines):
+    """A view of the bits of values, as unsigned integers of their width."""
+    raise NotImplementedError("only inside compiled code")
 
 
-@kernel
-def _extremum_of_runs(tables, runs, level, pitch, out, fresh, is_max, nan):
-    """The extremum over runs (tz, ty, tx, length) of a slice, and if not ``fresh`` of ``out`` as well."""
-    last = len(runs) - 1
-    i = 0
-    if fresh:
-        copy_row(_tabled(tables, runs, level, 0, pitch, out.size), out)
-        i = 1
-    while i <= last:
-        fold_extremum(
-            out,
-            _tabled(tables, runs, level, i, pitch, out.size),
-            _tabled(tables, runs, level, min(i + 1, last), pitch, out.size),
-            _tabled(tables, runs, level, min(i + 2, last), pitch, out.size),
-            _tabled(tables, runs, level, min(i + 3, last), pitch, out.size),
-            is_max,
-            nan,
-        )
-        i += 4
-
-
-@kernel
-def _tabled(tables, runs, level, i, pitch, size):
-    at = runs[i, 1] * pitch + runs[i, 2]
-    return tables[level[i], at : at + size]
+@overload(as_unsigned)
+def _as_unsigned_for(lines):
+    unsigned = _unsigned(lines)
+    return lambda lines: lines.view(unsigned)
 
 
 def empty_keys(rows, width, like):
@@ -373,7 +460,7 @@ def _empty_keys_for(rows, width, like):
     return lambda rows, width, like: np.empty((rows, width), unsigned)
 
 
-@overload(to_keys)
+@overload(to_keys, jit_options=owning_nothing)
 def _to_keys_for(row, keys):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -396,7 +483,7 @@ def _to_keys_for(row, keys):
     return shift
 
 
-@overload(from_keys)
+@overload(from_keys, jit_options=owning_nothing)
 def _from_keys_for(keys, row):
     unsigned = _unsigned(row)
     sign = unsigned(1 << (row.dtype.bitwidth - 1))
@@ -418,18 +505,22 @@ def _from_keys_for(keys, row):
     return shift
 
 
-@kernel
+@row_kernel
 def _bits_that_differ(keys, low, high):
     """How many of the lowest bits are not the same in all the keys, and the rest, which is."""
-    low[:] = keys[0]
-    high[:] = keys[0]
+    copy_row(keys[0], low)
+    copy_row(keys[0], high)
     for i in range(1, len(keys)):
         row = keys[i]
         for x in range(row.size):
             low[x] = row[x] if row[x] < low[x] else low[x]
             high[x] = row[x] if row[x] > high[x] else high[x]
-    smallest, one = np.uint64(low.min()), np.uint64(1)
-    differ = smallest ^ np.uint64(high.max())
+    lowest, highest = low[0], high[0]
+    for x in range(1, low.size):
+        lowest = low[x] if low[x] < lowest else lowest
+        highest = high[x] if high[x] > highest else highest
+    smallest, one = np.uint64(lowest), np.uint64(1)
+    differ = smallest ^ np.uint64(highest)
     bits = 0
     while differ != 0:
         differ >>= one
@@ -438,7 +529,7 @@ def _bits_that_differ(keys, low, high):
     return bits, smallest
 
 
-@kernel
+@row_kernel
 def _count_below(keys, line, tx, limit, few, total):
     """``total[x]`` = how many taps of voxel ``x`` are below ``limit[x]``; ``few`` is scratch."""
     n = limit.size
@@ -453,7 +544,7 @@ def _count_below(keys, line, tx, limit, few, total):
             total[x] += few[x]
 
 
-@kernel
+@row_kernel
 def _bisect(keys, line, tx, rank, low, high, limit, below):
     """The key of ``rank`` among each voxel's taps, in ``low``; the other rows are scratch."""
     unsigned = keys.dtype.type
@@ -497,25 +588,37 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
     lines, results = as_rows(src), as_rows(out)
     at, line = lines_of_taps(offsets)
     tx = np.ascontiguousarray(offsets[:, 2])
-    width = nx + tx.max()
+    width = nx + largest(offsets, 2)
     keys = empty_keys(len(at), width, lines)
     low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
     below = np.empty(nx, np.uint32)
     flags = np.empty(nx, np.bool_)
+    _ranks(
+        lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx, y0, y1,
+        offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
+    )  # fmt: skip
 
-    for k in range(jz.size):
+
+@row_kernel
+def _ranks(
+    lines, firsts, ox, results, to, qx, y0, y1,
+    offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    nx, width = flags.size, low.size
+    for k in range(to.size):
         for y in range(y0, y1):
             nan = False
             for i in range(len(at)):
-                row = lines[iz[k + at[i, 0]] * src.shape[1] + oy + y + at[i, 1], ox : ox + width]
+                row = lines[firsts[k + at[i, 0]] + y + at[i, 1], ox : ox + width]
                 nan |= has_nan(row)
                 to_keys(row, keys[i])
             _bisect(keys, line, tx, rank, low, high, limit, below)
-            result = results[jz[k] * out.shape[1] + qy + y, qx : qx + nx]
+            result = results[to[k] + y, qx : qx + nx]
             from_keys(low[:nx], result)
             if nan:
                 flags[:] = False
-                for tz, ty, dx in offsets:
-                    at_tap = iz[k + tz] * src.shape[1] + oy + y + ty
-                    mark_nan(lines[at_tap, ox + dx : ox + dx + nx], flags)
+                for i in range(len(offsets)):
+                    row = lines[firsts[k + offsets[i, 0]] + y + offsets[i, 1]]
+                    mark_nan(row[ox + offsets[i, 2] :], flags)
                 write_nan(flags, result)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import as_rows, copy_row
 from beam_volumes.kernels.uniform import slide_right
 
@@ -45,43 +45,58 @@ def rank_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
     below = np.empty((tall + ly - 1) * pitch, np.uint8)
     sums = np.empty((3, tall * pitch), np.uint16)
     some, every = np.empty(tall * pitch, np.uint8), np.empty(tall * pitch, np.uint8)
-    for k0 in range(0, jz.size, depth):
-        count = min(depth, jz.size - k0)
+    waiting = np.empty((9, 2), np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for k in range(0, jz.size, depth):
         for top in range(y0, y1, tall):
-            rows = min(tall, y1 - top)
             for left in range(0, nx, TILE[2]):
-                cols = min(TILE[2], nx - left)
-                width = cols + lx - 1
-                for k in range(count + lz - 1):
-                    for y in range(rows + ly - 1):
-                        row = lines[iz[k0 + k] * src.shape[1] + oy + top + y, ox + left :]
-                        copy_row(row[:width], taken[k, y * width : (y + 1) * width])
-                base = _search(
-                    taken[: count + lz - 1, : (rows + ly - 1) * width], made[:count, : rows * width],
-                    cols, lz, ly, lx, rank, below, sums, some, every,
+                _tile(
+                    lines, firsts[k:] + top, ox + left, results, to[k : k + depth] + top, qx + left,
+                    min(tall, y1 - top), min(TILE[2], nx - left), lz, ly, lx, rank,
+                    taken, made, below, sums, some, every, waiting,
                 )  # fmt: skip
-                for k in range(count):
-                    for y in range(rows):
-                        row = made[k, y * width : y * width + cols]
-                        target = results[jz[k0 + k] * out.shape[1] + qy + top + y, qx + left :]
-                        for x in range(cols):
-                            target[x] = row[x] + lines.dtype.type(base)
 
 
-@kernel
-def _search(taken, made, cols, lz, ly, lx, rank, below, sums, some, every):
-    """The results of one tile, less the number that it returns, in ``made``."""
+@row_kernel
+def _tile(
+    lines, firsts, ox, results, to, qx, rows, cols, lz, ly, lx, rank,
+    taken, made, below, sums, some, every, waiting,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    whole = lines.dtype.type
+    width, slices = cols + lx - 1, to.size
+    for k in range(slices + lz - 1):
+        for y in range(rows + ly - 1):
+            row = lines[firsts[k] + y, ox : ox + width]
+            copy_row(row, taken[k, y * width : (y + 1) * width])
+    base = _search(
+        taken[: slices + lz - 1, : (rows + ly - 1) * width], made[:slices, : rows * width],
+        cols, lz, ly, lx, rank, below, sums, some, every, waiting,
+    )  # fmt: skip
+    for k in range(slices):
+        for y in range(rows):
+            row = made[k, y * width : y * width + cols]
+            target = results[to[k] + y, qx : qx + cols]
+            for x in range(cols):
+                target[x] = row[x] + whole(base)
+
+
+@row_kernel
+def _search(taken, made, cols, lz, ly, lx, rank, below, sums, some, every, waiting):
+    """The results of one tile, less the number that it returns, in ``made``.
+
+    ``waiting`` are the lower halves not yet looked into.
+    """
     whole = taken.dtype.type
     width, size = cols + lx - 1, made.shape[1]
-    low, high = np.int64(taken.min()), np.int64(taken.max())
+    low, high = _range(taken)
     base = low
     made[:] = 0
-    waiting = np.empty((9, 2), np.int64)  # the lower halves not yet looked into
-    waiting[0] = low, high
+    waiting[0, 0], waiting[0, 1] = low, high
     n = 1
     while n:
         n -= 1
-        low, high = waiting[n]
+        low, high = waiting[n, 0], waiting[n, 1]
         while low < high:
             t = (low + high) // 2
             some[:size] = 0
@@ -97,13 +112,23 @@ def _search(taken, made, cols, lz, ly, lx, rank, below, sums, some, every):
                 base += t - low  # to the results above t, 1 was added already
                 low = t + 1
             else:
-                waiting[n] = low, t
+                waiting[n, 0], waiting[n, 1] = low, t
                 n += 1
                 low = t + 1
     return base
 
 
-@kernel
+@row_kernel
+def _range(taken):
+    low = high = taken[0, 0]
+    for k in range(len(taken)):
+        row = taken[k]
+        for x in range(row.size):
+            low, high = row[x] if row[x] < low else low, row[x] if row[x] > high else high
+    return np.int64(low), np.int64(high)
+
+
+@row_kernel
 def _count_over_z(taken, k, lz, t, below):
     """How many voxels of slices ``k`` to ``k + lz - 1`` are at most ``t``; ``below`` is that of ``k - 1``."""
     size = taken.shape[1]
@@ -119,7 +144,7 @@ def _count_over_z(taken, k, lz, t, below):
             below[x] += np.uint8(enter[x] <= t) - np.uint8(leave[x] <= t)
 
 
-@kernel
+@row_kernel
 def _sum_over_y(below, width, ly, sums):
     first = sums[:width]
     first[:] = 0
@@ -135,7 +160,7 @@ def _sum_over_y(below, width, ly, sums):
             after[x] = before[x] + (np.uint16(enter[x]) - np.uint16(leave[x]))
 
 
-@kernel
+@row_kernel
 def _raise_above(counts, most, made, some, every):
     """Add 1 to each result that is above the threshold; note whether any is, and whether all are."""
     for x in range(made.size):
@@ -145,7 +170,7 @@ def _raise_above(counts, most, made, some, every):
         every[x] &= above
 
 
-@kernel
+@row_kernel
 def _any(flags, flag, size, cols, width):
     for at in range(0, size, width):
         for x in range(at, at + cols):

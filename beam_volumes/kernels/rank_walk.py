@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rank import empty_keys, from_keys, to_keys
 from beam_volumes.kernels.rows import as_rows, has_nan, write_nan
 
@@ -51,46 +51,55 @@ def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
     window = np.empty((sx, ly * lz), np.uint32)
     result = np.empty((1, tx), keys.dtype)
     flags = np.empty(tx, np.bool_)
-    for k0 in range(0, jz.size, tz):
-        depth = min(tz, jz.size - k0)
+    starts = np.empty(256, np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for k in range(0, jz.size, tz):
         for top in range(y0, y1, ty):
-            rows = min(ty, y1 - top)
             for left in range(0, nx, tx):
-                cols = min(tx, nx - left)
-                wide, high, deep = cols + lx - 1, rows + ly - 1, depth + lz - 1
-                nans, n = 0, 0
-                for k in range(deep):
-                    for y in range(high):
-                        at = iz[k0 + k] * src.shape[1] + oy + top + y
-                        row = lines[at, ox + left : ox + left + wide]
-                        to_keys(row, keys[0, n : n + wide])
-                        if has_nan(row):  # to the end of the order with them
-                            for x in range(wide):
-                                if row[x] != row[x]:
-                                    keys[0, n + x] = keys.dtype.type(np.uint64(0) - np.uint64(1))
-                                    nans += 1
-                        first = np.uint32(k << 2 * _FIELD | y << _FIELD)
-                        for x in range(wide):
-                            places[0, n + x] = first | np.uint32(x)
-                        n += wide
-                i = _sort(keys, places, n)
-                _put_in_order(places[i, :n], order, high, wide, deep)
-                places[i, n:] = _NOWHERE
-                in_blocks = places[i].reshape(blocks, _BLOCK)
-                for k in range(depth):
-                    guess = n // (2 * _BLOCK)
-                    for y in range(rows):
-                        _fill_window(order, window, k, y, high, wide, deep, lz, ly)
-                        guess = _walk_row(
-                            keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank,
-                            result[0, :cols],
-                        )  # fmt: skip
-                        at = jz[k0 + k] * out.shape[1] + qy + top + y
-                        target = results[at, qx + left : qx + left + cols]
-                        from_keys(result[0, :cols], target)
-                        if nans:
-                            _mark_nans(window, lx, np.uint32(n - nans), flags[:cols])
-                            write_nan(flags[:cols], target)
+                _tile(
+                    lines, firsts[k:] + top, ox + left, results, to[k : k + tz] + top, qx + left,
+                    min(ty, y1 - top), min(tx, nx - left), lz, ly, lx, rank,
+                    keys, places, order, window, result, flags, starts,
+                )  # fmt: skip
+
+
+@row_kernel
+def _tile(
+    lines, firsts, ox, results, to, qx, rows, cols, lz, ly, lx, rank,
+    keys, places, order, window, result, flags, starts,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    wide, high, deep = cols + lx - 1, rows + ly - 1, to.size + lz - 1
+    nans, n = 0, 0
+    for k in range(deep):
+        for y in range(high):
+            row = lines[firsts[k] + y, ox : ox + wide]
+            to_keys(row, keys[0, n : n + wide])
+            if has_nan(row):  # to the end of the order with them
+                for x in range(wide):
+                    if row[x] != row[x]:
+                        keys[0, n + x] = keys.dtype.type(np.uint64(0) - np.uint64(1))
+                        nans += 1
+            first = np.uint32(k << 2 * _FIELD | y << _FIELD)
+            for x in range(wide):
+                places[0, n + x] = first | np.uint32(x)
+            n += wide
+    i = _sort(keys, places, n, starts)
+    _put_in_order(places[i, :n], order, high, wide, deep)
+    places[i, n:] = _NOWHERE
+    in_blocks = places[i].reshape(places.shape[1] // _BLOCK, _BLOCK)
+    for k in range(to.size):
+        guess = n // (2 * _BLOCK)
+        for y in range(rows):
+            _fill_window(order, window, k, y, high, wide, deep, lz, ly)
+            guess = _walk_row(
+                keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank, result[0, :cols]
+            )
+            target = results[to[k] + y, qx : qx + cols]
+            from_keys(result[0, :cols], target)
+            if nans:
+                _mark_nans(window, lx, np.uint32(n - nans), flags[:cols])
+                write_nan(flags[:cols], target)
 
 
 @kernel
@@ -116,12 +125,14 @@ def tile_shape(depth, rows, cols, lz, ly, lx):
         tile[best] = min(most[best], tile[best] + max(1, tile[best] // 4))
 
 
-@kernel
-def _sort(keys, places, n):
-    """Sort both by key, stably, byte by byte; returns in which of the two rows they end up."""
+@row_kernel
+def _sort(keys, places, n, starts):
+    """Sort both by key, stably, byte by byte; returns in which of the two rows they end up.
+
+    ``starts`` is scratch for each value of a byte.
+    """
     unsigned = keys.dtype.type
     byte, i = unsigned(255), 0
-    starts = np.empty(256, np.int64)
     for shift in range(0, 8 * keys.itemsize, 8):
         by = unsigned(shift)
         starts[:] = 0
@@ -144,7 +155,7 @@ def _sort(keys, places, n):
     return i
 
 
-@kernel
+@row_kernel
 def _put_in_order(places, order, high, wide, deep):
     """For each voxel of the tile, at row, column, slice, where it is in the sorted order."""
     mask = np.uint32((1 << _FIELD) - 1)
@@ -154,7 +165,7 @@ def _put_in_order(places, order, high, wide, deep):
         order[(y * wide + x) * deep + z] = j
 
 
-@kernel
+@row_kernel
 def _fill_window(order, window, k, y, high, wide, deep, lz, ly):
     """By column, the voxels of ``lz`` slices and ``ly`` rows; the last row only, if others are there."""
     for r in range(y if y == 0 else y + ly - 1, y + ly):
@@ -166,7 +177,7 @@ def _fill_window(order, window, k, y, high, wide, deep, lz, ly):
                 column[first + j] = copied[j]
 
 
-@kernel
+@row_kernel
 def _walk_row(keys, places, window, block, k, y, lz, ly, lx, rank, result):
     """The results of one row, and in which block of the order the first of them is."""
     begin, below = block, 0  # how many voxels of the box are in the blocks before
@@ -193,7 +204,7 @@ def _walk_row(keys, places, window, block, k, y, lz, ly, lx, rank, result):
     return begin
 
 
-@kernel
+@row_kernel
 def _mark_nans(window, lx, end, flags):
     """Which boxes of a row hold a NaN: something that is at ``end`` of the order or beyond."""
     numbers, size = 0, lx * window.shape[1]
@@ -205,7 +216,7 @@ def _mark_nans(window, lx, end, flags):
         flags[x] = numbers < size
 
 
-@kernel
+@row_kernel
 def _count_below(column, place):
     count = np.uint32(0)
     for j in range(column.size):
@@ -213,7 +224,7 @@ def _count_below(column, place):
     return np.int64(count)
 
 
-@kernel
+@row_kernel
 def _balance(enter, leave, place):
     count = np.int32(0)
     for j in range(enter.size):
@@ -221,14 +232,14 @@ def _balance(enter, leave, place):
     return np.int64(count)
 
 
-@kernel
+@row_kernel
 def _inside(place, low, high):
     """1 if a position lies in the box from ``low`` to ``high``, both included, else 0."""
     above = (place | _GUARDS) - low
     return np.uint32((above & ((high | _GUARDS) - place) & _GUARDS) == _GUARDS)
 
 
-@kernel
+@row_kernel
 def _count_inside(places, block, low, high):
     count = np.uint32(0)
     for j in range(_BLOCK):
@@ -236,7 +247,7 @@ def _count_inside(places, block, low, high):
     return np.int64(count)
 
 
-@kernel
+@row_kernel
 def _find(places, block, skip, low, high):
     """Where in its block the voxel of the box is that has ``skip`` others before it."""
     half = np.uint32(0)

@@ -184,7 +184,8 @@ def table_bytes(
     ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
     lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
     tables = lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
-    tile, wide = min(rows, max(rank.TILE_ROWS, taps[1])), cols + taps[2]
+    tile = min(rows, max(rank.TILE_ROWS, taps[1]))
+    wide = min(cols, max(rank.TILE_COLUMNS, taps[2])) + taps[2]
     voxels = tables * ((tile + taps[1]) * wide + 256) + (depth + 1) * (tile * wide + 128)
     return voxels * itemsize + 64 * len(offsets)
 
