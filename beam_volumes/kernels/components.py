@@ -112,7 +112,8 @@ def _value_runs(row, kind, background, is_joined, starts, stops, n):
 @kernel
 def _grown(array, size):
     out = np.empty(size, array.dtype)
-    out[: array.size] = array
+    for i in range(array.size):
+        out[i] = array[i]
     return out
 
 
@@ -256,7 +257,8 @@ def plane_equivalences(below, above, links):
                 ):
                     if n == pairs.shape[0]:
                         more = np.empty((2 * n, 2), np.uint32)
-                        more[:n] = pairs
+                        for k in range(n):
+                            more[k, 0], more[k, 1] = pairs[k, 0], pairs[k, 1]
                         pairs = more
                     pairs[n, 0] = labels_a[j]
                     pairs[n, 1] = labels_b[i]

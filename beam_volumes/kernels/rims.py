@@ -1,6 +1,7 @@
 """Filling the padded margins of ring buffers."""
 
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import copy_row
 
 
 @kernel
@@ -39,4 +40,4 @@ def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
             if row_map[y] < 0:
                 plane[y, :] = cval
             else:
-                plane[y, :] = plane[row_map[y]]
+                copy_row(plane[row_map[y]], plane[y])
