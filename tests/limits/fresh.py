@@ -54,7 +54,8 @@ def main(source: str, out: str, ours: str, how: str, what: str = "filtered") -> 
     small = f"{out}.small.zarr"
     bv.compute(bv.open(np.zeros((8, 32, 32), bv.open(source).dtype)).to(small), runner=None)
     bv.compute(*make(small, f"{out}.warm.zarr"), runner=None, progress=False, slab=(8, 32, 32))
-    base = psutil.Process().memory_info().rss
+    held = psutil.Process().memory_info()
+    base = held.rss - getattr(held, "shared", 0)  # as `peak_memory` has it
     targets = make(source, out, **options)
     # The budget is for our part; the base comes on top.
     memory = int(ours) + bv.plan(*targets, base=budget.BASE_ALONE, **run).base

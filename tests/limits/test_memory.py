@@ -84,7 +84,7 @@ ACROSS = {
         what="labels",
         shape=(64, 1024, 2048),
         chunk=(16, 512, 512),
-        ours=200 * MIB,
+        ours=240 * MIB,
         codec="zstd",
         fill=blobs,
         how={},
@@ -134,7 +134,7 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, case):
     assert found["peak"] <= found["predicted"]
     assert found["base"] <= found["predicted_base"]
     measured_ours = found["peak"] - found["base"]
-    assert found["predicted_ours"] <= 2 * measured_ours
+    assert measured_ours <= found["predicted_ours"] <= 2 * measured_ours
 
 
 @pytest.mark.parametrize("measures", [("size",)])
