@@ -29,9 +29,10 @@ def _slot(keys, a, b):
 def _grown(keys):
     bigger = np.zeros((4 * keys.shape[0], 2), np.uint64)
     for i in range(keys.shape[0]):
-        a, b = keys[i]
+        a, b = keys[i, 0], keys[i, 1]
         if a != np.uint64(0):
-            bigger[_slot(bigger, a, b)] = keys[i]
+            at = _slot(bigger, a, b)
+            bigger[at, 0], bigger[at, 1] = a, b
     return bigger
 
 
