@@ -31,8 +31,9 @@ $(VENV)/.checks: $(VENV)/.ready
 demo: $(VENV)/.ready
 	$(VENV)/bin/beam-volumes demo --out demo
 
+# Neighbours stay in one process, as far as it goes: they need the same kernels.
 test: venv
-	$(VENV)/bin/python -m pytest -n $(JOBS)
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal
 
 engines: venv
 	PYTHON=$(abspath $(VENV))/bin/python engines/install.sh
