@@ -118,6 +118,10 @@ class Uniform(Neighbourhood):
     def cost(self) -> float:
         return 0.8
 
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
         wide = cols + self.taps[2]
@@ -200,6 +204,10 @@ class ExtremumBox(Neighbourhood):
     def cost(self) -> float:
         return 1.0 * self.dtype.itemsize
 
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         lz, ly, lx = self.taps
         slices = min(depth, lz) if lz > 3 else 1
@@ -223,6 +231,10 @@ class ExtremumFootprint(Neighbourhood):
     @property
     def cost(self) -> float:
         return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return table_bytes(self.offsets, self.taps, rows, cols, depth, self.dtype.itemsize)
@@ -266,9 +278,14 @@ class RankBox(Neighbourhood):
     def cost(self) -> float:
         return 2.0 if self.dtype.kind == "b" else 50.0
 
+    @property
+    def together(self) -> int:
+        return max(8, self.taps[0])
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = (min(n, most) for n, most in zip((depth, rows, cols), rank_box.TILE, strict=True))
-        slices, wide = y + self.taps[1] - 1, x + self.taps[2] - 1
+        z, y = min(depth, rank_box.TILE[0]), min(rows, rank_box.TILE[1])
+        _, wide = rank_box.columns(cols, self.taps[2])
+        slices = y + self.taps[1] - 1
         return ((z + self.taps[0]) * slices + (z + 8) * y) * wide + 1024
 
     def parameters(self) -> tuple[Any, ...]:
@@ -287,6 +304,10 @@ class RankWalk(Neighbourhood):
     @property
     def cost(self) -> float:
         return 150.0 + 0.03 * self.taps[0] * self.taps[1] * self.taps[2] ** 0.5
+
+    @property
+    def together(self) -> int:
+        return max(8, self.taps[0])
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         around = [n + t - 1 for n, t in zip((depth, rows, cols), self.taps, strict=True)]
@@ -329,6 +350,10 @@ class BinaryFootprint(Neighbourhood):
     def cost(self) -> float:
         return 0.3 + 0.05 * len(self.offsets)
 
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return table_bytes(self.offsets, self.taps, rows, cols, depth, 1)
 
@@ -353,6 +378,10 @@ class BinaryBall(Neighbourhood):
     @property
     def cost(self) -> float:
         return 1.0 + 0.03 * sum(self.taps) * self.steps.itemsize
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         z, y, x = self.taps

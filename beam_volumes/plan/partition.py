@@ -15,7 +15,7 @@ from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import layer_of, schedule
 
 #: Voxels a window should have: enough that a stage's call costs little beside its work.
-_WINDOW_VOXELS = 1 << 20
+_WINDOW_VOXELS = 8 << 20
 #: Slabs should not read more than this share again at their ends.
 _AMPLIFICATION = 0.10
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
@@ -211,7 +211,9 @@ def _half(n: int, unit: int) -> int:
 def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     depth = max((o.sink.unit[0] for o in _outputs(programs)), default=64)
     nz = max(1, programs[0].shape[0])
-    return max(1, min(32, depth, nz, round(_WINDOW_VOXELS / (tile[0] * tile[1]))))
+    stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
+    shared = max((s.together for s in stages), default=1)
+    return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
 
 
 def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> int:

@@ -100,6 +100,11 @@ class Stage:
         return True
 
     @property
+    def together(self) -> int:
+        """Slices that it is best asked for at a time, for it shares work among them."""
+        return 1
+
+    @property
     def spans(self) -> tuple[int, ...]:
         """Axes (1: y, 2: x) of which it needs the whole extent at once.
 
