@@ -7,13 +7,16 @@ from beam_volumes.kernels.rank import empty_keys, from_keys, to_keys
 from beam_volumes.kernels.rows import as_rows, has_nan, write_nan
 
 #: About how many voxels are sorted together, those around a tile included.
-TILE_VOXELS = 1 << 14
+TILE_VOXELS = 1 << 13
 #: Positions in a tile are three fields of 9 bits and a guard: subtracting, a field that is too small
 #: shows in its guard.
 _FIELD = 10
 #: Voxels of the order looked at together.
 _BLOCK = 32
 _GUARDS = np.uint32(1 << 9 | 1 << 19 | 1 << 29)
+#: Times a power of two, its upper 5 bits tell which (Leiserson, Prokop & Randall 1998).
+_DE_BRUIJN = np.uint32(0x077CB531)
+_BITS = np.argsort([(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)])
 _NOWHERE = np.uint32(511 << 20 | 511 << 10 | 511)  # beyond any box
 
 
@@ -250,14 +253,10 @@ def _count_inside(places, block, low, high):
 @row_kernel
 def _find(places, block, skip, low, high):
     """Where in its block the voxel of the box is that has ``skip`` others before it."""
-    half = np.uint32(0)
-    for j in range(_BLOCK // 2):
-        half = np.uint32(half + _inside(places[block, j], low, high))
-    upper = np.int64(skip >= half)
-    skip -= upper * np.int64(half)
-    first = upper * (_BLOCK // 2)
-    found, seen = first, np.int64(0)
-    for j in range(_BLOCK // 2):
-        seen += np.int64(_inside(places[block, first + j], low, high))
-        found += np.int64(seen <= skip)
-    return found
+    inside = np.uint32(0)
+    for j in range(_BLOCK):
+        inside |= np.uint32(_inside(places[block, j], low, high) << np.uint32(j))
+    for _ in range(skip):
+        inside &= np.uint32(inside - np.uint32(1))  # without the lowest bit
+    lowest = np.uint32(inside & np.uint32(~inside + np.uint32(1)))
+    return _BITS[np.uint32(lowest * _DE_BRUIJN) >> np.uint32(27)]
