@@ -6,13 +6,13 @@ smaller volumes and fewer runs, ``--op median`` only operations whose names cont
 
 In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
 what our stages took, and what the ratio is of; ``whole`` is `compute` from an array that is open to an
-array; ``threads`` how much sooner two threads have done that by the clock. Disk to disk, times are wall time
-from `compute` to the last byte, without the start-up (a run of next to nothing), as Beam's local runner
-takes them on all cores; ``copy`` is "read into a numpy array, then write that"; scipy has its array in
-memory already and need not write. Each contender has a process of its own, in which it runs until it is
-warm and then so many times: medians. A peer that would need more than a minute has a crop, and is scaled by
-its voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside what it took, of which
-``tables.py`` makes tables.
+array; ``threads`` how much sooner two threads on two cores have done that by the clock than one on one.
+Disk to disk, times are wall time from `compute` to the last byte, without the start-up (a run of next to
+nothing), as Beam's local runner takes them on all cores; ``copy`` is "read into a numpy array, then write
+that"; scipy has its array in memory already and need not write. Each contender has a process of its own, in
+which it runs until it is warm and then so many times: medians. A peer that would need more than a minute has
+a crop, and is scaled by its voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside
+what it took, of which ``tables.py`` makes tables.
 """
 
 from __future__ import annotations
