@@ -14,7 +14,7 @@ from beam_volumes.sweep.program import Output, Program, Range
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import layer_of, schedule
 
-#: Voxels a window should have: enough that a stage's call costs little beside its work.
+#: Voxels a window should have: enough that a round of threads costs little beside the work.
 _WINDOW_VOXELS = 8 << 20
 #: Slabs should not read more than this share again at their ends.
 _AMPLIFICATION = 0.10
