@@ -1,13 +1,25 @@
-"""A run slow enough to be killed: ``slow_run.py INPUT OUTPUT RUNNER MODE RESUME [WHAT]``."""
+"""A run slow enough to be killed: ``slow_run.py INPUT OUTPUT RUNNER MODE RESUME [WHAT]``.
 
+Where `HOLD` is set, to a pattern of files and a number of them, it holds still once there are so many: then
+it cannot be over before it is killed, however slow who kills it is.
+"""
+
+import glob
+import os
 import sys
 import time
 
 import beam_volumes as bv
 
+HOLD = "BEAM_VOLUMES_TEST_HOLD"
+
 
 def slowly(block):
     time.sleep(0.05)
+    pattern, _, count = os.environ.get(HOLD, "").rpartition(" ")
+    limit = time.time() + 120
+    while pattern and len(glob.glob(pattern)) >= int(count) and time.time() < limit:
+        time.sleep(0.05)
     return block
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
+from tests.limits.slow_run import HOLD
 
 SCRIPT = Path(__file__).with_name("slow_run.py")
 WORKERS = 2
@@ -39,20 +40,27 @@ def volume(tmp_path_factory):
     return folder / "in.zarr", digest(folder / "out.zarr")
 
 
-def run(source, out, runner, mode, resume, *what) -> subprocess.Popen:
+def run(source, out, runner, mode, resume, *what, hold=None) -> subprocess.Popen:
+    """A run; ``hold`` is a pattern of records, and how many of them it goes no further than."""
     command = [sys.executable, str(SCRIPT), str(source), str(out), runner, mode, resume, *what]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    held = {} if hold is None else {HOLD: f"{out}.run/records/{hold[0]} {hold[1]}"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | held
+    )
 
 
 def records(out: Path) -> int:
     return sum(1 for p in Path(f"{out}.run").glob("records/*/*/*"))
 
 
-def wait_for(out: Path, count: int, process: subprocess.Popen) -> None:
-    """Until so many slabs have been started or finished."""
+def started(source, out, runner, mode, count: int) -> subprocess.Popen:
+    """A run that goes no further than so many finished slabs, and has them."""
+    process = run(source, out, runner, mode, "new", hold=("*/*/*", count))
     limit = time.time() + 60
-    while records(out) < count and process.poll() is None and time.time() < limit:
+    while records(out) < count and time.time() < limit:
+        assert process.poll() is None, process.communicate()
         time.sleep(0.01)
+    return process
 
 
 def check_resumed(source, out, runner, mode, expected) -> None:
@@ -76,8 +84,8 @@ def check_resumed(source, out, runner, mode, expected) -> None:
 def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
     source, expected = volume
     out = tmp_path / "out.zarr"
-    process = run(source, out, "none", "in_memory", "new")
-    wait_for(out, random.randrange(20 * moment, 20 * moment + 18), process)
+    count = random.randrange(20 * moment, 20 * moment + 18)
+    process = started(source, out, "none", "in_memory", count)
     time.sleep(random.random() / 10)
     process.kill()
     process.communicate()
@@ -89,8 +97,8 @@ def test_a_killed_driver_leaves_no_worker_and_is_resumed(tmp_path, volume, momen
     source, expected = volume
     out = tmp_path / "out.zarr"
     mode = "multi_processing" if moment == 2 else "in_memory"
-    process = run(source, out, "FnApiRunner", mode, "new")
-    wait_for(out, random.randrange(1 + 25 * moment, 25 * moment + 20), process)
+    count = random.randrange(1 + 25 * moment, 25 * moment + 20)
+    process = started(source, out, "FnApiRunner", mode, count)
     family = psutil.Process(process.pid).children(recursive=True)
     assert family
     process.kill()
@@ -104,8 +112,8 @@ def test_a_killed_driver_leaves_no_worker_and_is_resumed(tmp_path, volume, momen
 def test_a_killed_worker_is_said_within_ten_seconds_and_the_run_resumed(tmp_path, volume, moment):
     source, expected = volume
     out = tmp_path / "out.zarr"
-    process = run(source, out, "FnApiRunner", "multi_processing", "new")
-    wait_for(out, random.randrange(1 + 25 * moment, 25 * moment + 20), process)
+    count = random.randrange(1 + 25 * moment, 25 * moment + 20)
+    process = started(source, out, "FnApiRunner", "multi_processing", count)
     workers = [
         p
         for p in psutil.Process(process.pid).children(recursive=True)
