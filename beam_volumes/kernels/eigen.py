@@ -1,11 +1,22 @@
-"""Eigenvalues of a symmetric matrix at every voxel, with the same bits on every machine."""
+"""Eigenvalues of a symmetric matrix at every voxel, with the same bits on every machine.
+
+Kernels of voxels share one calling convention::
+
+    kernel(lines, firsts, lefts, out, to, qx, y0, y1, nx, *parameters)
+
+``lines`` are the six elements 00, 11, 22, 01, 02, 12, each an array of rows (see
+`beam_volumes.kernels.rows.as_rows`): row ``y`` of slice ``k`` of element ``e`` is
+``lines[e][firsts[e][k] + y]`` and begins in column ``lefts[e]``; that of the result is
+``out[to[k] + y]`` from column ``qx`` on. Rows ``y0:y1`` and ``nx`` columns are computed. Of 2 x 2
+matrices the elements 00, 11 and 01 count.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from beam_volumes.kernels.elementary import exp_value
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: Voxels worked on at a time: a fixed number, so that the compiler sees which memory is which.
 CHUNK = 128
@@ -43,7 +54,7 @@ SINE = (
 _SWEEPS = 5
 
 
-@kernel
+@row_kernel
 def _turn(work, p, q, pq, rp, rq):
     """One Jacobi rotation of many matrices: the elements in rows ``pq`` become zero."""
     for i in range(CHUNK):
@@ -65,7 +76,7 @@ def _turn(work, p, q, pq, rp, rq):
         work[rq, i] = sine * x + cosine * y
 
 
-@kernel
+@row_kernel
 def eigenvalues(work):
     """The eigenvalues of 3 x 3 matrices, descending, into rows 0 to 2.
 
@@ -90,7 +101,7 @@ def eigenvalues(work):
         work[2, i] = min(low, middle)
 
 
-@kernel
+@row_kernel
 def _polynomial(c, x):
     """Of degree 11, by G. Estrin's scheme: few multiplications wait for others."""
     x2 = x * x
@@ -101,34 +112,46 @@ def _polynomial(c, x):
     return low + (middle + high * x4) * x4
 
 
-@kernel
-def eigenvalues_of_float32(work):
-    """`eigenvalues` to within 1e-7 of the matrix' norm, which is what float32 elements allow, sooner.
+@row_kernel
+def _roots(u, v, w, d, e, f):
+    """Of a matrix the mean of its eigenvalues, how far they are from it, and whether it is the greatest that
+    is apart from the other two, else the least.
 
     The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
     the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). Of |r|, the half angle's sine t
     is at most sqrt(1/2), where a polynomial gives cosine and sine of a third of the angle without the angle.
     """
+    mean = _mean(u, v, w)
+    a, b, c = u - mean, v - mean, w - mean
+    square = ((a * a + b * b + c * c) + 2.0 * (d * d + e * e + f * f)) * (1.0 / 6.0)
+    p = np.sqrt(square)
+    det = a * (b * c - f * f) - d * (d * c - f * e) + e * (d * f - b * e)
+    cube = 2.0 * square * p
+    r = det / (cube if cube > 0.0 else 1.0)
+    t2 = (1.0 - min(abs(r), 1.0)) * 0.5
+    apart = p * _polynomial(COSINE, t2)
+    near = p * (_polynomial(SINE, t2) * np.sqrt(3.0 * t2))
+    return mean, apart, near, r >= 0.0
+
+
+@row_kernel
+def _mean(u, v, w):
+    return (u + v + w) * (1.0 / 3.0)
+
+
+@row_kernel
+def eigenvalues_of_float32(work):
+    """`eigenvalues` to within 1e-7 of the matrix' norm, which is what float32 elements allow, sooner."""
     for i in range(CHUNK):
-        d, e, f = work[3, i], work[4, i], work[5, i]
-        mean = (work[0, i] + work[1, i] + work[2, i]) * (1.0 / 3.0)
-        a, b, c = work[0, i] - mean, work[1, i] - mean, work[2, i] - mean
-        square = ((a * a + b * b + c * c) + 2.0 * (d * d + e * e + f * f)) * (1.0 / 6.0)
-        p = np.sqrt(square)
-        det = a * (b * c - f * f) - d * (d * c - f * e) + e * (d * f - b * e)
-        cube = 2.0 * square * p
-        r = det / (cube if cube > 0.0 else 1.0)
-        t2 = (1.0 - min(abs(r), 1.0)) * 0.5
-        apart = p * _polynomial(COSINE, t2)
-        near = p * (_polynomial(SINE, t2) * np.sqrt(3.0 * t2))
-        # One is apart from the other two: the greatest, or the least if r is negative.
-        up = r >= 0.0
+        mean, apart, near, up = _roots(
+            work[0, i], work[1, i], work[2, i], work[3, i], work[4, i], work[5, i]
+        )
         work[0, i] = mean + (apart + apart if up else apart + near)
         work[1, i] = mean + (near - apart if up else apart - near)
         work[2, i] = mean - (apart + near if up else apart + apart)
 
 
-@kernel
+@row_kernel
 def eigenvalues_2d(work):
     """The eigenvalues of 2 x 2 matrices, descending, into rows 0 and 1; rows are 00, 11, 22, 01."""
     for i in range(CHUNK):
@@ -139,7 +162,7 @@ def eigenvalues_2d(work):
         work[1, i] = half - root
 
 
-@kernel
+@row_kernel
 def _load(work, element, row, x0, n):
     for i in range(n):
         work[element, i] = row[x0 + i]
@@ -147,123 +170,216 @@ def _load(work, element, row, x0, n):
         work[element, i] = 0.0
 
 
+@row_kernel
+def _load_matrices(work, lines, firsts, lefts, k, y, x0, n):
+    _load(work, 0, lines[0][firsts[0][k] + y], lefts[0] + x0, n)
+    _load(work, 1, lines[1][firsts[1][k] + y], lefts[1] + x0, n)
+    _load(work, 2, lines[2][firsts[2][k] + y], lefts[2] + x0, n)
+    _load(work, 3, lines[3][firsts[3][k] + y], lefts[3] + x0, n)
+    _load(work, 4, lines[4][firsts[4][k] + y], lefts[4] + x0, n)
+    _load(work, 5, lines[5][firsts[5][k] + y], lefts[5] + x0, n)
+
+
 @kernel
-def eigenvalue_rows(a00, a11, a22, a01, a02, a12, which, out):
-    """Write the eigenvalue ``which`` (0: the greatest) for rows of voxels."""
+def eigenvalue(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which):
+    """The eigenvalue ``which`` (0: the greatest) of ``ndim`` x ``ndim`` matrices.
+
+    See the top of the module; of 3 x 3 matrices of float32 `spread` is faster.
+    """
     work = np.empty((6, CHUNK))
-    rows, cols = out.shape
-    for y in range(rows):
-        for x0 in range(0, cols, CHUNK):
-            n = min(CHUNK, cols - x0)
-            _load(work, 0, a00[y], x0, n)
-            _load(work, 1, a11[y], x0, n)
-            _load(work, 2, a22[y], x0, n)
-            _load(work, 3, a01[y], x0, n)
-            _load(work, 4, a02[y], x0, n)
-            _load(work, 5, a12[y], x0, n)
-            if a00.itemsize == 4:
-                eigenvalues_of_float32(work)
+    _eigenvalue_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which, work)
+
+
+@row_kernel
+def _eigenvalue_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which, work):
+    for k in range(to.size):
+        for y in range(y0, y1):
+            for x0 in range(0, nx, CHUNK):
+                n = min(CHUNK, nx - x0)
+                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                if ndim == 3:
+                    eigenvalues(work)
+                else:
+                    eigenvalues_2d(work)
+                _store(work, which, out[to[k] + y], qx + x0, n)
+
+
+@row_kernel
+def _store(work, element, row, x0, n):
+    for i in range(n):
+        row[x0 + i] = work[element, i]
+
+
+@kernel
+def spread(lines, firsts, lefts, out, to, qx, y0, y1, nx):
+    """How far the eigenvalues of 3 x 3 matrices of float32 are from their mean: enough for all three.
+
+    See the top of the module. ``out`` is uint64, two float32: how far the one is that is apart from the
+    other two, and negative if it is the least; and how far these two are from their middle.
+    """
+    work = np.empty((6, CHUNK))
+    _spread_rows(lines, firsts, lefts, out.view(np.float32), to, qx, y0, y1, nx, work)
+
+
+@row_kernel
+def _spread_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, work):
+    for k in range(to.size):
+        for y in range(y0, y1):
+            row = out[to[k] + y]
+            for x0 in range(0, nx, CHUNK):
+                n = min(CHUNK, nx - x0)
+                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                _spread(work)
+                for i in range(n):
+                    row[2 * (qx + x0 + i)] = work[0, i]
+                    row[2 * (qx + x0 + i) + 1] = work[1, i]
+
+
+@row_kernel
+def _spread(work):
+    for i in range(CHUNK):
+        _, apart, near, up = _roots(
+            work[0, i], work[1, i], work[2, i], work[3, i], work[4, i], work[5, i]
+        )
+        work[0, i] = apart if up else -apart
+        work[1, i] = near
+
+
+@kernel
+def eigenvalue_of_spread(lines, firsts, lefts, out, to, qx, y0, y1, nx, which):
+    """The eigenvalue ``which`` (0: the greatest); ``lines`` are what `spread` made, 00, 11 and 22."""
+    pairs = lines[0].view(np.float32)
+    _rows_of_spread(pairs, lines, firsts, lefts, out, to, qx, y0, y1, nx, which)
+
+
+@row_kernel
+def _rows_of_spread(pairs, lines, firsts, lefts, out, to, qx, y0, y1, nx, which):
+    for k in range(to.size):
+        for y in range(y0, y1):
+            pair = pairs[firsts[0][k] + y, 2 * lefts[0] : 2 * (lefts[0] + nx)]
+            u = lines[1][firsts[1][k] + y, lefts[1] : lefts[1] + nx]
+            v = lines[2][firsts[2][k] + y, lefts[2] : lefts[2] + nx]
+            w = lines[3][firsts[3][k] + y, lefts[3] : lefts[3] + nx]
+            result = out[to[k] + y, qx : qx + nx]
+            if which == 0:
+                _greatest(pair, u, v, w, result)
+            elif which == 1:
+                _middle(pair, u, v, w, result)
             else:
-                eigenvalues(work)
-            for i in range(n):
-                out[y, x0 + i] = work[which, i]
+                _least(pair, u, v, w, result)
+
+
+@row_kernel
+def _greatest(pair, u, v, w, out):
+    for x in range(out.size):
+        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = abs(apart) + (apart if apart >= 0.0 else near)
+        out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) + far
+
+
+@row_kernel
+def _middle(pair, u, v, w, out):
+    for x in range(out.size):
+        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = (near if apart >= 0.0 else -near) - apart
+        out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) + far
+
+
+@row_kernel
+def _least(pair, u, v, w, out):
+    for x in range(out.size):
+        apart, near = np.float64(pair[2 * x]), np.float64(pair[2 * x + 1])
+        far = abs(apart) + (near if apart >= 0.0 else -apart)
+        out[x] = _mean(np.float64(u[x]), np.float64(v[x]), np.float64(w[x])) - far
 
 
 @kernel
-def eigenvalue_rows_2d(a00, a11, a01, which, out):
-    """The same of 2 x 2 matrices."""
-    work = np.empty((4, CHUNK))
-    rows, cols = out.shape
-    for y in range(rows):
-        for x0 in range(0, cols, CHUNK):
-            n = min(CHUNK, cols - x0)
-            _load(work, 0, a00[y], x0, n)
-            _load(work, 1, a11[y], x0, n)
-            _load(work, 3, a01[y], x0, n)
-            eigenvalues_2d(work)
-            for i in range(n):
-                out[y, x0 + i] = work[which, i]
-
-
-@kernel
-def ridge_rows(a00, a11, a22, a01, a02, a12, alpha, beta, gamma, power, sign, out):
-    """Write how much each voxel looks like a ridge, from rows of Hessian matrices.
+def ridge(
+    lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
+):  # fmt: skip
+    """How much each voxel looks like a ridge, from Hessian matrices; see the top of the module.
 
     Parameters
     ----------
     alpha, beta, gamma : float
         Of Frangi's measure; ``gamma <= 0`` gives the structuredness itself, the root of the sum of
-        squared eigenvalues; ``alpha <= 0`` gives Sato's tubeness.
+        squared eigenvalues; ``alpha <= 0`` gives Sato's tubeness, and of two axes so does ``beta <= 0``.
     power : float
         A factor of the tubeness.
     sign : float
         1 for dark ridges, -1 for bright ones.
     """
     work = np.empty((6, CHUNK))
-    rows, cols = out.shape
-    for y in range(rows):
-        for x0 in range(0, cols, CHUNK):
-            n = min(CHUNK, cols - x0)
-            _load(work, 0, a00[y], x0, n)
-            _load(work, 1, a11[y], x0, n)
-            _load(work, 2, a22[y], x0, n)
-            _load(work, 3, a01[y], x0, n)
-            _load(work, 4, a02[y], x0, n)
-            _load(work, 5, a12[y], x0, n)
-            if a00.itemsize == 4:
-                eigenvalues_of_float32(work)
-            else:
-                eigenvalues(work)
-            for i in range(n):
-                a, b, c = sign * work[0, i], sign * work[1, i], sign * work[2, i]
-                if alpha <= 0.0:
-                    # The two greatest; turned around, they are the other two.
-                    high, middle = max(a, c), b
-                    out[y, x0 + i] = power * np.sqrt(max(high, 0.0) * max(middle, 0.0))
-                    continue
-                square = a * a + b * b + c * c
-                if gamma <= 0.0:
-                    out[y, x0 + i] = np.sqrt(square)
-                    continue
-                first, second, third = _by_size(a, b, c)
-                second, third = max(second, 1e-10), max(third, 1e-10)
-                plate = second / third
-                blob = first * first / (second * third)
-                value = 1.0 - exp_value(-plate * plate / (2.0 * alpha * alpha))
-                value *= exp_value(-blob / (2.0 * beta * beta))
-                value *= 1.0 - exp_value(-square / (2.0 * gamma * gamma))
-                out[y, x0 + i] = value
+    _ridge_rows(
+        lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work
+    )
 
 
-@kernel
-def ridge_rows_2d(a00, a11, a01, beta, gamma, power, sign, out):
-    """The same in two dimensions; ``beta <= 0`` gives Sato's measure."""
-    work = np.empty((4, CHUNK))
-    rows, cols = out.shape
-    for y in range(rows):
-        for x0 in range(0, cols, CHUNK):
-            n = min(CHUNK, cols - x0)
-            _load(work, 0, a00[y], x0, n)
-            _load(work, 1, a11[y], x0, n)
-            _load(work, 3, a01[y], x0, n)
-            eigenvalues_2d(work)
-            for i in range(n):
-                a, b = sign * work[0, i], sign * work[1, i]
-                if beta <= 0.0:
-                    out[y, x0 + i] = power * max(max(a, b), 0.0)
-                    continue
-                square = a * a + b * b
-                if gamma <= 0.0:
-                    out[y, x0 + i] = np.sqrt(square)
-                    continue
-                first, second = (a, b) if abs(a) <= abs(b) else (b, a)
-                second = max(second, 1e-10)
-                ratio = first / second
-                value = exp_value(-ratio * ratio / (2.0 * beta * beta))
-                out[y, x0 + i] = value * (1.0 - exp_value(-square / (2.0 * gamma * gamma)))
+@row_kernel
+def _ridge_rows(
+    lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work
+):
+    for k in range(to.size):
+        for y in range(y0, y1):
+            for x0 in range(0, nx, CHUNK):
+                n = min(CHUNK, nx - x0)
+                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                if ndim == 2:
+                    eigenvalues_2d(work)
+                    _ridges_2d(work, n, beta, gamma, power, sign)
+                else:
+                    if lines[0].itemsize == 4:
+                        eigenvalues_of_float32(work)
+                    else:
+                        eigenvalues(work)
+                    _ridges(work, n, alpha, beta, gamma, power, sign)
+                _store(work, 0, out[to[k] + y], qx + x0, n)
 
 
-@kernel
+@row_kernel
+def _ridges(work, n, alpha, beta, gamma, power, sign):
+    """Row 0, of three eigenvalues."""
+    for i in range(n):
+        a, b, c = sign * work[0, i], sign * work[1, i], sign * work[2, i]
+        if alpha <= 0.0:
+            # The two greatest; turned around, they are the other two.
+            high, middle = max(a, c), b
+            work[0, i] = power * np.sqrt(max(high, 0.0) * max(middle, 0.0))
+            continue
+        square = a * a + b * b + c * c
+        if gamma <= 0.0:
+            work[0, i] = np.sqrt(square)
+            continue
+        first, second, third = _by_size(a, b, c)
+        second, third = max(second, 1e-10), max(third, 1e-10)
+        plate = second / third
+        blob = first * first / (second * third)
+        value = 1.0 - exp_value(-plate * plate / (2.0 * alpha * alpha))
+        value *= exp_value(-blob / (2.0 * beta * beta))
+        value *= 1.0 - exp_value(-square / (2.0 * gamma * gamma))
+        work[0, i] = value
+
+
+@row_kernel
+def _ridges_2d(work, n, beta, gamma, power, sign):
+    """Row 0, of two eigenvalues."""
+    for i in range(n):
+        a, b = sign * work[0, i], sign * work[1, i]
+        if beta <= 0.0:
+            work[0, i] = power * max(max(a, b), 0.0)
+            continue
+        square = a * a + b * b
+        if gamma <= 0.0:
+            work[0, i] = np.sqrt(square)
+            continue
+        first, second = (a, b) if abs(a) <= abs(b) else (b, a)
+        second = max(second, 1e-10)
+        ratio = first / second
+        value = exp_value(-ratio * ratio / (2.0 * beta * beta))
+        work[0, i] = value * (1.0 - exp_value(-square / (2.0 * gamma * gamma)))
+
+
+@row_kernel
 def _by_size(a, b, c):
     """Three numbers by their absolute values."""
     if abs(a) > abs(b):

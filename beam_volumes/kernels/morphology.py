@@ -4,8 +4,8 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from beam_volumes.kernels.extremum import extremum_footprint
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.rank import extremum_footprint
 from beam_volumes.kernels.rows import as_rows
 
 
@@ -13,7 +13,7 @@ from beam_volumes.kernels.rows import as_rows
 def binary_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_dilation):
     """Whether any (dilation) or all (erosion) of the taps of a footprint are set.
 
-    The maximum or minimum of bytes, by `beam_volumes.kernels.rank.extremum_footprint`: same cost,
+    The maximum or minimum of bytes, by `beam_volumes.kernels.extremum.extremum_footprint`: same cost,
     same scratch. Reflecting the footprint for a dilation is the caller's.
 
     Parameters
@@ -65,7 +65,7 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
     The maximum of tap + height, the minimum of tap - height: scipy's answer bit for bit, quirks
     included. The first tap in raster order is added to in float64, the others in the type of the
     image, to which their heights are cast before; so integers wrap around. A voxel is NaN exactly
-    where its footprint holds one. Flat structures have `beam_volumes.kernels.rank.extremum_box` and
+    where its footprint holds one. Flat structures have `beam_volumes.kernels.extremum.extremum_box` and
     ``extremum_footprint``.
 
     Parameters

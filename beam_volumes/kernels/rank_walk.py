@@ -3,7 +3,7 @@
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rank import empty_keys, from_keys, to_keys
+from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
 from beam_volumes.kernels.rows import as_rows, has_nan, write_nan
 
 #: About how many voxels are sorted together, those around a tile included.

@@ -13,6 +13,7 @@ from beam_volumes.geometry import Halo, Triple
 from beam_volumes.kernels import (
     ball,
     convolve,
+    extremum,
     gradient,
     median,
     morphology,
@@ -182,14 +183,14 @@ class CorrelateNd(Neighbourhood):
 def table_bytes(
     offsets: np.ndarray, taps: Triple, rows: int, cols: int, depth: int, itemsize: int
 ) -> int:
-    """What `beam_volumes.kernels.rank.extremum_footprint` keeps."""
-    if len(offsets) <= rank.FEW_TAPS:
+    """What `beam_volumes.kernels.extremum.extremum_footprint` keeps."""
+    if len(offsets) <= extremum.FEW_TAPS:
         return 0
     ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
     lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
     tables = lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
-    tile = min(rows, max(rank.TILE_ROWS, taps[1]))
-    wide = min(cols, max(rank.TILE_COLUMNS, taps[2])) + taps[2]
+    tile = min(rows, max(extremum.TILE_ROWS, taps[1]))
+    wide = min(cols, max(extremum.TILE_COLUMNS, taps[2])) + taps[2]
     voxels = tables * ((tile + taps[1]) * wide + 256) + (depth + 1) * (tile * wide + 128)
     return voxels * itemsize + 64 * len(offsets)
 
@@ -218,7 +219,7 @@ class ExtremumBox(Neighbourhood):
         return (*self.taps, self.largest)
 
     def kernel(self) -> Callable[..., None]:
-        return rank.extremum_box
+        return extremum.extremum_box
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +244,7 @@ class ExtremumFootprint(Neighbourhood):
         return self.offsets, self.largest
 
     def kernel(self) -> Callable[..., None]:
-        return rank.extremum_footprint
+        return extremum.extremum_footprint
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ class Symmetric(Stage):
 
     @property
     def cost(self) -> float:
-        return 60.0 if self.dtype.itemsize == 8 else 12.0
+        return 12.0
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 6 * 8 * eigen.CHUNK
@@ -29,11 +29,21 @@ class Symmetric(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        for k in range(out.depth):
-            self.rows([i.slice(k, y0, y1) for i in inputs], values, out.slice(k, y0, y1))
+        kernel, parameters = self.kernel(values)
+        lines, firsts, lefts = zip(*map(_rows_of, inputs), strict=True)
+        if len(inputs) == 3:  # in the places of a 3 x 3 matrix
+            lines, firsts, lefts = ((a, b, b, c, c, c) for a, b, c in (lines, firsts, lefts))
+        kernel(lines, firsts, lefts, *_rows_of(out), y0, y1, out.cols, *parameters)
 
-    def rows(self, elements: list[np.ndarray], values: tuple[Any, ...], out: np.ndarray) -> None:
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """One of `beam_volumes.kernels.eigen`, and its parameters."""
         raise NotImplementedError
+
+
+def _rows_of(block: Block) -> tuple[np.ndarray, np.ndarray, int]:
+    """The ring's rows, in which of them each slice begins, and in which column."""
+    slots, rows, cols = block.ring.shape
+    return block.ring.reshape(slots * rows, cols), block.slots * rows + block.y, block.x
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +51,43 @@ class Eigenvalue(Symmetric):
     """One eigenvalue; number 0 is the greatest."""
 
     number: int
+    ndim: int
 
-    def rows(self, elements: list[np.ndarray], values: tuple[Any, ...], out: np.ndarray) -> None:
-        rows = eigen.eigenvalue_rows if len(elements) == 6 else eigen.eigenvalue_rows_2d
-        rows(*elements, self.number, out)
+    @property
+    def cost(self) -> float:
+        return 60.0 if self.ndim == 3 else 4.0
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.eigenvalue, (self.ndim, self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Symmetric):
+    """What the eigenvalues of 3 x 3 matrices of float32 have in common, which is most of the work."""
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.spread, ()
+
+
+@dataclass(frozen=True, eq=False)
+class EigenvalueOfSpread(Symmetric):
+    """One of them; inputs are the spread and the diagonal."""
+
+    number: int
+
+    @property
+    def cost(self) -> float:
+        return 2.0
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.eigenvalue_of_spread, (self.number,)
 
 
 @dataclass(frozen=True, eq=False)
 class Ridge(Symmetric):
     """A measure of ridges from a Hessian matrix; gamma may be a lazy value."""
 
+    ndim: int
     alpha: float
     beta: float
     gamma: float | None
@@ -61,9 +98,6 @@ class Ridge(Symmetric):
     def cost(self) -> float:
         return 90.0 if self.dtype.itemsize == 8 else 40.0
 
-    def rows(self, elements: list[np.ndarray], values: tuple[Any, ...], out: np.ndarray) -> None:
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         gamma = float(values[0]) if self.gamma is None else self.gamma
-        if len(elements) == 6:
-            eigen.ridge_rows(*elements, self.alpha, self.beta, gamma, self.power, self.sign, out)
-        else:
-            eigen.ridge_rows_2d(*elements, self.beta, gamma, self.power, self.sign, out)
+        return eigen.ridge, (self.ndim, self.alpha, self.beta, gamma, self.power, self.sign)

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.rank import (
-    TILE_ROWS,
-    extremum_box,
-    extremum_footprint,
-    rank_footprint,
-)
+from beam_volumes.kernels.extremum import TILE_ROWS, extremum_box, extremum_footprint
+from beam_volumes.kernels.rank import rank_footprint
 from beam_volumes.kernels.rank_box import rank_box
 from beam_volumes.kernels.rank_walk import rank_walk
 from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans

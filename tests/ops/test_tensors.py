@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from skimage import feature, filters
 
 import beam_volumes as bv
-from beam_volumes.kernels import eigen
 from tests.catalogue import shapes, voxels
 
 MODES = ["reflect", "mirror", "nearest", "constant"]
@@ -61,23 +60,22 @@ def test_tensors_and_eigenvalues(dtype, ndim, data):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_eigenvalues_of_hard_matrices(dtype):
     """Equal ones, huge and tiny ones, rank one, nothing at all; NaN stays where it is."""
-    tiny, huge, tolerance = (1e-30, 1e28, 3e-8) if dtype == "f4" else (1e-150, 1e140, 1e-14)
+    tiny, huge, tolerance = (1e-30, 1e28, 2e-7) if dtype == "f4" else (1e-150, 1e140, 1e-14)
     rng = np.random.default_rng(1)
     q = np.linalg.qr(rng.normal(size=(300, 3, 3)))[0]
     values = rng.choice([0.0, 1.0, 1.0 + 1e-9, -3.0, tiny, huge], (300, 3))
     matrices = np.einsum("nij,nj,nkj->nik", q, values, q)
     matrices = ((matrices + matrices.transpose(0, 2, 1)) / 2).astype(dtype).astype("f8")
-    places = [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]
+    places = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
     elements = [np.ascontiguousarray(matrices[:, a, b], dtype)[None] for a, b in places]
     expected = np.linalg.eigvalsh(matrices)[:, ::-1]
     scale = np.abs(matrices).max(axis=(1, 2), initial=1e-300)
-    for k in range(3):
-        out = np.empty((1, 300))
-        eigen.eigenvalue_rows(*elements, k, out)
-        assert (np.abs(out[0] - expected[:, k]) <= tolerance * scale).all()
-    elements[3][0, 7] = np.nan
-    eigen.eigenvalue_rows(*elements, 0, out)
-    assert np.isnan(out[0, 7]) and np.isnan(out).sum() == 1
+    elements[1][0, 7] = np.nan
+    for k, found in enumerate(bv.hessian_matrix_eigvals([bv.open(e) for e in elements])):
+        out = np.asarray(found)[0]
+        assert np.isnan(out[7]) and np.isnan(out).sum() == 1
+        near = np.abs(out - expected[:, k]) <= tolerance * scale
+        assert np.flatnonzero(~near).tolist() == [7]
 
 
 @pytest.mark.parametrize("dtype", ["u1", "f4"])

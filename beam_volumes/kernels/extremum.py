@@ -1,0 +1,346 @@
+"""Minimum and maximum over a box or a footprint.
+
+NaN: a voxel is NaN exactly where its footprint holds one.
+"""
+
+import numpy as np
+
+from beam_volumes.kernels.footprints import largest, runs_along_x, slices_alike, tabled_lengths
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.keys import as_unsigned, from_rivals, to_rivals
+from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, mark_nan, write_nan
+
+#: Footprints of no more need no tables.
+FEW_TAPS = 7
+#: Rows and columns worked on together, if a footprint is not larger.
+TILE_ROWS, TILE_COLUMNS = 32, 512
+
+
+@row_kernel
+def extremum(a, b, out, is_max, nan):
+    """The larger (smaller) of two rows; the later of two equals stays, NaN wins if ``nan`` is set.
+
+    Associative bit for bit as long as ``a`` comes before ``b``: the result for a window does not
+    depend on how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor
+    ``b``. Without NaNs it is one instruction.
+    """
+    if not nan:
+        if is_max:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p > q else q
+        else:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p < q else q
+    elif is_max:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p > q) | (p != p) else q
+    else:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p < q) | (p != p) else q
+
+
+@row_kernel
+def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
+    """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
+
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
+    row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
+    """
+    width = out.shape[1]
+    count = rows.size - taps + 1
+    if taps == 1:
+        copy_row(lines[rows[0], col : col + width], out[0])
+        return
+    later = lines[rows[taps - 1], col : col + width]
+    for t in range(taps - 2, -1, -1):
+        # A suffix that is no window's own only passes through; windows' own ones are kept.
+        target = out[0] if t == 0 else suffix[t]
+        extremum(lines[rows[t], col : col + width], later, target, is_max, nan)
+        later = target
+    for j in range(1, count):
+        row = lines[rows[taps - 1 + j], col : col + width]
+        if j == 1:
+            earlier = row
+        else:
+            extremum(earlier, row, prefix[j % 2], is_max, nan)
+            earlier = prefix[j % 2]
+        if j == taps - 1:
+            own = lines[rows[j], col : col + width]
+        else:
+            own = suffix[j]
+        extremum(own, earlier, out[j], is_max, nan)
+
+
+@row_kernel
+def _slide_right(row, taps, out, spare, is_max, nan):
+    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
+    if taps == 1:
+        copy_row(row, out)
+        return
+    length, reach = row.size, 1
+    while 2 * reach < taps:
+        length -= reach
+        extremum(row[:length], row[reach : reach + length], spare[:length], is_max, nan)
+        row, spare = spare, row
+        reach *= 2
+    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, nan)
+
+
+@kernel
+def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_max):
+    """Minimum or maximum over a box, separably: along z, then y, then x.
+
+    Blocks of van Herk (1992) / Gil & Werman (1993) down z and y, whole rows at a time, so that
+    vector lanes are columns; doubling along x. An extremum may count a voxel twice, so it matters
+    to no result where the blocks start.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    lz, ly, lx : int
+        Size of the box.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, if as many slices are asked
+    for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
+    ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
+    """
+    width = nx + lx - 1
+    height = y1 - y0 + ly - 1
+    lines, results = as_rows(src), as_rows(out)
+    depth = min(jz.size, lz) if lz > 3 else 1
+    over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
+    over_zy = np.empty((ly, width), lines.dtype)
+    suffix = np.empty((max(lz, ly), width), lines.dtype)
+    prefix = np.empty((2, width), lines.dtype)
+    spare = np.empty(width, lines.dtype)
+    rows = np.empty(max(depth + lz, 2 * ly), np.int64)
+    nan = box_has_nan(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
+    firsts, to = iz * src.shape[1] + (oy + y0), jz * out.shape[1] + (qy + y0)
+    for k in range(0, jz.size, depth):
+        _box_of_slices(
+            lines, firsts[k:], ox, results, to[k : k + depth], qx, y1 - y0, nx, lz, ly, lx, depth,
+            over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+        )  # fmt: skip
+
+
+@row_kernel
+def _box_of_slices(
+    lines, firsts, ox, results, to, qx, tall, nx, lz, ly, lx, depth,
+    over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
+    for r in range(tall + ly - 1):
+        for i in range(to.size + lz - 1):
+            rows[i] = firsts[i] + r
+        block = over_z[r * depth : r * depth + to.size]
+        _slide_down(lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, nan)
+    for j in range(to.size):
+        for y in range(0, tall, ly):
+            n = min(ly, tall - y)
+            for i in range(n + ly - 1):
+                rows[i] = (y + i) * depth + j
+            _slide_down(over_z, rows[: n + ly - 1], 0, ly, over_zy[:n], suffix, prefix, is_max, nan)
+            for i in range(n):
+                result = results[to[j] + y + i, qx : qx + nx]
+                _slide_right(over_zy[i], lx, result, spare, is_max, nan)
+
+
+@kernel
+def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+    """Minimum or maximum over any footprint.
+
+    The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
+    extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
+    the footprint is the extremum of table rows, found once for all results that see it there, as a
+    ball's do before and behind. Tables hold the rows of a tile end to end: another row is another
+    place to begin, and one loop runs through the whole tile. In them, values of any type are unsigned
+    integers, of which the largest is asked for. A footprint of `FEW_TAPS` needs none of this.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
+    input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
+    footprint. Scratch: a tile and what is around it for each length, and ``n + 1`` tiles more for ``n``
+    slices.
+    """
+    if len(offsets) <= FEW_TAPS:
+        _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
+        return
+    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
+    runs = runs_along_x(offsets)
+    lengths, level = tabled_lengths(runs)
+    first, like = slices_alike(runs)
+    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
+    tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
+    tables = np.empty((lengths.size, _padded((tall + more_y) * (wide + more_x)) + 128), lines.dtype)
+    found = np.empty((jz.size + 1, _padded(tall * (wide + more_x))), lines.dtype)
+    starts = np.empty(len(runs), np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for top in range(y0, y1, tall):
+        rows = min(tall, y1 - top)
+        for left in range(0, nx, wide):
+            cols = min(wide, nx - left)
+            pitch = cols + more_x
+            for i in range(len(runs)):
+                starts[i] = level[i] * tables.shape[1] + runs[i, 1] * pitch + runs[i, 2]
+            size, taken = _padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
+            for s in range(iz.size):
+                for y in range(rows + more_y):
+                    row = lines[firsts[s] + top + y, ox + left : ox + left + pitch]
+                    copy_row(row, tables[0, y * pitch : (y + 1) * pitch])
+                to_rivals(tables[0, : _padded(taken)], src, is_max)
+                _table_runs(tables, lengths, taken)
+                _raise_results(tables.reshape(tables.size), starts, first, like, s, found, size)
+            for k in range(jz.size):
+                from_rivals(found[k, :size], src, is_max)
+                for y in range(rows):
+                    row = results[to[k] + top + y, qx + left : qx + left + cols]
+                    copy_row(found[k, y * pitch : y * pitch + cols], row)
+
+
+@row_kernel
+def _table_runs(tables, lengths, size):
+    """Of runs of each length, from those of the length before."""
+    for i in range(1, lengths.size):
+        step = lengths[i] - lengths[i - 1]
+        n = _padded(size - lengths[i] + 1)
+        a, b, out = tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n]
+        for x in range(n):
+            p, q = a[x], b[x]
+            out[x] = p if p > q else q
+
+
+@row_kernel
+def _raise_results(tables, starts, first, like, s, found, size):
+    """Raise results to what they see of input slice ``s``; the last row of ``found`` is scratch."""
+    slices = len(found) - 1
+    begin, end = max(0, s - slices + 1), min(like.size, s + 1)
+    for kind in range(like.size):
+        users, user = 0, 0
+        for tz in range(begin, end):
+            if like[tz] == kind and first[kind] < first[kind + 1]:
+                users, user = users + 1, tz
+        if users == 0:
+            continue
+        own = starts[first[kind] : first[kind + 1]]
+        if users == 1:
+            _raise_to_runs(tables, own, found[s - user, :size], first[user] == 0)
+            continue
+        shared = found[slices, :size]
+        _raise_to_runs(tables, own, shared, True)
+        for tz in range(begin, end):
+            if like[tz] == kind:
+                if first[tz] == 0:
+                    copy_row(shared, found[s - tz, :size])
+                else:
+                    _raise(found[s - tz, :size], shared)
+
+
+@row_kernel
+def _raise_to_runs(tables, starts, out, fresh):
+    """The largest over runs tabled from ``starts`` on, and if not ``fresh`` of ``out`` as well."""
+    n, last = out.size, starts.size - 1
+    i = 0
+    if fresh:
+        copy_row(tables[starts[0] : starts[0] + n], out)
+        i = 1
+    while i <= last:
+        j, k, l = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+        a, b = tables[starts[i] : starts[i] + n], tables[starts[j] : starts[j] + n]
+        c, d = tables[starts[k] : starts[k] + n], tables[starts[l] : starts[l] + n]
+        for x in range(n):
+            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+            q, s = q if q > r else r, s if s > t else t
+            q = q if q > s else s
+            out[x] = p if p > q else q
+        i += 4
+
+
+@row_kernel
+def _raise(out, row):
+    for x in range(out.size):
+        p, q = out[x], row[x]
+        out[x] = p if p > q else q
+
+
+@row_kernel
+def _padded(size):
+    """A size in whole unrolled vectors: what is left over of loops would be slow."""
+    return (size + 127) // 128 * 128
+
+
+@kernel
+def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+    """The same for few taps: all of them at once, straight from the rows of the block."""
+    height, pitch = src.shape[1:]
+    voxels, results = as_rows(src).reshape(src.size), as_rows(out)
+    firsts, to = (iz * height + oy) * pitch + ox, jz * out.shape[1] + qy
+    slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
+    starts = np.empty(FEW_TAPS, np.int64)
+    for i in range(FEW_TAPS):
+        tap = offsets[min(i, len(offsets) - 1)]
+        slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
+    flags = np.empty(nx, np.bool_)
+    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
+    for top in range(y0, y1, TILE_ROWS):
+        bottom = min(top + TILE_ROWS, y1)
+        nan = box_has_nan(src, iz, oy + top, oy + bottom + more_y, ox, ox + nx + more_x)
+        _few_of_tile(
+            voxels, firsts, pitch, results, to, qx, top, bottom,
+            slices, within, starts, flags, is_max, nan,
+        )  # fmt: skip
+
+
+@row_kernel
+def _few_of_tile(
+    voxels, firsts, pitch, results, to, qx, y0, y1, slices, within, starts, flags, is_max, nan
+):
+    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
+    nx = flags.size
+    for k in range(to.size):
+        for y in range(y0, y1):
+            for i in range(FEW_TAPS):
+                starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
+            result = results[to[k] + y, qx : qx + nx]
+            _extremum_of_seven(
+                voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
+                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], result, is_max,
+            )  # fmt: skip
+            if nan:
+                flags[:] = False
+                for i in range(FEW_TAPS):
+                    mark_nan(voxels[starts[i] :], flags)
+                write_nan(flags, result)
+
+
+@row_kernel
+def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
+    """The extremum of seven rows, where they hold no NaN."""
+    if is_max:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
+            p, q = p if p > q else q, r if r > v else v
+            out[x] = p if p > q else q
+    else:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
+            p, q = p if p < q else q, r if r < v else v
+            out[x] = p if p < q else q

@@ -1,0 +1,173 @@
+"""Unsigned integers that order as values do: one compiled kernel for all types of a width, and no NaNs in it.
+
+*Keys* order as the values; of floats the highest bit is the sign, and negative ones are backwards.
+*Rivals* are keys of which the largest is asked for, be it the maximum or the minimum, and NaN is above all.
+Functions here are for compiled code.
+"""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+from numba.np.numpy_support import as_dtype
+
+from beam_volumes.kernels.jit import owning_nothing
+
+
+def as_unsigned(lines):
+    """A view of the bits of values, as unsigned integers of their width."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def empty_keys(rows, width, like):
+    """An array of unsigned integers as wide as the values of ``like``."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def to_keys(row, keys):
+    """Write unsigned integers that order as the values of ``row`` do."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def from_keys(keys, row):
+    """The inverse of `to_keys`."""
+    raise NotImplementedError("only inside compiled code")
+
+
+def to_rivals(keys, like, is_max):
+    """Of the bits of values the unsigned integers of which the extremum has the largest, NaN above all.
+
+    In place; ``like`` is an array of the values' type.
+    """
+    raise NotImplementedError("only inside compiled code")
+
+
+def from_rivals(keys, like, is_max):
+    """The inverse of `to_rivals`; of NaN, the bits of ``np.nan``."""
+    raise NotImplementedError("only inside compiled code")
+
+
+class _Bits:
+    """Of a type, as unsigned integers of its width.
+
+    Attributes
+    ----------
+    unsigned : type
+    sign, highest : unsigned
+        The sign's bit, and all bits.
+    shift : unsigned
+        The bits in which an integer and its key differ.
+    infinity, nan : unsigned
+        Of floats.
+    """
+
+    def __init__(self, dtype):
+        real = np.dtype(np.uint8) if dtype == types.boolean else as_dtype(dtype)
+        self.unsigned = np.dtype(f"u{real.itemsize}").type
+        self.highest = self.unsigned(np.iinfo(self.unsigned).max)
+        self.sign = self.unsigned(self.highest ^ (self.highest >> self.unsigned(1)))
+        self.shift = self.sign if real.kind == "i" else self.unsigned(0)
+        if real.kind == "f":
+            self.infinity, self.nan = np.array([np.inf, np.nan], real).view(self.unsigned)
+
+
+@overload(as_unsigned)
+def _as_unsigned_for(lines):
+    unsigned = _Bits(lines.dtype).unsigned
+    return lambda lines: lines.view(unsigned)
+
+
+@overload(empty_keys)
+def _empty_keys_for(rows, width, like):
+    unsigned = _Bits(like.dtype).unsigned
+    return lambda rows, width, like: np.empty((rows, width), unsigned)
+
+
+@overload(to_keys, jit_options=owning_nothing)
+def _to_keys_for(row, keys):
+    of = _Bits(row.dtype)
+    unsigned, sign, shift = of.unsigned, of.sign, of.shift
+    if isinstance(row.dtype, types.Float):
+
+        def write(row, keys):
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                keys[x] = ~bits[x] if bits[x] & sign else bits[x] | sign
+
+    else:
+
+        def write(row, keys):
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                keys[x] = bits[x] ^ shift
+
+    return write
+
+
+@overload(from_keys, jit_options=owning_nothing)
+def _from_keys_for(keys, row):
+    of = _Bits(row.dtype)
+    unsigned, sign, shift = of.unsigned, of.sign, of.shift
+    if isinstance(row.dtype, types.Float):
+
+        def write(keys, row):
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                bits[x] = keys[x] ^ sign if keys[x] & sign else ~keys[x]
+
+    else:
+
+        def write(keys, row):
+            bits = row.view(unsigned)
+            for x in range(keys.size):
+                bits[x] = keys[x] ^ shift
+
+    return write
+
+
+@overload(to_rivals, jit_options=owning_nothing)
+def _to_rivals_for(keys, like, is_max):
+    of = _Bits(like.dtype)
+    unsigned, sign, highest = of.unsigned, of.sign, of.highest
+    if not isinstance(like.dtype, types.Float):
+        return _reverse_for(of)
+    infinity = of.infinity
+
+    def flip(keys, like, is_max):
+        others = unsigned(0) if is_max else highest
+        for x in range(keys.size):
+            bits = keys[x]
+            key = (~bits if bits & sign else bits | sign) ^ others
+            keys[x] = highest if (bits & ~sign) > infinity else key
+
+    return flip
+
+
+@overload(from_rivals, jit_options=owning_nothing)
+def _from_rivals_for(keys, like, is_max):
+    of = _Bits(like.dtype)
+    unsigned, sign, highest = of.unsigned, of.sign, of.highest
+    if not isinstance(like.dtype, types.Float):
+        return _reverse_for(of)
+    nan = of.nan
+
+    def flip(keys, like, is_max):
+        others = unsigned(0) if is_max else highest
+        for x in range(keys.size):
+            key = keys[x] ^ others
+            bits = key ^ sign if key & sign else ~key
+            keys[x] = nan if keys[x] == highest else bits
+
+    return flip
+
+
+def _reverse_for(of):
+    """For integers there and back are the same."""
+    shift, highest = of.shift, of.highest
+
+    def reverse(keys, like, is_max):
+        mask = shift if is_max else shift ^ highest
+        if mask != 0:
+            for x in range(keys.size):
+                keys[x] ^= mask
+
+    return reverse
