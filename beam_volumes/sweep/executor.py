@@ -256,9 +256,11 @@ class _Sweep:
             self.issued[i] = stop
 
     def _copy(self, to: np.ndarray, voxels: np.ndarray) -> None:
-        rows, size = to.shape[1], to.size
+        # By slices if it can: threads that first touch the same page wait for each other.
+        axis = 0 if len(to) >= self.threads else 1
+        to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
         in_strips(
-            rows, size, self.threads, lambda a, b: np.copyto(to[:, a:b], voxels[:, a:b], "no")
+            len(to), to.size, self.threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "no")
         )
 
     # -- computing -------------------------------------------------------------------------------
@@ -371,15 +373,14 @@ class _Sweep:
         for axis, extent in ((1, ey), (2, ex)):
             index = pad_index(*extent, self.program.steps[i].shape[axis], padding.modes[axis])
             maps.append(np.where(index >= 0, index - extent[0], -1))
-        fill_rims(
-            ring.array,
-            ring.slots(np.arange(*new, dtype=np.int64)),
-            y[0] - ey[0],
-            y[1] - ey[0],
-            x[0] - ex[0],
-            x[1] - ex[0],
-            *maps,
-            _as_dtype(padding.cval, ring.array.dtype),
+        slots = ring.slots(np.arange(*new, dtype=np.int64))
+        rows, cols = (y[0] - ey[0], y[1] - ey[0]), (x[0] - ex[0], x[1] - ex[0])
+        cval = _as_dtype(padding.cval, ring.array.dtype)
+        in_strips(
+            len(slots),
+            len(slots) * ring.array[0].size,
+            self.threads,
+            lambda a, b: fill_rims(ring.array, slots[a:b], *rows, *cols, *maps, cval),
         )
 
     def _fold(self, k: int, domain: Range) -> None:
