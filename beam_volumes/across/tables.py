@@ -246,8 +246,7 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     info = np.iinfo(values.dtype)
     least, most = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
     cells = np.zeros((n, 16), np.int64)
-    wide = values.dtype.itemsize == 8
-    kernels.integers(labels, values, keys, place, least, most, cells, wide)
+    kernels.integers(labels, values, keys, place, least, most, cells)
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
     sums = _stack(parts["sum"], parts["square"], *weighted)

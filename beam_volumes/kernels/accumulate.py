@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_volumes.kernels.elementary import flat_rows
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 
 
 class KeyBits(NamedTuple):
@@ -212,7 +212,7 @@ def _add_wide_integers(src, pitch, rows, cols, mask, mask_pitch, squares, cells)
     return count
 
 
-@kernel
+@row_kernel
 def _add_square(size, cells, at):
     """Add the 128-bit square of a uint64 to four cells of 32-bit digits."""
     a = size >> np.uint64(32)

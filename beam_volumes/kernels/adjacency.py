@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.regions import add_double
+from beam_volumes.kernels.rows import copy_row, strided
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_NONE = np.uint64(0)
 
 
-@kernel
+@row_kernel
 def _slot(keys, a, b):
     """Where the pair ``a < b`` is, or would be put; an ``a`` of 0 is an empty slot."""
     last = keys.shape[0] - 1
@@ -36,26 +38,26 @@ def _grown(keys):
     return bigger
 
 
-@kernel
+@row_kernel
 def _any_touch(row, other):
     """Whether two rows have touching labels; without branches, since most have none."""
     touching = 0
     for x in range(row.size):
         u, v = row[x], other[x]
-        touching += np.int64(u != v) & np.int64(u != 0) & np.int64(v != 0)
+        touching += np.int64(u != v) & np.int64(u != _NONE) & np.int64(v != _NONE)
     return touching > 0
 
 
-@kernel
+@row_kernel
 def _discover_some(row, other, start, keys, count):
     """Note pairs from ``start`` on: where it stopped, at the latest when the table is half full."""
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     for x in range(start, row.size):
         u, v = row[x], other[x]
-        if u != v and u != 0 and v != 0 and (u != known_u or v != known_v):
-            known_u, known_v = np.uint64(u), np.uint64(v)
-            a, b = min(known_u, known_v), max(known_u, known_v)
+        if u != v and u != _NONE and v != _NONE and (u != known_u or v != known_v):
+            known_u, known_v = u, v
+            a, b = min(u, v), max(u, v)
             i = _slot(keys, a, b)
             if keys[i, 0] == np.uint64(0):
                 keys[i, 0] = a
@@ -67,58 +69,67 @@ def _discover_some(row, other, start, keys, count):
 
 
 @kernel
-def _discover_rows(rows, others, keys, count):
-    for y in range(rows.shape[0]):
-        row, other = rows[y], others[y]
-        end = 0 if _any_touch(row, other) else row.size
-        while end < row.size:
-            end, count = _discover_some(row, other, end, keys, count)
-            if 2 * count > keys.shape[0]:
-                keys = _grown(keys)
+def _discover_row(row, other, keys, count):
+    end = 0 if _any_touch(row, other) else row.size
+    while end < row.size:
+        end, count = _discover_some(row, other, end, keys, count)
+        if 2 * count > keys.shape[0]:
+            keys = _grown(keys)
     return keys, count
 
 
-@kernel
-def discover(labels, below, core):
+def discover(
+    labels: np.ndarray, below: np.ndarray, core: tuple[int, int, int]
+) -> tuple[np.ndarray, int]:
     """A table of the touching pairs, and their number; see `faces`."""
-    keys = np.zeros((1024, 2), np.uint64)
-    count = 0
-    cz, cy, cx = core
-    nz, ny, nx = labels.shape
-    for z in range(nz):
-        plane = labels[z, :cy, :cx]
-        if z < cz:
-            wide = labels[z, :cy]
-            keys, count = _discover_rows(wide[:, 1:], wide[:, : nx - 1], keys, count)
-            wide = labels[z, :, :cx]
-            keys, count = _discover_rows(wide[1:], wide[: ny - 1], keys, count)
-        if z > 0:
-            keys, count = _discover_rows(plane, labels[z - 1, :cy, :cx], keys, count)
-        elif below.size:
-            keys, count = _discover_rows(plane, below, keys, count)
-    return keys, count
+    return _discover(strided(labels), labels.shape, strided(below), below.size > 0, core)
 
 
 @kernel
+def _discover(labels, shape, below, under, core):
+    # Rows are compared as uint64, so that the rest is compiled once.
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
+    cz, cy, cx = core
+    nz, ny, nx = shape
+    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
+    keys, count = np.zeros((1024, 2), np.uint64), 0
+    for z in range(nz):
+        for y in range(ny if z < cz else cy):
+            at = z * step_z + y * step_y
+            row, before = rows[y % 2], rows[1 - y % 2]
+            copy_row(flat[at : at + nx], row)
+            if z < cz and y < cy:
+                keys, count = _discover_row(row[1:], row[: nx - 1], keys, count)
+            if z < cz and y > 0:
+                keys, count = _discover_row(row[:cx], before[:cx], keys, count)
+            if y < cy and z > 0:
+                copy_row(flat[at - step_z : at - step_z + cx], other[:cx])
+                keys, count = _discover_row(row[:cx], other[:cx], keys, count)
+            elif y < cy and under:
+                copy_row(flat_below[y * step_below : y * step_below + cx], other[:cx])
+                keys, count = _discover_row(row[:cx], other[:cx], keys, count)
+    return keys, count
+
+
+@row_kernel
 def _add_row(row, other, p, q, axis, into):
     """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
-    if not _any_touch(row, other):
-        return
     keys, place, valued, largest, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     i = 0
     for x in range(row.size):
         u, v = row[x], other[x]
-        if u == v or u == 0 or v == 0:
+        if not (u != v and u != _NONE and v != _NONE):
             continue
         if u != known_u or v != known_v:
-            known_u, known_v = np.uint64(u), np.uint64(v)
-            i = place[_slot(keys, min(known_u, known_v), max(known_u, known_v))]
+            known_u, known_v = u, v
+            i = place[_slot(keys, min(u, v), max(u, v))]
         faces[i, axis] += 1
         if not valued:
             continue
-        a, b = np.float64(p[x]), np.float64(q[x])
+        a, b = p[x], q[x]
         if not (abs(a) < np.inf and abs(b) < np.inf):
             continue
         value = (max(a, b) if largest else 0.5 * a + 0.5 * b) + 0.0
@@ -128,11 +139,30 @@ def _add_row(row, other, p, q, axis, into):
         add_double(cells[i], base, value)
         n = edges.size - 1
         if n > 0 and edges[0] <= value <= edges[n]:
-            bins[i, min(np.searchsorted(edges, value, side="right") - 1, n - 1)] += 1
+            bins[i, _bin(edges, value)] += 1
 
 
-@kernel
-def faces(labels, below, values, values_below, core, into):
+@row_kernel
+def _bin(edges, value):
+    """The last edge, the upper end apart, that is not above a value."""
+    low, high = 0, edges.size - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if edges[middle] <= value:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def faces(
+    labels: np.ndarray,
+    below: np.ndarray,
+    values: np.ndarray,
+    values_below: np.ndarray,
+    core: tuple[int, int, int],
+    into: tuple,
+) -> None:
     """Add up the faces of every pair.
 
     Parameters
@@ -155,17 +185,46 @@ def faces(labels, below, values, values_below, core, into):
         of finite value; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum;
         ``bins`` int64 (pairs, bins).
     """
+    _faces(
+        strided(labels), labels.shape, strided(below), below.size > 0, strided(values),
+        strided(values_below), core, into,
+    )  # fmt: skip
+
+
+@kernel
+def _faces(labels, shape, below, under, values, values_below, core, into):
+    # Rows are compared as uint64, their values as float64, so that the rest is compiled once.
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
+    voxels, next_z, next_y = values
+    voxels_below, _, next_below = values_below
     cz, cy, cx = core
-    nz, ny, nx = labels.shape
+    nz, ny, nx = shape
+    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
+    p, q = np.empty(nx), np.empty(nx)
     for z in range(nz):
         for y in range(ny if z < cz else cy):
-            row, p = labels[z, y], values[z, y]
-            if z < cz and y < cy:
+            at, there = z * step_z + y * step_y, z * next_z + y * next_y
+            row, before = rows[y % 2], rows[1 - y % 2]
+            copy_row(flat[at : at + nx], row)
+            if into[2]:
+                copy_row(voxels[there : there + nx], p)
+            if z < cz and y < cy and _any_touch(row[1:], row[: nx - 1]):
                 _add_row(row[1:], row[: nx - 1], p[1:], p[: nx - 1], 2, into)
-            row, p = row[:cx], p[:cx]
-            if z < cz and y > 0:
-                _add_row(row, labels[z, y - 1, :cx], p, values[z, y - 1, :cx], 1, into)
+            if z < cz and y > 0 and _any_touch(row[:cx], before[:cx]):
+                if into[2]:
+                    copy_row(voxels[there - next_y : there - next_y + nx], q)
+                _add_row(row[:cx], before[:cx], p, q, 1, into)
             if y < cy and z > 0:
-                _add_row(row, labels[z - 1, y, :cx], p, values[z - 1, y, :cx], 0, into)
-            elif y < cy and below.size:
-                _add_row(row, below[y, :cx], p, values_below[y, :cx], 0, into)
+                copy_row(flat[at - step_z : at - step_z + nx], other)
+                if _any_touch(row[:cx], other[:cx]):
+                    if into[2]:
+                        copy_row(voxels[there - next_z : there - next_z + nx], q)
+                    _add_row(row[:cx], other[:cx], p, q, 0, into)
+            elif y < cy and under:
+                at, there = y * step_below, y * next_below
+                copy_row(flat_below[at : at + cx], other[:cx])
+                if _any_touch(row[:cx], other[:cx]):
+                    if into[2]:
+                        copy_row(voxels_below[there : there + cx], q[:cx])
+                    _add_row(row[:cx], other[:cx], p, q, 0, into)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.accumulate import _add_square
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.rows import strided
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _LOW = 0xFFFFFFFF
@@ -20,7 +21,7 @@ _LOW = 0xFFFFFFFF
 INTEGER_CELLS = {"sum": (0, 3), "square": (3, 7), "z": (7, 10), "y": (10, 13), "x": (13, 16)}
 
 
-@kernel
+@row_kernel
 def _slot(keys, label):
     """Where a label is, or would be put, in an open-addressing table; 0 is an empty slot."""
     last = keys.size - 1
@@ -39,7 +40,7 @@ def _grown(keys):
     return bigger
 
 
-@kernel
+@row_kernel
 def _discover_row(row, start, keys, count):
     """Note labels from ``start`` on: where it stopped, at the latest when the table is half full."""
     end = start
@@ -57,24 +58,25 @@ def _discover_row(row, start, keys, count):
 
 
 @kernel
-def _discover_plane(plane, keys, count):
-    for y in range(plane.shape[0]):
-        row = plane[y]
-        end = 0
-        while end < row.size:
-            end, count = _discover_row(row, end, keys, count)
-            if 2 * count > keys.size:
-                keys = _grown(keys)
+def _discover(labels, shape, keys, count):
+    flat, step_z, step_y = labels
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            end = 0
+            while end < nx:
+                end, count = _discover_row(row, end, keys, count)
+                if 2 * count > keys.size:
+                    keys = _grown(keys)
     return keys, count
 
 
-@kernel
-def discover(labels, below):
+def discover(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, int]:
     """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
-    keys, count = _discover_plane(below, np.zeros(1024, np.uint64), 0)
-    for z in range(labels.shape[0]):
-        keys, count = _discover_plane(labels[z], keys, count)
-    return keys, count
+    keys, count = _discover(strided(labels), labels.shape, np.zeros(1024, np.uint64), 0)
+    return _discover(strided(below), (1, *below.shape), keys, count)
 
 
 def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -87,7 +89,7 @@ def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndar
     return keys[order], keys, place
 
 
-@kernel
+@row_kernel
 def _count_faces(other, label, i, axis, keys, place, faces):
     """Add the faces of a run of one label to the voxels beside it, to either side."""
     different = 0
@@ -108,8 +110,18 @@ def _count_faces(other, label, i, axis, keys, place, faces):
             faces[j, axis] += 1
 
 
-@kernel
-def geometry(labels, below, core, first, last, keys, place, moments, box, faces):
+def geometry(
+    labels: np.ndarray,
+    below: np.ndarray,
+    core: tuple[int, int, int],
+    first: tuple[bool, bool, bool],
+    last: tuple[bool, bool, bool],
+    keys: np.ndarray,
+    place: np.ndarray,
+    moments: np.ndarray,
+    box: np.ndarray,
+    faces: np.ndarray,
+) -> None:
     """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
 
     Parameters
@@ -132,14 +144,27 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
         Faces across z, y and x to anything else, the volume's borders included; of no labels: they
         are not counted.
     """
+    shape = labels.shape if faces.size else core
+    under = below.size > 0
+    _geometry(
+        strided(labels), shape, strided(below), under, core, first, last, keys, place, moments, box,
+        faces,
+    )  # fmt: skip
+
+
+@row_kernel
+def _geometry(
+    labels, shape, below, under, core, first, last, keys, place, moments, box, faces
+):  # fmt: skip
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
     cz, cy, cx = core
-    nz, ny, nx = labels.shape
+    nz, ny, nx = shape
     with_faces = faces.size > 0
-    if not with_faces:
-        nz, ny, nx = core
     for z in range(nz):
         for y in range(ny if z < cz else cy):
-            row = labels[z, y]
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
             own = z < cz and y < cy
             end = 0
             while end < cx:
@@ -152,11 +177,14 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
                 n = end - start
                 if with_faces:
                     if y > 0 and z < cz:
-                        _count_faces(labels[z, y - 1, start:end], label, i, 1, keys, place, faces)
+                        other = flat[at - step_y + start : at - step_y + end]
+                        _count_faces(other, label, i, 1, keys, place, faces)
                     if z > 0 and y < cy:
-                        _count_faces(labels[z - 1, y, start:end], label, i, 0, keys, place, faces)
-                    elif y < cy and below.size:
-                        _count_faces(below[y, start:end], label, i, 0, keys, place, faces)
+                        other = flat[at - step_z + start : at - step_z + end]
+                        _count_faces(other, label, i, 0, keys, place, faces)
+                    elif y < cy and under:
+                        other = flat_below[y * step_below + start : y * step_below + end]
+                        _count_faces(other, label, i, 0, keys, place, faces)
                     if own and start > 0:
                         _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
                 if not own or i < 0:
@@ -192,22 +220,40 @@ def geometry(labels, below, core, first, last, keys, place, moments, box, faces)
                 _count_faces(row[cx - 1 : cx], label, i, 2, keys, place, faces)
 
 
-@kernel
+@row_kernel
 def _add_digits(cells, at, value):
     cells[at] += value & _LOW
     cells[at + 1] += value >> 32
 
 
-@kernel
-def integers(labels, values, keys, place, least, most, cells, wide):
+def integers(
+    labels: np.ndarray,
+    values: np.ndarray,
+    keys: np.ndarray,
+    place: np.ndarray,
+    least: np.ndarray,
+    most: np.ndarray,
+    cells: np.ndarray,
+) -> None:
     """Sums of integer intensities: `INTEGER_CELLS`, coordinates from the block's first voxel.
 
-    ``wide`` is for 64 bits. ``least`` and ``most`` are per label, of the dtype of ``values``.
+    ``least`` and ``most`` are per label, of the dtype of ``values``.
     """
-    nz, ny, nx = labels.shape
+    wide = values.itemsize == 8
+    _integers(strided(labels), strided(values), labels.shape, keys, place, least, most, cells, wide)
+
+
+@row_kernel
+def _integers(labels, values, shape, keys, place, least, most, cells, wide):
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    nz, ny, nx = shape
     for z in range(nz):
         for y in range(ny):
-            row, v = labels[z, y], values[z, y]
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            at = z * next_z + y * next_y
+            v = voxels[at : at + nx]
             end = 0
             while end < nx:
                 start = end
@@ -215,52 +261,57 @@ def integers(labels, values, keys, place, least, most, cells, wide):
                 end += 1
                 while end < nx and row[end] == label:
                     end += 1
-                if label == 0:
-                    continue
-                i = place[_slot(keys, np.uint64(label))]
-                c = cells[i]
-                low, high = least[i], most[i]
-                for x in range(start, end):
-                    low = min(low, v[x])
-                    high = max(high, v[x])
-                least[i] = low
-                most[i] = high
-                total = 0
-                along = 0
-                if wide:
-                    upper_total = 0
-                    upper_along = 0
-                    for x in range(start, end):
-                        lower, upper = np.int64(v[x] & _LOW), np.int64(v[x] >> 32)
-                        total += lower
-                        along += x * lower
-                        upper_total += upper
-                        upper_along += x * upper
-                        size = np.uint64(v[x]) if v[x] >= 0 else ~np.uint64(v[x]) + np.uint64(1)
-                        _add_square(size, c, 3)
-                    _add_digits(c, 1, upper_total)
-                    _add_digits(c, 8, z * upper_total)
-                    _add_digits(c, 11, y * upper_total)
-                    _add_digits(c, 14, upper_along)
-                else:
-                    low_squares = 0
-                    high_squares = 0
-                    for x in range(start, end):
-                        value = np.int64(v[x])
-                        total += value
-                        along += x * value
-                        square = np.uint64(abs(value)) * np.uint64(abs(value))
-                        low_squares += np.int64(square & np.uint64(_LOW))
-                        high_squares += np.int64(square >> np.uint64(32))
-                    c[3] += low_squares
-                    c[4] += high_squares
-                _add_digits(c, 0, total)
-                _add_digits(c, 7, z * total)
-                _add_digits(c, 10, y * total)
-                _add_digits(c, 13, along)
+                if label != 0:
+                    i = place[_slot(keys, np.uint64(label))]
+                    _add_run(v, start, end, z, y, i, least, most, cells, wide)
 
 
-@kernel
+@row_kernel
+def _add_run(v, start, end, z, y, i, least, most, cells, wide):
+    """What voxels ``start:end`` of a row add to row ``i``; ``wide`` is for 64 bits."""
+    c = cells[i]
+    low, high = least[i], most[i]
+    for x in range(start, end):
+        low = min(low, v[x])
+        high = max(high, v[x])
+    least[i] = low
+    most[i] = high
+    total = 0
+    along = 0
+    if wide:
+        upper_total = 0
+        upper_along = 0
+        for x in range(start, end):
+            lower, upper = np.int64(v[x] & _LOW), np.int64(v[x] >> 32)
+            total += lower
+            along += x * lower
+            upper_total += upper
+            upper_along += x * upper
+            size = np.uint64(v[x]) if v[x] >= 0 else ~np.uint64(v[x]) + np.uint64(1)
+            _add_square(size, c, 3)
+        _add_digits(c, 1, upper_total)
+        _add_digits(c, 8, z * upper_total)
+        _add_digits(c, 11, y * upper_total)
+        _add_digits(c, 14, upper_along)
+    else:
+        low_squares = 0
+        high_squares = 0
+        for x in range(start, end):
+            value = np.int64(v[x])
+            total += value
+            along += x * value
+            square = np.uint64(abs(value)) * np.uint64(abs(value))
+            low_squares += np.int64(square & np.uint64(_LOW))
+            high_squares += np.int64(square >> np.uint64(32))
+        c[3] += low_squares
+        c[4] += high_squares
+    _add_digits(c, 0, total)
+    _add_digits(c, 7, z * total)
+    _add_digits(c, 10, y * total)
+    _add_digits(c, 13, along)
+
+
+@row_kernel
 def add_double(cells, base, value):
     """Add a finite float64 exactly to cells of 32-bit digits in units of ``2**base``.
 
@@ -285,17 +336,26 @@ def add_double(cells, base, value):
     cells[i + 2] += sign * (high >> 32)
 
 
-@kernel
-def magnitudes(values):
-    """The smallest other than 0 and the largest size of the finite values; how many are not."""
+def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
+    """The smallest other than 0 and the largest size of the finite values; how many are not.
+
+    Of a volume, or of a slice.
+    """
+    return _magnitudes(strided(values), (1, *values.shape)[-3:])
+
+
+@row_kernel
+def _magnitudes(values, shape):
+    voxels, step_z, step_y = values
+    nz, ny, nx = shape
     least = np.inf
     most = 0.0
     bad = 0
-    for z in range(values.shape[0]):
-        for y in range(values.shape[1]):
-            row = values[z, y]
-            for x in range(row.size):
-                size = abs(np.float64(row[x]))
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            for x in range(at, at + nx):
+                size = abs(np.float64(voxels[x]))
                 if not size < np.inf:
                     bad += 1
                 elif size > 0:
@@ -304,25 +364,49 @@ def magnitudes(values):
     return least, most, bad
 
 
-@kernel
-def floats(labels, values, origin, keys, place, base, count, least, most, cells):
+def floats(
+    labels: np.ndarray,
+    values: np.ndarray,
+    origin: tuple[int, int, int],
+    keys: np.ndarray,
+    place: np.ndarray,
+    base: int,
+    count: np.ndarray,
+    least: np.ndarray,
+    most: np.ndarray,
+    cells: np.ndarray,
+) -> None:
     """Sums of v, v**2, z*v, y*v and x*v of finite intensities, coordinates from the volume's origin.
 
     ``cells`` is (labels, 5, digits) of `add_double`. Of float32 every product is exact; of float64
     the products with coordinates are rounded once, which does not depend on the block.
     """
-    nz, ny, nx = labels.shape
     single = values.itemsize == 4
+    _floats(
+        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, count,
+        least, most, cells,
+    )  # fmt: skip
+
+
+@row_kernel
+def _floats(
+    labels, values, shape, origin, keys, place, base, single, count, least, most, cells
+):  # fmt: skip
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    nz, ny, nx = shape
     for z in range(nz):
         for y in range(ny):
-            row = labels[z, y]
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            at = z * next_z + y * next_y
             known = np.uint64(0)
             i = 0
             for x in range(nx):
                 label = np.uint64(row[x])
                 if label == np.uint64(0):
                     continue
-                v = np.float64(values[z, y, x]) + 0.0  # -0.0 becomes 0.0
+                v = np.float64(voxels[at + x]) + 0.0  # -0.0 becomes 0.0
                 if not abs(v) < np.inf:
                     continue
                 if label != known:
@@ -331,20 +415,25 @@ def floats(labels, values, origin, keys, place, base, count, least, most, cells)
                 count[i] += 1
                 least[i] = min(least[i], v)
                 most[i] = max(most[i], v)
-                if v == 0:
-                    continue
-                c = cells[i]
-                add_double(c[0], base, v)
-                if single:
-                    add_double(c[1], base, v * v)
-                else:
-                    bits = np.float64(v).view(np.int64) & ~np.int64(0x3FFFFFF)
-                    head = np.int64(bits).view(np.float64)
-                    tail = v - head
-                    add_double(c[1], base, head * head)
-                    if tail != 0:
-                        add_double(c[1], base, 2 * head * tail)
-                        add_double(c[1], base, tail * tail)
-                add_double(c[2], base, v * np.float64(origin[0] + z))
-                add_double(c[3], base, v * np.float64(origin[1] + y))
-                add_double(c[4], base, v * np.float64(origin[2] + x))
+                if v != 0:
+                    _add_products(
+                        cells[i], base, single, v, origin[0] + z, origin[1] + y, origin[2] + x
+                    )
+
+
+@row_kernel
+def _add_products(c, base, single, v, z, y, x):
+    add_double(c[0], base, v)
+    if single:
+        add_double(c[1], base, v * v)
+    else:
+        bits = np.float64(v).view(np.int64) & ~np.int64(0x3FFFFFF)
+        head = np.int64(bits).view(np.float64)
+        tail = v - head
+        add_double(c[1], base, head * head)
+        if tail != 0:
+            add_double(c[1], base, 2 * head * tail)
+            add_double(c[1], base, tail * tail)
+    add_double(c[2], base, v * np.float64(z))
+    add_double(c[3], base, v * np.float64(y))
+    add_double(c[4], base, v * np.float64(x))
