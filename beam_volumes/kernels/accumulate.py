@@ -75,35 +75,58 @@ def flat_mask(mask: np.ndarray | None, shape: tuple[int, ...]) -> tuple[np.ndarr
     return flat.view(np.uint8), pitch
 
 
-@kernel
+@row_kernel
 def _extent(bits, pitch, rows, cols, mask, mask_pitch, key_of, neutral):
-    sign, magnitude, negative, positive, infinite = key_of
     low, high = neutral
     count = 0
     bad = 0
     for y in range(rows):
         row = bits[y * pitch : y * pitch + cols]
         if mask is None:
-            for x in range(cols):
-                b = row[x]
-                finite = (b & magnitude) < infinite
-                key = b ^ (negative if b & sign else positive)
-                bad += np.int64(not finite)
-                low = min(low, key if finite else low)
-                high = max(high, key if finite else high)
+            more, least, most = _extent_of_row(row, key_of, neutral)
             count += cols
         else:
             use = mask[y * mask_pitch : y * mask_pitch + cols]
-            for x in range(cols):
-                b = row[x]
-                used = use[x] != 0
-                finite = (b & magnitude) < infinite
-                key = b ^ (negative if b & sign else positive)
-                count += np.int64(used)
-                bad += np.int64(used and not finite)
-                low = min(low, key if used and finite else low)
-                high = max(high, key if used and finite else high)
+            used, more, least, most = _extent_of_some(row, use, key_of, neutral)
+            count += np.int64(used)
+        bad += np.int64(more)
+        low, high = min(low, least), max(high, most)
     return count - bad, bad, low, high
+
+
+@row_kernel
+def _extent_of_row(row, key_of, neutral):
+    sign, magnitude, negative, positive, infinite = key_of
+    none_low, none_high = neutral
+    low, high = neutral
+    bad = np.uint32(0)
+    for x in range(row.size):
+        b = row[x]
+        finite = (b & magnitude) < infinite
+        key = b ^ (negative if b & sign else positive)
+        bad = np.uint32(bad + np.uint32(not finite))
+        # What changes nothing takes the place of what does not count: so this is a minimum of vectors.
+        low = min(low, key if finite else none_low)
+        high = max(high, key if finite else none_high)
+    return bad, low, high
+
+
+@row_kernel
+def _extent_of_some(row, use, key_of, neutral):
+    sign, magnitude, negative, positive, infinite = key_of
+    none_low, none_high = neutral
+    low, high = neutral
+    count, bad = np.uint32(0), np.uint32(0)
+    for x in range(row.size):
+        b = row[x]
+        used = use[x] != 0
+        finite = (b & magnitude) < infinite
+        key = b ^ (negative if b & sign else positive)
+        count = np.uint32(count + np.uint32(used))
+        bad = np.uint32(bad + np.uint32(used & (not finite)))
+        low = min(low, key if used & finite else none_low)
+        high = max(high, key if used & finite else none_high)
+    return count, bad, low, high
 
 
 def extent(

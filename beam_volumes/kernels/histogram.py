@@ -8,12 +8,13 @@ import numpy as np
 
 from beam_volumes.kernels.accumulate import flat_bits, flat_mask, key_bits
 from beam_volumes.kernels.elementary import flat_rows
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.projection import strides_of_cells
 
 DIGIT_BITS = 16
 #: Values of a digit of 8 bits.
 BYTE = 256
+_WAYS = 4
 
 
 def digit_bits(dtype: np.dtype) -> int:
@@ -193,7 +194,7 @@ def digits_along(
     return counts.reshape(*cells, groups, BYTE), int(bad)
 
 
-@kernel
+@row_kernel
 def bin_of(value, edges, start, scale):
     """The bin ``[e[i], e[i+1])`` of a value, the last one closed; -1 beyond, -2 if not finite."""
     last = len(edges) - 2
@@ -213,23 +214,49 @@ def bin_of(value, edges, start, scale):
 
 
 @kernel
-def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, counts):
+def _count_bins(src, pitch, rows, cols, mask, mask_pitch, edges, ends, counts):
     # halves, so that the width of all of float64's range does not overflow
     start = 0.5 * np.float64(edges[0])
-    scale = len(counts) / (0.5 * np.float64(edges[-1]) - start)
+    scale = counts.shape[1] / (0.5 * np.float64(edges[-1]) - start)
+    guesses = np.empty(cols, np.uint32)
     bad = 0
     for y in range(rows):
-        for x in range(cols):
-            if mask is not None and mask[y * mask_pitch + x] == 0:
-                continue
-            v = src[y * pitch + x]
-            # as numpy: the comparisons are made in the dtype of the edges
-            value = edges.dtype.type(v)
-            i = bin_of(value, edges, start, scale)
-            if i == -2:
-                bad += 1
-            elif i >= 0:
-                counts[i] += 1
+        row = src[y * pitch : y * pitch + cols]
+        _guess_bins(row, start, scale, np.float64(counts.shape[1] - 1), guesses)
+        if mask is None:
+            bad += _count_row(row, None, guesses, edges, ends, start, scale, counts)
+        else:
+            use = mask[y * mask_pitch : y * mask_pitch + cols]
+            bad += _count_row(row, use, guesses, edges, ends, start, scale, counts)
+    return bad
+
+
+@row_kernel
+def _guess_bins(row, start, scale, last, guesses):
+    for x in range(row.size):
+        guess = (0.5 * np.float64(row[x]) - start) * scale
+        guess = guess if guess > 0.0 else 0.0
+        guesses[x] = np.uint32(guess if guess < last else last)
+
+
+@row_kernel
+def _count_row(row, use, guesses, edges, ends, start, scale, counts):
+    bad = 0
+    for x in range(row.size):
+        if use is not None and use[x] == 0:
+            continue
+        # as numpy: the comparisons are made in the dtype of the edges
+        value = edges.dtype.type(row[x])
+        i = np.uint64(guesses[x])
+        if (value >= edges[i]) & (value < ends[i]):
+            # voxels next to each other are often in one bin: several counters, or each waits for the last
+            counts[np.uint64(x) & np.uint64(_WAYS - 1), i] += 1
+            continue
+        j = bin_of(value, edges, start, scale)
+        if j == -2:
+            bad += 1
+        elif j >= 0:
+            counts[0, j] += 1
     return bad
 
 
@@ -253,8 +280,9 @@ def bin_counts(
         edges = edges.astype(np.float32)
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
-    counts = np.zeros(len(edges) - 1, np.int64)
-    bad = _count_bins(
-        flat, pitch, *src.shape, used, mask_pitch, np.ascontiguousarray(edges), counts
-    )
-    return counts, bad
+    edges = np.ascontiguousarray(edges)
+    ends = edges[1:].copy()
+    ends[-1] = np.nextafter(ends[-1], ends.dtype.type(np.inf))  # the last bin holds its end
+    counts = np.zeros((_WAYS, len(ends)), np.int64)
+    bad = _count_bins(flat, pitch, *src.shape, used, mask_pitch, edges, ends, counts)
+    return counts.sum(axis=0), bad
