@@ -124,13 +124,18 @@ def _from_keys_for(keys, row):
     return write
 
 
-@overload(to_rivals, jit_options=owning_nothing)
-def _to_rivals_for(keys, like, is_max):
-    of = _Bits(like.dtype)
-    unsigned, sign, highest = of.unsigned, of.sign, of.highest
-    if not isinstance(like.dtype, types.Float):
-        return _reverse_for(of)
-    infinity = of.infinity
+def _of_floats_or_integers(of_floats):
+    """An overload for arrays like ``like``: ``of_floats`` makes that for floats."""
+
+    def made(keys, like, is_max):
+        of = _Bits(like.dtype)
+        return of_floats(of) if isinstance(like.dtype, types.Float) else _reverse(of)
+
+    return made
+
+
+def _floats_to_rivals(of):
+    unsigned, sign, highest, infinity = of.unsigned, of.sign, of.highest, of.infinity
 
     def flip(keys, like, is_max):
         others = unsigned(0) if is_max else highest
@@ -142,13 +147,8 @@ def _to_rivals_for(keys, like, is_max):
     return flip
 
 
-@overload(from_rivals, jit_options=owning_nothing)
-def _from_rivals_for(keys, like, is_max):
-    of = _Bits(like.dtype)
-    unsigned, sign, highest = of.unsigned, of.sign, of.highest
-    if not isinstance(like.dtype, types.Float):
-        return _reverse_for(of)
-    nan = of.nan
+def _floats_from_rivals(of):
+    unsigned, sign, highest, nan = of.unsigned, of.sign, of.highest, of.nan
 
     def flip(keys, like, is_max):
         others = unsigned(0) if is_max else highest
@@ -160,7 +160,7 @@ def _from_rivals_for(keys, like, is_max):
     return flip
 
 
-def _reverse_for(of):
+def _reverse(of):
     """For integers there and back are the same."""
     shift, highest = of.shift, of.highest
 
@@ -171,3 +171,7 @@ def _reverse_for(of):
                 keys[x] ^= mask
 
     return reverse
+
+
+overload(to_rivals, jit_options=owning_nothing)(_of_floats_or_integers(_floats_to_rivals))
+overload(from_rivals, jit_options=owning_nothing)(_of_floats_or_integers(_floats_from_rivals))
