@@ -234,7 +234,7 @@ def frangi(
         How much plates and blobs are held against it.
     gamma : float, optional
         How much structure there has to be. By default half of the greatest there is at the first scale,
-        which takes a sweep over the volume before.
+        NaNs apart, which takes a sweep over the volume before.
     black_ridges : bool
         Dark ridges on bright ground, or bright ones.
     mode, cval
@@ -272,7 +272,7 @@ def frangi(
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)
             )
-            half = apply_ufunc("multiply", greatest(strength), 0.5)
+            half = apply_ufunc("multiply", greatest(strength, nan="omit"), 0.5)
             # Without any structure it does not matter.
             structure = apply_ufunc("add", half, apply_ufunc("equal", half, 0))
         lazies = () if structure is None else (structure,)

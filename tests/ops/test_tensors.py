@@ -110,6 +110,17 @@ def test_ridges(dtype, ndim, black_ridges):
         assert theirs[0].max() > 0.1
 
 
+def test_a_nan_spoils_ridges_only_where_it_reaches():
+    x = np.full((60, 40), 200, "f4")
+    x[40] = 20
+    expected = np.asarray(bv.frangi(bv.open(x), [1]))
+    x[3, 3] = np.nan
+    found = np.asarray(bv.frangi(bv.open(x), [1]))
+    assert np.isnan(found[3, 3])
+    np.testing.assert_array_equal(found[25:], expected[25:])
+    assert expected[40].max() > 0.5
+
+
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8"])
 @settings(max_examples=8)
 @given(data=st.data())
