@@ -297,50 +297,65 @@ def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_m
         tap = offsets[min(i, len(offsets) - 1)]
         slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
     flags = np.empty(nx, np.bool_)
-    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     for top in range(y0, y1, TILE_ROWS):
-        bottom = min(top + TILE_ROWS, y1)
-        nan = box_has_nan(src, iz, oy + top, oy + bottom + more_y, ox, ox + nx + more_x)
-        _few_of_tile(
-            voxels, firsts, pitch, results, to, qx, top, bottom,
-            slices, within, starts, flags, is_max, nan,
-        )  # fmt: skip
+        place = (voxels, firsts, pitch, results, to, qx, top, min(top + TILE_ROWS, y1))
+        if _few_of_tile(place, slices, within, starts, nx, is_max):
+            _nans_of_tile(place, slices, within, flags)
 
 
 @row_kernel
-def _few_of_tile(
-    voxels, firsts, pitch, results, to, qx, y0, y1, slices, within, starts, flags, is_max, nan
-):
-    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``."""
-    nx = flags.size
+def _few_of_tile(place, slices, within, starts, nx, is_max):
+    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``.
+
+    Tells whether there was a NaN, near which the result is not right yet: looking for it beforehand
+    would take memory as long as the rest.
+    """
+    voxels, firsts, pitch, results, to, qx, y0, y1 = place
+    found = False
     for k in range(to.size):
         for y in range(y0, y1):
             for i in range(FEW_TAPS):
                 starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
-            result = results[to[k] + y, qx : qx + nx]
-            _extremum_of_seven(
+            found |= _extremum_of_seven(
                 voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
-                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], result, is_max,
+                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :],
+                results[to[k] + y, qx : qx + nx], is_max,
             )  # fmt: skip
-            if nan:
-                flags[:] = False
-                for i in range(FEW_TAPS):
-                    mark_nan(voxels[starts[i] :], flags)
-                write_nan(flags, result)
+    return found
+
+
+@row_kernel
+def _nans_of_tile(place, slices, within, flags):
+    voxels, firsts, pitch, results, to, qx, y0, y1 = place
+    for k in range(to.size):
+        for y in range(y0, y1):
+            flags[:] = False
+            for i in range(FEW_TAPS):
+                mark_nan(voxels[firsts[k + slices[i]] + within[i] + y * pitch :], flags)
+            write_nan(flags, results[to[k] + y, qx : qx + flags.size])
 
 
 @row_kernel
 def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
-    """The extremum of seven rows, where they hold no NaN."""
+    """The extremum of seven rows, where they hold no NaN; and whether they do."""
+    found = False
     if is_max:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            found |= _any_nan(p, q, r, s, t, u, v)
             p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
             p, q = p if p > q else q, r if r > v else v
             out[x] = p if p > q else q
     else:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            found |= _any_nan(p, q, r, s, t, u, v)
             p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
             p, q = p if p < q else q, r if r < v else v
             out[x] = p if p < q else q
+    return found
+
+
+@row_kernel
+def _any_nan(p, q, r, s, t, u, v):
+    return (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)
