@@ -174,7 +174,7 @@ def regions(
     if not with_faces:
         labels, below = labels[tuple(slice(0, n) for n in own)], below[:0]
     label, keys, place = kernels.table_of(labels, below)
-    first = (origin[0] == 0, origin[1] == 0, origin[2] == 0)
+    first = tuple(o == 0 for o in origin)
     last = tuple(o + n == s for o, n, s in zip(origin, own, shape, strict=True))
     moments = np.zeros((len(label), 10), np.int64)
     box = np.full((len(label), 6), 1 << 40, np.int64)

@@ -139,20 +139,7 @@ def _add_row(row, other, p, q, axis, into):
         add_double(cells[i], base, value)
         n = edges.size - 1
         if n > 0 and edges[0] <= value <= edges[n]:
-            bins[i, _bin(edges, value)] += 1
-
-
-@row_kernel
-def _bin(edges, value):
-    """The last edge, the upper end apart, that is not above a value."""
-    low, high = 0, edges.size - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if edges[middle] <= value:
-            low = middle
-        else:
-            high = middle
-    return low
+            bins[i, min(np.searchsorted(edges, value, side="right") - 1, n - 1)] += 1
 
 
 def faces(
