@@ -5,7 +5,12 @@ NaN: a voxel is NaN exactly where its footprint holds one.
 
 import numpy as np
 
-from beam_volumes.kernels.footprints import largest, runs_along_x, slices_alike, tabled_lengths
+from beam_volumes.kernels.footprints import (
+    growing_slices,
+    largest,
+    runs_along_x,
+    tabled_lengths,
+)
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import as_unsigned, from_rivals, to_rivals
 from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, mark_nan, write_nan
@@ -160,9 +165,10 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
     extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
     the footprint is the extremum of table rows, found once for all results that see it there, as a
-    ball's do before and behind. Tables hold the rows of a tile end to end: another row is another
-    place to begin, and one loop runs through the whole tile. In them, values of any type are unsigned
-    integers, of which the largest is asked for. A footprint of `FEW_TAPS` needs none of this.
+    ball's do before and behind, and grown from a smaller slice that is part of it, as a ball's are.
+    Tables hold the rows of a tile end to end: another row is another place to begin, and one loop runs
+    through the whole tile. In them, values of any type are unsigned integers, of which the largest is
+    asked for. A footprint of `FEW_TAPS` needs none of this.
 
     Parameters
     ----------
@@ -185,20 +191,23 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
     runs = runs_along_x(offsets)
     lengths, level = tabled_lengths(runs)
-    first, like = slices_alike(runs)
+    kind, first, own, grown = growing_slices(runs)
     more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
-    tables = np.empty((lengths.size, _padded((tall + more_y) * (wide + more_x)) + 128), lines.dtype)
-    found = np.empty((jz.size + 1, _padded(tall * (wide + more_x))), lines.dtype)
-    starts = np.empty(len(runs), np.int64)
+    # The last is of a slice that grows.
+    table = _padded((tall + more_y) * (wide + more_x)) + 128
+    tables = np.empty((lengths.size + 1, table), lines.dtype)
+    found = np.empty((jz.size, _padded(tall * (wide + more_x))), lines.dtype)
+    starts = np.empty(own.size, np.int64)
     firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
             cols = min(wide, nx - left)
             pitch = cols + more_x
-            for i in range(len(runs)):
-                starts[i] = level[i] * tables.shape[1] + runs[i, 1] * pitch + runs[i, 2]
+            for i in range(own.size):
+                run = runs[own[i]]
+                starts[i] = level[own[i]] * table + run[1] * pitch + run[2]
             size, taken = _padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
             for s in range(iz.size):
                 for y in range(rows + more_y):
@@ -206,7 +215,10 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
                     copy_row(row, tables[0, y * pitch : (y + 1) * pitch])
                 to_rivals(tables[0, : _padded(taken)], src, is_max)
                 _table_runs(tables, lengths, taken)
-                _raise_results(tables.reshape(tables.size), starts, first, like, s, found, size)
+                flat = tables.reshape(tables.size)
+                _raise_results(
+                    flat, lengths.size * table, starts, first, kind, grown, s, found, size
+                )
             for k in range(jz.size):
                 from_rivals(found[k, :size], src, is_max)
                 for y in range(rows):
@@ -227,29 +239,36 @@ def _table_runs(tables, lengths, size):
 
 
 @row_kernel
-def _raise_results(tables, starts, first, like, s, found, size):
-    """Raise results to what they see of input slice ``s``; the last row of ``found`` is scratch."""
-    slices = len(found) - 1
-    begin, end = max(0, s - slices + 1), min(like.size, s + 1)
-    for kind in range(like.size):
-        users, user = 0, 0
+def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
+    """Raise results to what they see of slice ``s``; a slice of the footprint grows from ``last`` on."""
+    begin, end = max(0, s - len(found) + 1), min(kind.size, s + 1)
+    lowest = 0
+    while kind[lowest] < 0:
+        lowest += 1
+    growing = tables[last : last + size]
+    for i in range(grown.size):
+        users, wanted = 0, False
         for tz in range(begin, end):
-            if like[tz] == kind and first[kind] < first[kind + 1]:
-                users, user = users + 1, tz
-        if users == 0:
-            continue
-        own = starts[first[kind] : first[kind + 1]]
-        if users == 1:
-            _raise_to_runs(tables, own, found[s - user, :size], first[user] == 0)
-            continue
-        shared = found[slices, :size]
-        _raise_to_runs(tables, own, shared, True)
+            users += kind[tz] == i
+            wanted |= kind[tz] > i
+        own = starts[first[i] : first[i + 1]]
+        wanted &= i + 1 < grown.size and grown[i + 1]
+        if users > 1 or wanted:
+            _raise_to_runs(tables, own, growing, not grown[i])
         for tz in range(begin, end):
-            if like[tz] == kind:
-                if first[tz] == 0:
-                    copy_row(shared, found[s - tz, :size])
-                else:
-                    _raise(found[s - tz, :size], shared)
+            if kind[tz] != i:
+                continue
+            result = found[s - tz, :size]
+            if users == 1 and not wanted:
+                if grown[i] and tz == lowest:
+                    copy_row(growing, result)
+                elif grown[i]:
+                    _raise(result, growing)
+                _raise_to_runs(tables, own, result, tz == lowest and not grown[i])
+            elif tz == lowest:
+                copy_row(growing, result)
+            else:
+                _raise(result, growing)
 
 
 @row_kernel
@@ -258,8 +277,16 @@ def _raise_to_runs(tables, starts, out, fresh):
     n, last = out.size, starts.size - 1
     i = 0
     if fresh:
-        copy_row(tables[starts[0] : starts[0] + n], out)
-        i = 1
+        h, j, k, l = min(1, last), min(2, last), min(3, last), min(4, last)
+        a, b = tables[starts[h] : starts[h] + n], tables[starts[j] : starts[j] + n]
+        c, d = tables[starts[k] : starts[k] + n], tables[starts[l] : starts[l] + n]
+        e = tables[starts[0] : starts[0] + n]
+        for x in range(n):
+            p, q, r, s, t = e[x], a[x], b[x], c[x], d[x]
+            q, s = q if q > r else r, s if s > t else t
+            q = q if q > s else s
+            out[x] = p if p > q else q
+        i = 5
     while i <= last:
         j, k, l = min(i + 1, last), min(i + 2, last), min(i + 3, last)
         a, b = tables[starts[i] : starts[i] + n], tables[starts[j] : starts[j] + n]

@@ -74,20 +74,68 @@ def tabled_lengths(runs):
 
 
 @kernel
-def slices_alike(runs):
-    """Per tap slice its first run, one entry more at the end, and the first slice with the same runs."""
+def growing_slices(runs):
+    """The slices of a footprint, each distinct one once, smallest first, as what the one before lacks.
+
+    Those of a ball, for one, lie within one another; a slice that shares fewer than two runs with the
+    one before is not worth to be grown from it.
+
+    Returns
+    -------
+    kind : int64 array
+        For each tz its distinct slice, or -1 of an empty one.
+    first, own : int64 arrays
+        ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` begins with or adds.
+    grown : bool array
+        Whether it has all of the one before as well.
+    """
     n = runs[-1, 0] + 1
-    first, like = np.zeros(n + 1, np.int64), np.arange(n)
+    begin, taps = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)
     for i in range(len(runs)):
+        taps[runs[i, 0]] += runs[i, 3]
         for tz in range(runs[i, 0], n):
-            first[tz + 1] += 1
-    for tz in range(n):
-        count = first[tz + 1] - first[tz]
-        for other in range(tz):
-            same = like[tz] == tz and first[other + 1] - first[other] == count
-            for i in range(count if same else 0):
+            begin[tz + 1] += 1
+    kind, first, own = np.full(n, -1), np.zeros(n + 1, np.int64), np.empty(len(runs), np.int64)
+    grown = np.zeros(n, np.bool_)
+    kinds, before = 0, -1
+    while True:
+        new = -1
+        for tz in range(n):
+            if kind[tz] < 0 and taps[tz] > 0 and (new < 0 or taps[tz] < taps[new]):
+                new = tz
+        if new < 0:
+            return kind, first[: kinds + 1], own[: first[kinds]], grown[:kinds]
+        mine = runs[begin[new] : begin[new + 1]]
+        others = runs[begin[before] : begin[before + 1]] if before >= 0 else mine[:0]
+        shared = 0
+        for i in range(len(others)):
+            within, same = _where(others[i], mine)
+            shared = shared + same if within else -len(runs)
+        grown[kinds] = shared > 1
+        last = first[kinds]
+        for i in range(len(mine)):
+            if not grown[kinds] or not _where(mine[i], others)[1]:
+                own[last] = begin[new] + i
+                last += 1
+        kind[new] = kinds
+        for tz in range(new + 1, n):
+            alike = begin[tz + 1] - begin[tz] == len(mine)
+            for i in range(len(mine) if alike else 0):
                 for column in range(1, 4):
-                    same &= runs[first[tz] + i, column] == runs[first[other] + i, column]
-            if same:
-                like[tz] = other
-    return first, like
+                    alike &= runs[begin[tz] + i, column] == mine[i, column]
+            if alike:
+                kind[tz] = kinds
+        kinds, before = kinds + 1, new
+        first[kinds] = last
+
+
+@kernel
+def _where(run, others):
+    """Whether a run is within one of others, and whether it is one of them."""
+    within, same = False, False
+    for i in range(len(others)):
+        other = others[i]
+        if other[1] == run[1] and other[2] <= run[2] and run[2] + run[3] <= other[2] + other[3]:
+            within = True
+            same |= other[3] == run[3]
+    return within, same

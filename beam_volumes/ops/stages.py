@@ -188,10 +188,10 @@ def table_bytes(
         return 0
     ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
     lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
-    tables = lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
+    tables = 1 + lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
     tile = min(rows, max(extremum.TILE_ROWS, taps[1]))
     wide = min(cols, max(extremum.TILE_COLUMNS, taps[2])) + taps[2]
-    voxels = tables * ((tile + taps[1]) * wide + 256) + (depth + 1) * (tile * wide + 128)
+    voxels = tables * ((tile + taps[1]) * wide + 256) + depth * (tile * wide + 128)
     return voxels * itemsize + 64 * len(offsets)
 
 

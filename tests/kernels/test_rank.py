@@ -36,13 +36,17 @@ def test_box(dtype, is_max):
 def footprints():
     corners = np.zeros((3, 2, 9), bool)
     corners[0, 0, 0] = corners[2, 1, 8] = corners[1, 0, 2:8] = True
-    return [ball(1), ball(4), corners, RNG.random((4, 3, 5)) < 0.5, np.ones((1, 1, 1), bool)]
+    # Slices that grow in other orders, and some that are empty.
+    mixed = ball(4)[[0, 0, 4, 1, 8, 3, 1]]
+    mixed[[0, 3]] = False
+    drawn = RNG.random((4, 3, 5)) < 0.5
+    return [ball(1), ball(4), corners, drawn, np.ones((1, 1, 1), bool), ball(4)[4:], mixed]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("is_max", [True, False])
 def test_footprint(dtype, is_max):
-    """Among them one of few taps, and slices that are alike; more rows than a tile has."""
+    """Few taps, slices that are alike or within one another; more rows than a tile has."""
     for footprint in footprints():
         volume = random_volume(RNG, (6, TILE_ROWS + 5, 37), dtype)
         shape = footprint.shape
