@@ -126,6 +126,8 @@ class Labelling:
             block = block.view(np.uint8)
         elif block.dtype == np.float16:
             block = block.astype(np.float32)  # exact; numba has no float16
+        block = block.view()
+        block.flags.writeable = False  # of one type, whether it may be written to or not
         kind, background = kernels.MASK, block.dtype.type(0)
         if self.by_value:
             kind = kernels.VALUES_NO_BACKGROUND

@@ -148,7 +148,9 @@ def find_components(block, links, is_joined, kind, background):
     is_set = np.empty(nx + 2, np.uint8)
     turns = np.empty(nx + 2, np.int32)
     is_mask = kind == 0
-    n = 0
+    n = np.int64(
+        0
+    )  # a literal 0 would be another type, for which what follows were compiled as well
     for r in range(nz * ny):
         if n + nx + 1 > capacity:
             capacity = capacity + capacity // 2 + nx + 1

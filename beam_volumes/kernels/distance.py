@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import strided
 
 #: Distance along z, in slices, of a column without background.
 FAR = np.int32(2**31 - 1)
@@ -194,7 +195,6 @@ def _envelope(f, far, weight, out, sites, edges):
         out[x] = f[sites[i]] + weight * (d * d)
 
 
-@kernel
 def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
     """Squared distances within z and y, from distances along z; whole columns ``x0:x1``.
 
@@ -213,34 +213,47 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
     envelope : bool
         Whether to look beyond ``reach`` where it is needed.
     """
-    slices, ny = distance.shape[:2]
-    plane = np.full((ny + 2 * reach, _COLUMNS), far, squared.dtype)
-    least = np.empty(_COLUMNS, squared.dtype)
+    _along_y(
+        strided(distance), strided(squared, writeable=True), distance.shape, x0, x1,
+        reach, far, weight_z, weight, envelope,
+    )  # fmt: skip
+
+
+@kernel
+def _along_y(distance, squared, shape, x0, x1, reach, far, weight_z, weight, envelope):
+    slices, ny, _ = shape
+    distances, distance_z, distance_y = distance
+    results, result_z, result_y = squared
+    of = results.dtype.type
+    plane = np.full((ny + 2 * reach, _COLUMNS), far, results.dtype)
+    least = np.empty(_COLUMNS, results.dtype)
     beyond = np.empty(_COLUMNS, np.bool_)
-    column = np.empty((2, ny), squared.dtype)
+    column = np.empty((2, ny), results.dtype)
     sites = np.empty(ny, np.int64)
     edges = np.empty(ny, np.float64)
-    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
+    limit = of(weight * ((reach + 1) * (reach + 1))) if envelope else far
     none = np.int32(2147483647)
     for k in range(slices):
         for c in range(x0, x1, _COLUMNS):
             n = min(_COLUMNS, x1 - c)
             least[:] = far
             for y in range(ny):
-                d, p = distance[k, y, c : c + n], plane[reach + y]
+                at = k * distance_z + y * distance_y + c
+                d, p = distances[at : at + n], plane[reach + y]
                 for x in range(n):
-                    square = squared.dtype.type(weight_z * (np.int64(d[x]) * np.int64(d[x])))
+                    square = of(weight_z * (np.int64(d[x]) * np.int64(d[x])))
                     p[x] = square if d[x] != none else far
-                _lower(least[:n], p[:n], squared.dtype.type(0))
+                _lower(least[:n], p[:n], of(0))
             for x in range(n):
                 beyond[x] = ny > reach + 1 and least[x] > limit
             if not beyond[:n].all():
                 for y in range(ny):
-                    e = squared[k, y, c : c + n]
+                    at = k * result_z + y * result_y + c
+                    e = results[at : at + n]
                     copy(plane[reach + y], e)
                     t = 1
                     while t <= reach and t < ny:
-                        near = squared.dtype.type(weight * (t * t))
+                        near = of(weight * (t * t))
                         if not any_above(e, near):
                             break
                         lower_by_four(
@@ -250,7 +263,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
                             near,
                             plane[reach + y - t - 1],
                             plane[reach + y + t + 1],
-                            squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                            of(weight * ((t + 1) * (t + 1))),
                         )
                         t += 2
                     if t > reach and ny > reach + 1 and any_above(e, limit):
@@ -262,7 +275,7 @@ def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=Tr
                         column[0, y] = plane[reach + y, x]
                     _envelope(column[0], far, weight, column[1], sites, edges)
                     for y in range(ny):
-                        squared[k, y, c + x] = column[1, y]
+                        results[k * result_z + y * result_y + c + x] = column[1, y]
 
 
 @kernel
@@ -301,30 +314,41 @@ def any_above(row, limit):
     return found
 
 
-@kernel
 def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True):
     """Distances from squared distances within z and y; whole rows ``y0:y1``.
 
     ``out`` (float32 or float64) gets ``scale * sqrt(squared)``, or without ``root``
     ``scale**2 * squared``, rounded from float64; +inf where there is no background at all.
     """
-    slices, _, nx = squared.shape
-    row = np.full(nx + 2 * reach, far, squared.dtype)
-    best = np.empty(nx, squared.dtype)
+    _along_x(
+        strided(squared), strided(out, writeable=True), squared.shape, y0, y1,
+        reach, far, weight, scale, root, envelope,
+    )  # fmt: skip
+
+
+@kernel
+def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envelope):
+    slices, _, nx = shape
+    squares, square_z, square_y = squared
+    results, result_z, result_y = out
+    of = squares.dtype.type
+    row = np.full(nx + 2 * reach, far, squares.dtype)
+    best = np.empty(nx, squares.dtype)
     sites = np.empty(nx, np.int64)
     edges = np.empty(nx, np.float64)
-    limit = squared.dtype.type(weight * ((reach + 1) * (reach + 1))) if envelope else far
+    limit = of(weight * ((reach + 1) * (reach + 1))) if envelope else far
     for k in range(slices):
         for y in range(y0, y1):
             middle = row[reach : reach + nx]
-            copy(squared[k, y], middle)
+            at = k * square_z + y * square_y
+            copy(squares[at : at + nx], middle)
             copy(middle, best)
             least = far
             for x in range(nx):
                 least = min(least, best[x])
             t = reach + 1 if nx > reach + 1 and least > limit else 1
             while t <= reach and t < nx:
-                near = squared.dtype.type(weight * (t * t))
+                near = of(weight * (t * t))
                 if not any_above(best, near):
                     break
                 lower_by_four(
@@ -334,12 +358,13 @@ def along_x(squared, out, y0, y1, reach, far, weight, scale, root, envelope=True
                     near,
                     row[reach - t - 1 : reach - t - 1 + nx],
                     row[reach + t + 1 : reach + t + 1 + nx],
-                    squared.dtype.type(weight * ((t + 1) * (t + 1))),
+                    of(weight * ((t + 1) * (t + 1))),
                 )
                 t += 2
             if t > reach and nx > reach + 1 and any_above(best, limit):
                 _envelope(middle, far, weight, best, sites, edges)
-            o = out[k, y]
+            at = k * result_z + y * result_y
+            o = results[at : at + nx]
             if root:
                 for x in range(nx):
                     d = np.sqrt(np.float64(best[x])) * scale

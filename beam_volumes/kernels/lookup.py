@@ -6,6 +6,7 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.regions import _slot
+from beam_volumes.kernels.rows import strided
 
 #: What becomes of labels that are not in a table.
 REFUSE, KEEP, REPLACE = 0, 1, 2
@@ -28,33 +29,41 @@ def indexed(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return keys, place
 
 
-@kernel
-def look_up(labels, keys, place, values, zero, missing, replacement, out):
+def look_up(labels, out, keys, place, values, zero, missing, replacement):
     """Write the value of each label.
 
     Parameters
     ----------
     labels : ndarray (rows, columns)
         Unsigned.
+    out : ndarray (rows, columns)
     keys, place
         From `indexed`.
     values : ndarray
         By place.
     zero : number
-        What becomes of 0, of the dtype of ``out``, as the next but one.
+        What becomes of 0, of the dtype of ``out``, as ``replacement`` is.
     missing : int
         What becomes of labels that are not there: `REFUSE`, `KEEP`, `REPLACE`.
     replacement : number
-    out : ndarray (rows, columns)
 
     Returns
     -------
     label : int
         One that is missing and refused, or 0.
     """
-    rows, cols = labels.shape
+    how = keys, place, values, zero, missing, replacement
+    return _look_up(strided(labels), strided(out, writeable=True), labels.shape, *how)
+
+
+@kernel
+def _look_up(labels, out, shape, keys, place, values, zero, missing, replacement):
+    voxels, _, pitch = labels
+    results, _, result_pitch = out
+    rows, cols = shape
     for y in range(rows):
-        row, to = labels[y], out[y]
+        row = voxels[y * pitch : y * pitch + cols]
+        to = results[y * result_pitch : y * result_pitch + cols]
         end = 0
         while end < cols:
             start = end

@@ -43,22 +43,25 @@ def _as_rows(ring):
     return lambda ring: ring.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
 
 
-def strided(array):
+def strided(array, writeable=False):
     """An array of two or three axes as ``voxels, z, y``: ``[k, j, i]`` is ``voxels[k * z + j * y + i]``.
 
-    Of one type for each dtype, be the array part of a larger one or not, to be written to or not: a
-    kernel is compiled for it once. A view, unless the array is turned around or not contiguous along x.
+    Of one type for each dtype, be the array part of a larger one or not: a kernel is compiled for it
+    once. A view, unless the array is turned around or not contiguous along x; what is to be written to
+    must not be.
     """
     item = array.itemsize
     steps = array.strides[:-1]
     if array.size == 0:
         array, steps = np.empty(0, array.dtype), (0,) * len(steps)
     elif array.strides[-1] != item or any(s < 0 or s % item for s in steps):
+        if writeable:
+            raise ValueError(f"strides of {array.strides}: rows are not contiguous")
         array = np.ascontiguousarray(array)
         steps = array.strides[:-1]
     last = sum(s * (n - 1) for s, n in zip(steps, array.shape, strict=False))
     size = last // item + array.shape[-1]
-    flat = np.lib.stride_tricks.as_strided(array, (size,), (item,), writeable=False)
+    flat = np.lib.stride_tricks.as_strided(array, (size,), (item,), writeable=writeable)
     z, y = (0, *steps)[-2:]
     return flat, z // item, y // item
 

@@ -201,7 +201,7 @@ class _Lookup(Completer):
             for k in range(out.depth):
                 part, to = labels[k, y0:y1], out.slice(k, y0, y1)
                 how = (*self.table, self.values, self.zero, kernels.REFUSE, self.zero)
-                unknown = kernels.look_up(part, *how, to)
+                unknown = kernels.look_up(part, to, *how)
                 if unknown:
                     raise ValueError(
                         f"label {unknown} was not there in the first sweep: the input has "
@@ -274,7 +274,7 @@ class Lookup(Stage):
     ) -> None:
         for k in range(out.depth):
             labels = as_labels(inputs[0].slice(k, y0, y1))
-            unknown = kernels.look_up(labels, *self._table, out.slice(k, y0, y1))
+            unknown = kernels.look_up(labels, out.slice(k, y0, y1), *self._table)
             if unknown:
                 raise ValueError(f"{self.name}: {missing_message(int(unknown))}")
 
