@@ -1,5 +1,6 @@
 # make demo    the demonstration of the README (sets everything up by itself)
 # make test    the tests
+# make test-thorough    and those of them that take longer than a change can wait
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make docs    docs/coverage.md, from the code
@@ -14,7 +15,7 @@ JOBS ?= auto
 MINUTES ?= 10
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: venv demo test engines test-engines soak docs lint bench clean
+.PHONY: venv demo test test-thorough engines test-engines soak docs lint bench clean
 
 venv: $(VENV)/.checks
 
@@ -33,7 +34,10 @@ demo: $(VENV)/.ready
 
 # Neighbours stay in one process, as far as it goes: they need the same kernels.
 test: venv
-	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m "not thorough"
+
+test-thorough: venv
+	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m thorough
 
 engines: venv
 	PYTHON=$(abspath $(VENV))/bin/python engines/install.sh

@@ -3,8 +3,11 @@
 import logging
 import os
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from tests.tiers import COMMON_DTYPES, thorough
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 _PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -14,9 +17,20 @@ settings.register_profile("explore", database=None, phases=_PHASES[:2], print_bl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_collection_modifyitems(items):
+    """What has a parameter ``dtype`` that is not common is thorough."""
+    common = [np.dtype(d) for d in COMMON_DTYPES]
+    for item in items:
+        dtype = item.callspec.params.get("dtype") if hasattr(item, "callspec") else None
+        if dtype is not None and np.dtype(dtype) not in common:
+            item.add_marker(thorough)
+
+
 def pytest_terminal_summary(terminalreporter, config):
     """Say what a run of everything leaves out."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        if config.option.markexpr == "not thorough":
+            terminalreporter.write_line("left out: what takes longer; make test-thorough")
         terminalreporter.write_line(
             "left out: the tests on Flink, Prism, S3 and GCS; make engines test-engines"
         )

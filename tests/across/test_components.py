@@ -247,7 +247,7 @@ KINDS = ["size", "k largest", "k largest of some", "touches border", "marked"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(partitions(), structures, st.integers(1, 4), st.booleans())
 def test_filters(kind, partition, structure, k, as_mask):
     """Only components that are kept have an id; ids are 1..n over them, or True."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from tests.tiers import few
 
 PROGRAM = """
 import sys
@@ -30,9 +31,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(
-    "runner", [["none"], ["FnApiRunner", "--direct_running_mode=multi_processing"]]
-)
+RUNNERS = [["none"], ["FnApiRunner", "--direct_running_mode=multi_processing"]]
+
+
+@pytest.mark.parametrize("runner", few(RUNNERS, [["none"]]))
 def test_kernels_are_named_while_they_are_compiled_and_not_when_they_are_kept(tmp_path, runner):
     voxels = np.random.default_rng(0).normal(size=(16, 32, 32)).astype("f4")
     bv.compute(bv.open(voxels).to(tmp_path / "in.zarr", chunks=(8, 32, 32)), runner=None)

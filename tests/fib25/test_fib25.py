@@ -14,6 +14,7 @@ from skimage.filters import threshold_otsu
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from tests.catalogue import assert_linear_close
+from tests.tiers import few, thorough
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
 
@@ -115,7 +116,7 @@ def files(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", PARTITIONS)
+@pytest.mark.parametrize("name", few(PARTITIONS, ["odd tiles, 2 workers"]))
 def test_mask_whatever_the_partition(name, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
     *_, mask = chain()
@@ -133,6 +134,7 @@ def full(slab, shape):
     return tuple(n if s is None else s for s, n in zip(slab, shape, strict=True))
 
 
+@thorough
 @pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 @pytest.mark.parametrize("name", ["depth 16, 2 workers", "odd tiles, 2 workers"])
 def test_mask_whatever_the_runner(name, mode, reference, files, tmp_path):

@@ -9,6 +9,7 @@ from skimage.morphology import remove_small_objects
 import beam_volumes as bv
 from tests.across.test_tables import REFERENCE, REFERENCE_INTENSITY
 from tests.fib25.test_fib25 import DATA
+from tests.tiers import thorough
 
 TRUTH = DATA.parent / "groundtruth.h5"
 
@@ -77,12 +78,14 @@ def test_cells_are_scipys_and_their_table_is_scikit_images(whole, reference, cap
         print(f"\nfib25: {whole[2]} and {whole[3]} components, {len(whole[-1])} large ones")
 
 
+@thorough
 def test_cells_by_slabs_and_tiles(whole):
     how = {"slab": (64, 128, 96), "window": 16, "workers": 2, "runner": None, "progress": False}
     for one, other in zip(bv.compute(*targets(), **how), whole, strict=True):
         assert other.equals(one) if hasattr(one, "schema") else np.array_equal(one, other)
 
 
+@thorough
 def test_neurons_of_the_ground_truth(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(TRUTH) as file:

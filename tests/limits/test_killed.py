@@ -16,6 +16,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
 from tests.limits.slow_run import HOLD
+from tests.tiers import few, thorough
 
 SCRIPT = Path(__file__).with_name("slow_run.py")
 WORKERS = 2
@@ -80,7 +81,7 @@ def check_resumed(source, out, runner, mode, expected) -> None:
         assert len(redone) <= WORKERS
 
 
-@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize("moment", few(range(4), [1]))
 def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
     source, expected = volume
     out = tmp_path / "out.zarr"
@@ -92,6 +93,7 @@ def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
     check_resumed(source, out, "none", "in_memory", expected)
 
 
+@thorough
 @pytest.mark.parametrize("moment", range(3))
 def test_a_killed_driver_leaves_no_worker_and_is_resumed(tmp_path, volume, moment):
     source, expected = volume
@@ -108,6 +110,7 @@ def test_a_killed_driver_leaves_no_worker_and_is_resumed(tmp_path, volume, momen
     check_resumed(source, out, "FnApiRunner", mode, expected)
 
 
+@thorough
 @pytest.mark.parametrize("moment", range(3))
 def test_a_killed_worker_is_said_within_ten_seconds_and_the_run_resumed(tmp_path, volume, moment):
     source, expected = volume

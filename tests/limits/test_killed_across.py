@@ -17,6 +17,7 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
 from tests.limits import test_killed as killed
+from tests.tiers import few, thorough
 from tests.transforms.trees import membranes
 
 SLABS = 24
@@ -49,7 +50,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", few(MOMENTS, ["labels half written"]))
 def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
     runner, mode, who, (first, second) = MOMENTS[moment]
     source, undisturbed = volume
@@ -104,6 +105,7 @@ def files(out: Path) -> dict[str, bytes]:
     return kept
 
 
+@thorough
 def test_one_run_killed_ten_times(tmp_path):
     """At moments from a seed, and each time continued by the command, which knows the folder alone."""
     chance = random.Random(5)

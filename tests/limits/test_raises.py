@@ -20,6 +20,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.runs.journal import find_run
 from beam_volumes.session.session import Session
+from tests.tiers import few
 
 ARRAY = np.random.default_rng(0).integers(1, 200, (8, 16, 16), np.uint8)
 HOW = {"slab": (2, 16, 16), "progress": False, "workers": 1}
@@ -47,7 +48,7 @@ def volume(tmp_path):
 
 
 @pytest.mark.parametrize("runner", [None, "FnApiRunner"])
-@pytest.mark.parametrize("kind", [ZeroDivisionError, Refusal])
+@pytest.mark.parametrize("kind", few([ZeroDivisionError, Refusal], [Refusal]))
 def test_a_function_that_raises_once_and_always(tmp_path, volume, runner, kind):
     def wanted(once, out):
         func = partial(fails_at, 250, once and str(once), kind)
@@ -164,7 +165,7 @@ def test_a_slab_swept_twice_at_a_time(tmp_path, pool, form):
 # A full disk: to a process it looks as a limit of the size of its files does.
 
 
-@pytest.mark.parametrize("runner", ["none", "FnApiRunner"])
+@pytest.mark.parametrize("runner", few(["none", "FnApiRunner"], ["none"]))
 def test_a_full_disk_by_the_command(tmp_path, runner):
     noise = np.random.default_rng(0).integers(0, 200, (64, 256, 256), np.uint8)
     bv.compute(bv.open(noise).to(tmp_path / "in.zarr"), runner=None, progress=False)

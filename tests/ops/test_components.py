@@ -14,6 +14,7 @@ from skimage.morphology import remove_small_holes, remove_small_objects
 from skimage.segmentation import clear_border
 
 import beam_volumes as bv
+from tests.tiers import thorough
 
 
 def in_parts(*lazy, slab=None, window=None, **how):
@@ -250,6 +251,7 @@ def test_empty_volume():
     assert count == 0
 
 
+@thorough
 def test_ids_beyond_32_bits():
     """A volume of more than 2**32 voxels, almost empty: linear indices do not fit 32 bits."""
     shape = (4100, 1024, 1024)

@@ -12,14 +12,16 @@ from beam_volumes.sweep.schedule import schedule
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, voxels
 from tests.catalogue_geometry import FAMILIES, downsampled
+from tests.tiers import dtypes_drawn
 
 
+@dtypes_drawn(DTYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 @settings(max_examples=40)
 @given(data=st.data())
-def test_twin(family, data):
+def test_twin(family, dtypes, data):
     """Of what is opened, and of what is computed from it, in slabs of any size."""
-    dtype = data.draw(st.sampled_from(DTYPES), "dtype")
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
     ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
     shape = data.draw(st.one_of(*[cat.shapes(ndim)] * 4, st.just((1,) * ndim)), "shape")
     op = data.draw(FAMILIES[family](shape, dtype), "op")

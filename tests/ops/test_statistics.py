@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.ops.rounding import root, rounded
 from tests.catalogue import DTYPES, shapes, voxels
+from tests.tiers import dtypes_drawn
 from tests.transforms.trees import membranes, stored
 
 
@@ -52,10 +53,11 @@ def cases(draw, dtypes):
     return a, b, keep, how, cut
 
 
+@dtypes_drawn([*DTYPES, "u8", "u4"])
 @settings(max_examples=60)
-@given(cases([*DTYPES, "u8", "u4"]), st.integers(0, 2))
-def test_covariance_and_correlation_are_rounded_once(case, ddof):
-    a, b, keep, how, cut = case
+@given(data=st.data(), ddof=st.integers(0, 2))
+def test_covariance_and_correlation_are_rounded_once(dtypes, data, ddof):
+    a, b, keep, how, cut = data.draw(cases(dtypes))
     if keep.sum() <= ddof:
         return
     u, v = bv.open(a), bv.open(b)
@@ -73,10 +75,11 @@ def test_covariance_and_correlation_are_rounded_once(case, ddof):
         np.testing.assert_allclose(got, theirs, rtol=1e-9, atol=1e-9 * np.abs(theirs).max())
 
 
+@dtypes_drawn(DTYPES)
 @settings(max_examples=60)
-@given(cases(DTYPES), st.data())
-def test_joint_histogram_is_numpy_s(case, data):
-    a, b, keep, how, cut = case
+@given(data=st.data())
+def test_joint_histogram_is_numpy_s(dtypes, data):
+    a, b, keep, how, cut = data.draw(cases(dtypes))
     x, y = a[keep], b[keep]
     bins = data.draw(st.sampled_from([1, 7, (3, 40)]))
     u, v = bv.open(a), bv.open(b)

@@ -61,7 +61,7 @@ HOW = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(test_tables.cases(), SLABS, HOW)
 def test_regions(case, slab, how):
     random, labels, intensity, _, window, spacing = case

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from beam_volumes.runs import WorkerDied, call_supervised
+from tests.tiers import few
 
 
 class Refuses(ValueError):
@@ -160,7 +161,7 @@ print("fine")
 """
 
 
-@pytest.mark.parametrize("how", ["file", "-c", "stdin"])
+@pytest.mark.parametrize("how", few(["file", "-c", "stdin"], ["stdin"]))
 def test_the_caller_may_be_anything(tmp_path, how):
     (tmp_path / "script.py").write_text(SCRIPT)
     arguments = {"file": ["script.py"], "-c": ["-c", SCRIPT], "stdin": []}[how]
@@ -248,7 +249,7 @@ def test_a_killed_worker_is_noticed(tmp_path):
     assert gone([int(pid) for pid in path.read_text().split()])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", few([1, 2], [2]))
 def test_a_worker_that_leaves_quietly_is_noticed(tmp_path, workers):
     def end(x):
         if x == 5:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.tiers import thorough
+
 CHAIN = """
 import hashlib
 import numpy as np
@@ -26,6 +28,7 @@ for dtype in ("u1", "f8"):
 """
 
 
+@thorough
 def test_a_plain_processor_gives_the_same_bytes(tmp_path):
     outputs = []
     runs = []

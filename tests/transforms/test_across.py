@@ -18,6 +18,7 @@ import beam_volumes as bv
 from beam_volumes.ops import relabel
 from tests.across import test_tables
 from tests.ops.test_components import full, in_raster_order
+from tests.tiers import few
 from tests.transforms.trees import chunk_files, stored
 
 
@@ -164,7 +165,7 @@ def faces_of(labels):
     return faces
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", few(CASES, ["2x2 tiles"]))
 def test_all_in_one_pipeline(name, tmp_path, monkeypatch):
     case = CASES[name]
     arrays = voxels(case, sum(map(ord, name)))

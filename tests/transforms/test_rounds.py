@@ -18,6 +18,7 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.geometry import Grid
 from beam_volumes.transforms.rounds import RunFlow, pieces, whole
 from tests.across.driver import grid_index, summarise, window_box, windows_of
+from tests.tiers import few
 
 
 @given(st.lists(st.binary(max_size=3000), unique=True), st.integers(5, 500), st.randoms())
@@ -70,7 +71,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(CASES) + 1))
+@pytest.mark.parametrize("case", few(range(len(CASES) + 1), [0, 1, len(CASES)]))
 def test_labels(case, tmp_path):
     options = None
     if case == len(CASES):  # once more in several processes

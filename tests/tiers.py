@@ -1,0 +1,34 @@
+"""What `make test` leaves to `make test-thorough`.
+
+The marker ``thorough`` is on what takes long and seldom fails alone: runs killed at many moments, peaks of
+memory, other partitions and processors, and (see ``conftest.py``) the less common types of voxels.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+thorough = pytest.mark.thorough
+
+#: Masks, bytes, and what has NaNs: to compile every kernel for more takes longer than all else.
+COMMON_DTYPES = ("?", "u1", "f4")
+
+
+def few(cases: Iterable, always: Iterable) -> list[Any]:
+    """Parameters of a test, of which some are always tried and the others are thorough."""
+    always = list(always)
+    missing = [case for case in always if case not in (cases := list(cases))]
+    if missing:
+        raise ValueError(f"{missing} are not among {cases}")
+    return [case if case in always else pytest.param(case, marks=thorough) for case in cases]
+
+
+def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
+    """A parameter ``dtypes`` for hypothesis to draw from: the common ones, or every one."""
+    every = list(every)
+    return pytest.mark.parametrize(
+        "dtypes",
+        [[d for d in every if d in COMMON_DTYPES], pytest.param(every, marks=thorough)],
+        ids=["common", "every"],
+    )
