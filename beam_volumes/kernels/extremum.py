@@ -182,8 +182,8 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     -----
     Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
     input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
-    footprint. Scratch: a tile and what is around it for each length, and ``n + 1`` tiles more for ``n``
-    slices.
+    footprint. Scratch: a tile and what is around it for each length and once more, and ``n`` tiles for
+    ``n`` slices.
     """
     if len(offsets) <= FEW_TAPS:
         _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
@@ -194,9 +194,8 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     kind, first, own, grown = growing_slices(runs)
     more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
-    # The last is of a slice that grows.
     table = _padded((tall + more_y) * (wide + more_x)) + 128
-    tables = np.empty((lengths.size + 1, table), lines.dtype)
+    tables = np.empty((lengths.size + 1, table), lines.dtype)  # in the last a slice grows
     found = np.empty((jz.size, _padded(tall * (wide + more_x))), lines.dtype)
     starts = np.empty(own.size, np.int64)
     firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
@@ -251,20 +250,17 @@ def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
         for tz in range(begin, end):
             users += kind[tz] == i
             wanted |= kind[tz] > i
-        own = starts[first[i] : first[i + 1]]
         wanted &= i + 1 < grown.size and grown[i + 1]
-        if users > 1 or wanted:
+        own = starts[first[i] : first[i + 1]]
+        alone = users == 1 and not wanted and not grown[i]
+        if (users > 0 or wanted) and not alone:
             _raise_to_runs(tables, own, growing, not grown[i])
         for tz in range(begin, end):
             if kind[tz] != i:
                 continue
             result = found[s - tz, :size]
-            if users == 1 and not wanted:
-                if grown[i] and tz == lowest:
-                    copy_row(growing, result)
-                elif grown[i]:
-                    _raise(result, growing)
-                _raise_to_runs(tables, own, result, tz == lowest and not grown[i])
+            if alone:
+                _raise_to_runs(tables, own, result, tz == lowest)
             elif tz == lowest:
                 copy_row(growing, result)
             else:
