@@ -3,11 +3,10 @@
 import logging
 import os
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.tiers import COMMON_DTYPES, thorough
+from tests.tiers import is_common, thorough
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 _PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -19,10 +18,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_collection_modifyitems(items):
     """What has a parameter ``dtype`` that is not common is thorough."""
-    common = [np.dtype(d) for d in COMMON_DTYPES]
     for item in items:
-        dtype = item.callspec.params.get("dtype") if hasattr(item, "callspec") else None
-        if dtype is not None and np.dtype(dtype) not in common:
+        if hasattr(item, "callspec") and not is_common(item.callspec.params.get("dtype")):
             item.add_marker(thorough)
 
 

@@ -7,6 +7,7 @@ memory, other partitions and processors, and (see ``conftest.py``) the less comm
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
 thorough = pytest.mark.thorough
@@ -15,10 +16,15 @@ thorough = pytest.mark.thorough
 COMMON_DTYPES = ("?", "u1", "f4")
 
 
+def is_common(dtype: Any) -> bool:
+    """Whether a dtype is common, or None, where there may be voxels or none."""
+    return dtype is None or np.dtype(dtype) in map(np.dtype, COMMON_DTYPES)
+
+
 def few(cases: Iterable, always: Iterable) -> list[Any]:
     """Parameters of a test, of which some are always tried and the others are thorough."""
-    always = list(always)
-    missing = [case for case in always if case not in (cases := list(cases))]
+    cases, always = list(cases), list(always)
+    missing = [case for case in always if case not in cases]
     if missing:
         raise ValueError(f"{missing} are not among {cases}")
     return [case if case in always else pytest.param(case, marks=thorough) for case in cases]
@@ -29,6 +35,6 @@ def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
     every = list(every)
     return pytest.mark.parametrize(
         "dtypes",
-        [[d for d in every if d in COMMON_DTYPES], pytest.param(every, marks=thorough)],
+        [[d for d in every if is_common(d)], pytest.param(every, marks=thorough)],
         ids=["common", "every"],
     )

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 
 from beam_volumes.across import adjacency as adj
 from tests.across.test_tables import assert_same_bits, boxes_of, windows_of
+from tests.tiers import dtypes_drawn
 
+drawn = dtypes_drawn(["f4", "f8", "u1"])
 EDGES = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
 
@@ -29,24 +31,24 @@ def brute(labels, boundary, value):
 
 
 @st.composite
-def cases(draw):
+def cases(draw, dtypes=("f4", "f8", "u1")):
     shape = tuple(draw(st.integers(1, 7)) for _ in range(3))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     labels = random.integers(0, draw(st.integers(2, 6)), shape)
     labels = np.where(labels > 0, labels * draw(st.sampled_from([1, 2**33 + 5])), 0)
     dtype = np.uint64 if labels.max() > 2**32 else draw(st.sampled_from([np.uint8, np.uint32]))
-    boundary = random.random(shape).astype(draw(st.sampled_from([np.float32, np.float64])))
-    if draw(st.booleans()):
-        boundary = (boundary * 2).astype(np.uint8)
+    kind = draw(st.sampled_from(dtypes))
+    boundary = (random.random(shape) * (2 if kind == "u1" else 1)).astype(kind)
     cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
     value = draw(st.sampled_from(["max", "mean"]))
     return random, labels.astype(dtype), boundary, cuts, draw(st.integers(1, 4)), value
 
 
+@drawn
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(cases())
-def test_any_partition_and_order(case):
-    random, labels, boundary, cuts, depth, value = case
+@given(data=st.data())
+def test_any_partition_and_order(dtypes, data):
+    random, labels, boundary, cuts, depth, value = data.draw(cases(dtypes))
     whole = adj.adjacency(labels, boundary, value, EDGES)
     parts = [
         adj.adjacency(

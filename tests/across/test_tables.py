@@ -10,6 +10,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
+from tests.tiers import dtypes_drawn
 
 REFERENCE = (
     "label",
@@ -139,10 +140,11 @@ def intensity_of(random, shape, dtype):
 
 DTYPES = [None, bool, np.uint8, np.int16, np.uint32, np.int32, np.uint64, np.int64]
 DTYPES += [np.float16, np.float32, np.float64]
+drawn = dtypes_drawn(DTYPES)
 
 
 @st.composite
-def cases(draw):
+def cases(draw, dtypes=DTYPES):
     shape = tuple(draw(st.integers(1, 11)) for _ in range(3))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     coarse = random.random(shape) < draw(st.sampled_from([0.2, 0.6, 1.0]))
@@ -154,14 +156,15 @@ def cases(draw):
         labels = labels.astype(draw(st.sampled_from([np.uint8, np.int16, np.uint32, np.int64])))
     cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
     spacing = draw(st.sampled_from([(1.0, 1.0, 1.0), (40.0, 4.0, 4.5)]))
-    intensity = intensity_of(random, shape, draw(st.sampled_from(DTYPES)))
+    intensity = intensity_of(random, shape, draw(st.sampled_from(dtypes)))
     return random, labels, intensity, cuts, draw(st.integers(1, 4)), spacing
 
 
+@drawn
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(cases())
-def test_any_partition_and_order(case):
-    random, labels, intensity, cuts, depth, spacing = case
+@given(data=st.data())
+def test_any_partition_and_order(dtypes, data):
+    random, labels, intensity, cuts, depth, spacing = data.draw(cases(dtypes))
     whole = tables.regions(labels, (0, 0, 0), labels.shape, intensity)
     cut = in_some_order(parts_of(labels, intensity, cuts, depth), random)
     shape = labels.shape

@@ -9,6 +9,7 @@ import pytest
 from scipy.ndimage._filters import _gaussian_kernel1d
 
 from beam_volumes.kernels.elementary import exp, exp_value, flat_rows, gaussian_weights, log
+from tests.tiers import thorough
 
 RNG = np.random.default_rng(0)
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 1.0, 5e-324, -5e-324, 2.2e-308, 1.7e308]
@@ -125,6 +126,7 @@ print(h.hexdigest())
 """
 
 
+@thorough
 def test_same_bits_on_a_generic_cpu(tmp_path):
     def run(**settings):
         env = {**os.environ, **settings}

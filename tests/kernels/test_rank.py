@@ -9,6 +9,7 @@ from beam_volumes.kernels.rank import rank_footprint
 from beam_volumes.kernels.rank_box import rank_box
 from beam_volumes.kernels.rank_walk import rank_walk
 from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans
+from tests.tiers import thorough
 
 RNG = np.random.default_rng(2)
 SCIPY = {True: ndi.maximum_filter, False: ndi.minimum_filter}
@@ -74,7 +75,11 @@ def test_ranks(dtype):
 
 @pytest.mark.parametrize(
     ("kernel", "dtype"),
-    [*((rank_box, d) for d in ("?", "u1", "i1")), *((rank_walk, d) for d in ("?", "u2", "f4"))],
+    [
+        *((rank_box, d) for d in ("?", "u1", "i1")),
+        *((rank_walk, d) for d in ("u2", "f4")),
+        pytest.param(rank_walk, "?", marks=thorough),
+    ],
 )
 def test_ranks_over_a_box(kernel, dtype):
     """More than a tile along each axis, and sizes that are even, 1, and beyond what a byte counts."""
@@ -91,6 +96,7 @@ def test_ranks_over_a_box(kernel, dtype):
             assert np.array_equal(ours, ndi.rank_filter(volume, rank, size)), (size, rank)
 
 
+@thorough
 def test_integers_that_float64_cannot_hold():
     volume = 2**62 + RNG.integers(0, 50, (4, 9, 20))
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(volume, 1, "symmetric"), (3, 3, 3))

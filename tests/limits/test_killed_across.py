@@ -17,7 +17,7 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
 from tests.limits import test_killed as killed
-from tests.tiers import few, thorough
+from tests.tiers import thorough
 from tests.transforms.trees import membranes
 
 SLABS = 24
@@ -50,7 +50,8 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", few(MOMENTS, ["labels half written"]))
+@thorough
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
     runner, mode, who, (first, second) = MOMENTS[moment]
     source, undisturbed = volume

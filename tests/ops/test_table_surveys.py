@@ -61,10 +61,11 @@ HOW = st.fixed_dictionaries(
 )
 
 
+@test_tables.drawn
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(test_tables.cases(), SLABS, HOW)
-def test_regions(case, slab, how):
-    random, labels, intensity, _, window, spacing = case
+@given(st.data(), SLABS, HOW)
+def test_regions(dtypes, data, slab, how):
+    random, labels, intensity, _, window, spacing = data.draw(test_tables.cases(dtypes))
     dtype = None if intensity is None else intensity.dtype
     survey = RegionSurvey.of(labels.dtype, dtype, spacing=spacing)
     arrays = (labels,) if intensity is None else (labels, intensity)
@@ -84,10 +85,11 @@ def test_regions(case, slab, how):
     test_tables.assert_same_bits(got, expected)
 
 
+@adjacencies.drawn
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(adjacencies.cases(), SLABS, HOW)
-def test_adjacency(case, slab, how):
-    random, labels, boundary, _, window, value = case
+@given(st.data(), SLABS, HOW)
+def test_adjacency(dtypes, data, slab, how):
+    random, labels, boundary, _, window, value = data.draw(adjacencies.cases(dtypes))
     survey = AdjacencySurvey.of(labels.dtype, boundary.dtype, value, bins=4, range=(0, 1))
     got, _ = table_by_slabs(survey, (labels, boundary), slab, window, random, **how)
     whole = adjacencies.adj.adjacency(labels, boundary, value, survey.edges)
