@@ -14,7 +14,7 @@ from skimage.filters import threshold_otsu
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from tests.catalogue import assert_linear_close
-from tests.tiers import few, thorough
+from tests.tiers import thorough
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
 
@@ -116,7 +116,8 @@ def files(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name", few(PARTITIONS, ["odd tiles, 2 workers"]))
+@thorough
+@pytest.mark.parametrize("name", PARTITIONS)
 def test_mask_whatever_the_partition(name, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
     *_, mask = chain()

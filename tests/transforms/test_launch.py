@@ -23,6 +23,7 @@ from beam_volumes.runs.progress import Watch, Work
 from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Session
 from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
+from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
 
 PROCESSES = ["--direct_running_mode=multi_processing"]
@@ -227,6 +228,7 @@ def kill_when(path, done, victims):
     return None
 
 
+@thorough
 def test_a_killed_worker_is_told_within_seconds_and_the_run_resumed(tmp_path):
     v = stored(tmp_path, membranes())
     path = tmp_path / "out.zarr"
@@ -251,6 +253,7 @@ def test_a_killed_worker_is_told_within_seconds_and_the_run_resumed(tmp_path):
     assert sum(n - 1 for n in attempts.values()) <= 2
 
 
+@thorough
 def test_a_killed_driver_leaves_a_run_that_can_be_resumed(tmp_path):
     v = stored(tmp_path, membranes())
     path = tmp_path / "out.zarr"
