@@ -148,9 +148,7 @@ def find_components(block, links, is_joined, kind, background):
     is_set = np.empty(nx + 2, np.uint8)
     turns = np.empty(nx + 2, np.int32)
     is_mask = kind == 0
-    n = np.int64(
-        0
-    )  # a literal 0 would be another type, for which what follows were compiled as well
+    n = np.int64(0)  # of a literal's own type, what follows would be compiled once more
     for r in range(nz * ny):
         if n + nx + 1 > capacity:
             capacity = capacity + capacity // 2 + nx + 1

@@ -110,7 +110,10 @@ def growing_slices(runs):
         shared = 0
         for i in range(len(others)):
             within, same = _where(others[i], mine)
-            shared = shared + same if within else -len(runs)
+            if not within:
+                shared = 0
+                break
+            shared += same
         grown[kinds] = shared > 1
         last = first[kinds]
         for i in range(len(mine)):

@@ -31,7 +31,7 @@ def brute(labels, boundary, value):
 
 
 @st.composite
-def cases(draw, dtypes=("f4", "f8", "u1")):
+def cases(draw, dtypes):
     shape = tuple(draw(st.integers(1, 7)) for _ in range(3))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     labels = random.integers(0, draw(st.integers(2, 6)), shape)

@@ -144,7 +144,7 @@ drawn = dtypes_drawn(DTYPES)
 
 
 @st.composite
-def cases(draw, dtypes=DTYPES):
+def cases(draw, dtypes):
     shape = tuple(draw(st.integers(1, 11)) for _ in range(3))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     coarse = random.random(shape) < draw(st.sampled_from([0.2, 0.6, 1.0]))
