@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,6 +178,8 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partition]:
 
 def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
     """The slab that a user asked for, along z, y and x, no larger than the volume."""
+    if not isinstance(slab, Iterable):
+        raise TypeError(f"slab={slab!r} is not a sequence: it needs one number per axis z, y, x")
     numbers = [machine.checked_count("slab", int(n), 1) for n in slab]
     if len(numbers) == 2 and shape[0] == 1:
         numbers.insert(0, 1)
