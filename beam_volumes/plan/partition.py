@@ -295,7 +295,7 @@ def measure(program: Program, slab: Triple, window: int, overlap: bool, threads:
         read_overhead_bytes(s.source, threads) for s in program.steps if s.source is not None
     )
     writes = sum(
-        write_overhead_bytes(o.sink, (min(slab[0], o.sink.unit[0]), slab[1], slab[2]))
+        write_overhead_bytes(o.sink, (min(slab[0], o.sink.unit[0]), slab[1], slab[2]), threads)
         for o in program.outputs
     )
     parts += [

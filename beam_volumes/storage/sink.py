@@ -22,7 +22,7 @@ from beam_volumes.storage.ome import image_metadata
 from beam_volumes.storage.place import Place, delete_keys, write_key
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.spec import open_spec
-from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, write_units
+from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, write_units
 from beam_volumes.storage.zarr import OURS
 
 __all__ = [
@@ -355,7 +355,7 @@ class Sink:
         return digest(self.kvstore, self.format, self.ome_version, self._documents(""))
 
 
-def write_overhead_bytes(sink: Sink, box_shape: Sequence[int]) -> int:
+def write_overhead_bytes(sink: Sink, box_shape: Sequence[int], threads: int = 1) -> int:
     """About how many bytes writing a box takes beside its array, at most.
 
     The units in flight are held copied and encoded (as large again when they do not compress), and
@@ -364,7 +364,7 @@ def write_overhead_bytes(sink: Sink, box_shape: Sequence[int]) -> int:
     for chunks and shards of 64 MiB.
     """
     remote = sink.kvstore.get("driver") not in ("file", "memory")
-    flying = max(IN_FLIGHT_REMOTE if remote else IN_FLIGHT, sink.unit_bytes)
+    flying = in_flight(sink.unit_bytes, threads, remote)
     units = math.prod(-(-n // u) for n, u in zip(box_shape, sink.unit, strict=True))
     copies = 3 if sink.codec[0] == "blosc" else 2
     return copies * min(flying, units * sink.unit_bytes) + sink.unit_bytes + KEPT

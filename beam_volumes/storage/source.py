@@ -17,7 +17,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.context import WAITING, opened
 from beam_volumes.storage.errors import explain
-from beam_volumes.storage.transfer import IN_FLIGHT, IN_FLIGHT_REMOTE, KEPT, Transfer, read_into
+from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, read_into
 
 __all__ = ["Reader", "Source", "Transfer", "read_into", "read_overhead_bytes"]
 
@@ -244,8 +244,7 @@ def read_overhead_bytes(source: Source, threads: int = 1) -> int:
     incompressible voxels on two threads 25 to 36 MB were measured for chunks of 4 MiB, 129 MB for
     chunks of 64 MiB.
     """
-    limit = IN_FLIGHT_REMOTE if source.reader.remote else IN_FLIGHT
-    flying = max(limit, source.chunk_bytes)
+    flying = in_flight(source.chunk_bytes, threads, source.reader.remote)
     if getattr(source.reader, "whole_slices", False):
         # a slice is decoded beside the buffer it is copied to, its file in memory
         if source.reader.remote:

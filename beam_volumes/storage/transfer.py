@@ -3,7 +3,7 @@
 TensorStore copies straight between chunks and the array, strided or not. It would start all of a
 large read or write at once and hold every encoded chunk; here a transfer is cut into pieces of whole
 chunks, and a process-wide lane starts the next piece when one ends. So what a transfer needs beside
-the array is known: `IN_FLIGHT` bytes of chunks, or one chunk where that is larger.
+the array is known: `in_flight` bytes of chunks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,29 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.storage import kvstore
-from beam_volumes.storage.context import context
+from beam_volumes.storage.context import context, threads
 from beam_volumes.storage.errors import explain
 
 #: Decoded bytes that one piece of a transfer aims at.
 PIECE = 4 << 20
-#: Decoded bytes of local reads, and of local writes, in flight in a process.
-IN_FLIGHT = 16 << 20
-#: The same for buckets, where latency is hidden by more requests.
-IN_FLIGHT_REMOTE = 64 << 20
 #: What threads and the allocator keep of transfers, roughly.
 KEPT = 16 << 20
+_LOCAL, _MOST = 16 << 20, 64 << 20
+
+
+def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
+    """Decoded bytes of chunks that may be read at a time in a process, and as many written.
+
+    A thread decodes or encodes one chunk, so there are chunks for all of them if 64 MiB hold that
+    many; a chunk larger than that is alone. From and to buckets it is 64 MiB, for more requests hide
+    latency.
+
+    Examples
+    --------
+    >>> [in_flight(mib << 20, threads=2, remote=False) >> 20 for mib in (1, 4, 16, 48, 100)]
+    [16, 16, 32, 64, 100]
+    """
+    return max(chunk_bytes, _MOST if remote else max(_LOCAL, min(threads * chunk_bytes, _MOST)))
 
 
 class Transfer:
@@ -90,19 +103,28 @@ class Transfer:
 Begin = Callable[[Callable[[BaseException | None], None]], None]
 
 
-class _Lane:
-    """Begins pieces in order while their bytes fit ``limit`` (one larger piece runs alone)."""
+@dataclass(frozen=True)
+class _Piece:
+    """What a lane begins: it costs so many bytes, and all in flight with it may be ``limit``."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    cost: int
+    limit: int
+    transfer: Transfer
+    begin: Begin
+
+
+class _Lane:
+    """Begins pieces in order while their bytes fit the next one's limit; any may run alone."""
+
+    def __init__(self) -> None:
         self._bytes = 0
         self._pumping = False
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[int, Transfer, Begin]] = deque()
+        self._waiting: deque[_Piece] = deque()
 
-    def add(self, cost: int, transfer: Transfer, begin: Begin) -> None:
+    def add(self, piece: _Piece) -> None:
         with self._lock:
-            self._waiting.append((cost, transfer, begin))
+            self._waiting.append(piece)
 
     def pump(self) -> None:
         """Begin what fits now; called again whenever a piece ends.
@@ -114,33 +136,32 @@ class _Lane:
                 return
             self._pumping = True
         while (piece := self._next()) is not None:
-            cost, transfer, begin = piece
-            if transfer.failed:
-                self._end(cost, transfer, None)
+            if piece.transfer.failed:
+                self._end(piece, None)
                 continue
             try:
-                begin(lambda error, c=cost, t=transfer: self._ended(c, t, error))  # type: ignore[misc]
+                piece.begin(lambda error, piece=piece: self._ended(piece, error))  # type: ignore[misc]
             except Exception as error:
-                self._end(cost, transfer, error)
+                self._end(piece, error)
 
-    def _next(self) -> tuple[int, Transfer, Begin] | None:
+    def _next(self) -> _Piece | None:
         with self._lock:
-            cost = self._waiting[0][0] if self._waiting else 0
-            if not self._waiting or (self._bytes and self._bytes + cost > self.limit):
+            piece = self._waiting[0] if self._waiting else None
+            if piece is None or (self._bytes and self._bytes + piece.cost > piece.limit):
                 # whatever ends from here on pumps again
                 self._pumping = False
                 return None
-            self._bytes += cost
+            self._bytes += piece.cost
             return self._waiting.popleft()
 
-    def _ended(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
-        self._end(cost, transfer, error)
+    def _ended(self, piece: _Piece, error: BaseException | None) -> None:
+        self._end(piece, error)
         self.pump()
 
-    def _end(self, cost: int, transfer: Transfer, error: BaseException | None) -> None:
+    def _end(self, piece: _Piece, error: BaseException | None) -> None:
         with self._lock:
-            self._bytes -= cost
-        transfer._ended(error)
+            self._bytes -= piece.cost
+        piece.transfer._ended(error)
 
 
 #: Futures under way, so that none is collected before its callback ran.
@@ -156,11 +177,7 @@ def _when(future: Any, then: Callable[[BaseException | None], None]) -> None:
     future.add_done_callback(ended)
 
 
-_lanes = {
-    (kind, remote): _Lane(IN_FLIGHT_REMOTE if remote else IN_FLIGHT)
-    for kind in ("read", "write")
-    for remote in (False, True)
-}
+_lanes = {(kind, remote): _Lane() for kind in ("read", "write") for remote in (False, True)}
 
 
 def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
@@ -186,7 +203,8 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     # a piece of a shard reads the shard's index again: keep that below a hundredth
     target = max(PIECE, 128 * 16 * inner) if inner > 1 else PIECE
     transfer = Transfer("reading", box, handle)
-    lane = _lanes["read", _remote(handle)]
+    remote = _remote(handle)
+    lane, limit = _lanes["read", remote], in_flight(math.prod(chunk) * itemsize, threads(), remote)
     target_store = ts.array(out, dtype=handle.dtype, copy=False, write=True, context=context())
     pieces = list(_pieces(box, chunk, origin, target // itemsize)) if out.size else []
     transfer._expect(len(pieces))
@@ -197,7 +215,8 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
             there = target_store[local.slices][ts.d[:].translate_to[piece.start]]
             _when(there.write(handle[piece.slices]).commit, then)
 
-        lane.add(_decoded(piece, chunk, origin) * itemsize, transfer, begin)
+        cost = _decoded(piece, chunk, origin) * itemsize
+        lane.add(_Piece(cost, limit, transfer, begin))
     lane.pump()
     return transfer
 
@@ -229,11 +248,12 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
                 f"of {u} (volume {n}); align the slabs to the units {unit}"
             )
     transfer = Transfer("writing", box, handle)
-    lane = _lanes["write", _remote(handle)]
+    remote = _remote(handle)
+    cost = math.prod(unit) * array.dtype.itemsize
+    lane, limit = _lanes["write", remote], in_flight(cost, threads(), remote)
     source = ts.array(array, dtype=handle.dtype, copy=False, context=context())
     units = list(_pieces(box, unit, (0, 0, 0), 1)) if array.size else []
     transfer._expect(len(units))
-    cost = math.prod(unit) * array.dtype.itemsize
     for piece in units:
         local = piece.translate([-a for a in box.start])
 
@@ -241,7 +261,7 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
             data = source[local.slices][ts.d[:].translate_to[piece.start]]
             _write_unit(handle, piece, unit, data, then)
 
-        lane.add(cost, transfer, begin)
+        lane.add(_Piece(cost, limit, transfer, begin))
     lane.pump()
     return transfer
 

@@ -79,6 +79,14 @@ CASES = {
         codec="zstd",
         how={"workers": 2},
     ),
+    # Two at a time are read, and written.
+    "zstd, wide chunks": dict(
+        shape=(128, 1024, 2048),
+        chunk=(16, 1024, 1024),
+        ours=512 * MIB,
+        codec="zstd",
+        how={"chunks": [16, 1024, 1024]},
+    ),
 }
 ACROSS = {
     "labels": dict(
