@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 from beam_volumes.geometry import Grid, Triple, cells_touched
 from beam_volumes.storage.sink import write_overhead_bytes
@@ -338,9 +338,21 @@ def _shortened(program: Program, z: Range, window: int) -> list[Range]:
     return [(z[0], z[0] + most), (z[1] - (z[1] - z[0]) % most - most, z[1])]
 
 
-@lru_cache(maxsize=512)
+#: What `_rings` has found, for as long as the program is there: it may hold arrays.
+_found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
+
+
 def _rings(program: Program, z: Range, window: int, overlap: bool) -> tuple[list[int], list[int]]:
     """Per step the slices its ring holds in a slab, and the most that are computed at once."""
+    known = _found.setdefault(program, {})
+    if (z, window, overlap) not in known:
+        known[z, window, overlap] = _scheduled(program, z, window, overlap)
+    return known[z, window, overlap]
+
+
+def _scheduled(
+    program: Program, z: Range, window: int, overlap: bool
+) -> tuple[list[int], list[int]]:
     plan = schedule(program, z, window, overlap)
     longest = [0] * len(program.steps)
     before = [lo for lo, _ in plan.regions]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
+import weakref
 
 import numpy as np
 import pytest
@@ -55,6 +57,15 @@ def test_a_result_that_a_later_pass_reads_and_no_files(tmp_path, monkeypatch) ->
         np.testing.assert_array_equal(a, np.asarray(b).astype(a.dtype))
     assert held[1].dtype == bool and held[2] == held[1].mean()
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_arrays_are_let_go() -> None:
+    array = np.ascontiguousarray(voxels("u1"))
+    found = bv.compute(bv.maximum_filter(bv.open(array), 3), runner=None, progress=False)
+    held = [weakref.ref(found if found.base is None else found.base), weakref.ref(array)]
+    del array, found
+    gc.collect()
+    assert [ref() for ref in held] == [None, None]
 
 
 def test_an_array_that_was_changed_is_not_taken_for_another() -> None:
