@@ -3,7 +3,8 @@
 Every step has a ring buffer of slices. A window reads the slices its sources still lack (the next
 ones are already on their way), runs each stage once over the new slices its users need, folds the
 finished ones, and writes a unit as soon as its last slice is there. The edges of the volume are
-padded per step: rows and columns by rims in the ring, slices by repeating slots.
+padded per step: rows and columns by rims in the ring, slices by repeating slots. Results that stay
+in memory are where the last stage puts its slices, if it can: their slab is its ring.
 """
 
 from __future__ import annotations
@@ -172,16 +173,12 @@ class _Sweep:
         self.plan = schedule(program, (box.start[0], box.stop[0]), window, overlap)
         self.y, self.x = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
         self.ey, self.ex = program.extents(1, self.y), program.extents(2, self.x)
-        arrays = arena.cut(ring_shapes(program, self.plan, (self.ey, self.ex)))
-        self.rings = [
-            _Ring(a, c, b, y[0], x[0])
-            for a, c, b, y, x in zip(
-                arrays, self.plan.capacity, self.plan.base, self.ey, self.ex, strict=True
-            )
+        self.sinks: list[Any] = [
+            o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
+            for o in program.outputs
         ]
-        for i, ring in enumerate(self.rings):
-            if program.constant_slice(i):
-                ring.array[-1] = _as_dtype(program.padding(i).cval, ring.array.dtype)
+        self.in_place = self._in_place()
+        self.rings = self._cut_rings(arena)
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
@@ -192,10 +189,6 @@ class _Sweep:
             for i, s in enumerate(program.steps)
             if s.source is not None
         }
-        self.sinks: list[Any] = [
-            o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
-            for o in program.outputs
-        ]
         self.written = [box.start[0]] * len(program.outputs)
         self.result = SlabResult(
             {f.token: f.reduction.zero() for f in program.folds},
@@ -204,6 +197,41 @@ class _Sweep:
             empty={o.sink.name: [] for o in program.outputs},
             sums={o.sink.name: [] for o in program.outputs},
         )
+
+    def _in_place(self) -> dict[int, int]:
+        """Outputs whose slab can be the ring of their step, which thus has nothing else in it."""
+        found: dict[int, int] = {}
+        whole = [(a, b) for a, b in zip(self.box.start, self.box.stop, strict=True)]
+        for k, (output, sink) in enumerate(zip(self.program.outputs, self.sinks, strict=True)):
+            i = output.edge.step
+            if (
+                isinstance(sink, np.ndarray)
+                and sink[self.box.slices].flags.c_contiguous
+                and output.edge.offset == (0, 0, 0)
+                and [self.plan.regions[i], self.ey[i], self.ex[i]] == whole
+                and self.program.steps[i].source is None
+                and not self.program.constant_slice(i)
+                and i not in found.values()
+            ):
+                found[k] = i
+        return found
+
+    def _cut_rings(self, arena: Arena) -> list[_Ring]:
+        shapes = ring_shapes(self.program, self.plan, (self.ey, self.ex))
+        capacity, base = list(self.plan.capacity), list(self.plan.base)
+        for i in self.in_place.values():
+            shapes[i] = ((0, 0, 0), shapes[i][1])
+        arrays = arena.cut(shapes)
+        for k, i in self.in_place.items():
+            arrays[i] = self.sinks[k][self.box.slices].view(shapes[i][1])
+            capacity[i], base[i] = len(arrays[i]), self.box.start[0]
+        for i, array in enumerate(arrays):
+            if self.program.constant_slice(i):
+                array[-1] = _as_dtype(self.program.padding(i).cval, array.dtype)
+        return [
+            _Ring(a, c, b, y[0], x[0])
+            for a, c, b, y, x in zip(arrays, capacity, base, self.ey, self.ex, strict=True)
+        ]
 
     def run(self) -> SlabResult:
         begin = time.perf_counter()
@@ -433,6 +461,8 @@ class _Sweep:
                 doing = f"writing {output.sink.name}"
                 self.result.bytes_written += view.nbytes
                 self.written[k] = z1
+                if k in self.in_place:
+                    continue
                 if isinstance(self.sinks[k], np.ndarray):
                     array = self.sinks[k][box.slices]
                     with self._doing("write", k, z, doing):
