@@ -13,6 +13,8 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
 MINUTES ?= 10
+# Most tests start processes, and half the time of their imports is compiling what is not kept.
+unexport PYTHONDONTWRITEBYTECODE
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
 .PHONY: venv demo test test-thorough engines test-engines soak docs lint bench clean

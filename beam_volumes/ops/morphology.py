@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import generate_binary_structure
+import scipy
 
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
 from beam_volumes.ops import parameters as par
@@ -247,7 +247,7 @@ def _binary(
     volume = as_volume(volume)
     chosen = par.axes_of(volume, axes, name)
     if structure is None:
-        structure = generate_binary_structure(len(chosen), 1)
+        structure = scipy.ndimage.generate_binary_structure(len(chosen), 1)
     element = par.expand(np.asarray(structure), chosen, "structure", name).astype(bool)
     if (
         isinstance(iterations, bool)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import generate_binary_structure
+import scipy
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
@@ -179,7 +179,7 @@ def binary_hit_or_miss(
     name = "binary_hit_or_miss"
     if structure1 is None:
         chosen = par.axes_of(volume, axes, name)
-        structure1 = generate_binary_structure(len(chosen), 1)
+        structure1 = scipy.ndimage.generate_binary_structure(len(chosen), 1)
     hit = np.asarray(structure1).astype(bool)
     miss = ~hit if structure2 is None else np.asarray(structure2).astype(bool)
     origin2 = origin1 if origin2 is None else origin2

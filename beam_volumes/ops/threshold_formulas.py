@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.ndimage import uniform_filter1d
+import scipy
 
 #: Rounds of smoothing after which `minimum` gives up, as scikit-image's default.
 _SMOOTHINGS = 10_000
@@ -196,7 +196,7 @@ def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
     counts, centers = _trimmed(counts, centers)
     smooth = counts.astype(np.float32)
     for _ in range(_SMOOTHINGS):
-        smooth = uniform_filter1d(smooth, 3)
+        smooth = scipy.ndimage.uniform_filter1d(smooth, 3)
         peaks = _peaks(smooth)
         if len(peaks) < 3:
             break
