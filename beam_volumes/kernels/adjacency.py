@@ -70,7 +70,7 @@ def _discover_some(row, other, start, keys, count):
 
 @kernel
 def _discover_row(row, other, keys, count):
-    end = 0 if _any_touch(row, other) else row.size
+    end = np.int64(0) if _any_touch(row, other) else row.size
     while end < row.size:
         end, count = _discover_some(row, other, end, keys, count)
         if 2 * count > keys.shape[0]:
@@ -93,7 +93,7 @@ def _discover(labels, shape, below, under, core):
     cz, cy, cx = core
     nz, ny, nx = shape
     rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
-    keys, count = np.zeros((1024, 2), np.uint64), 0
+    keys, count = np.zeros((1024, 2), np.uint64), np.int64(0)
     for z in range(nz):
         for y in range(ny if z < cz else cy):
             at = z * step_z + y * step_y

@@ -122,7 +122,7 @@ def pick(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors, meth
         for y in range(y0, y1):
             row = out[jz[k], qy + y, qx : qx + nx]
             for x in range(nx):
-                n = 0
+                n = np.int64(0)
                 hole = False
                 for z in range(k * fz, min((k + 1) * fz, iz.size)):
                     for v in range(y * fy, min((y + 1) * fy, rows)):

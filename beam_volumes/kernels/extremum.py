@@ -142,6 +142,7 @@ def _box_of_slices(
     over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
 ):  # fmt: skip
     """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
+    left = np.int64(0)
     for r in range(tall + ly - 1):
         for i in range(to.size + lz - 1):
             rows[i] = firsts[i] + r
@@ -152,7 +153,9 @@ def _box_of_slices(
             n = min(ly, tall - y)
             for i in range(n + ly - 1):
                 rows[i] = (y + i) * depth + j
-            _slide_down(over_z, rows[: n + ly - 1], 0, ly, over_zy[:n], suffix, prefix, is_max, nan)
+            _slide_down(
+                over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, nan
+            )
             for i in range(n):
                 result = results[to[j] + y + i, qx : qx + nx]
                 _slide_right(over_zy[i], lx, result, spare, is_max, nan)

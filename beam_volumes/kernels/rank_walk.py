@@ -73,7 +73,7 @@ def _tile(
 ):  # fmt: skip
     """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
     wide, high, deep = cols + lx - 1, rows + ly - 1, to.size + lz - 1
-    nans, n = 0, 0
+    nans, n = np.int64(0), np.int64(0)
     for k in range(deep):
         for y in range(high):
             row = lines[firsts[k] + y, ox : ox + wide]

@@ -65,7 +65,7 @@ def _discover(labels, shape, keys, count):
         for y in range(ny):
             at = z * step_z + y * step_y
             row = flat[at : at + nx]
-            end = 0
+            end = np.int64(0)
             while end < nx:
                 end, count = _discover_row(row, end, keys, count)
                 if 2 * count > keys.size:
@@ -166,7 +166,7 @@ def _geometry(
             at = z * step_z + y * step_y
             row = flat[at : at + nx]
             own = z < cz and y < cy
-            end = 0
+            end = np.int64(0)
             while end < cx:
                 start = end
                 label = row[start]
@@ -178,15 +178,17 @@ def _geometry(
                 if with_faces:
                     if y > 0 and z < cz:
                         other = flat[at - step_y + start : at - step_y + end]
-                        _count_faces(other, label, i, 1, keys, place, faces)
+                        _count_faces(other, label, i, np.int64(1), keys, place, faces)
                     if z > 0 and y < cy:
                         other = flat[at - step_z + start : at - step_z + end]
-                        _count_faces(other, label, i, 0, keys, place, faces)
+                        _count_faces(other, label, i, np.int64(0), keys, place, faces)
                     elif y < cy and under:
                         other = flat_below[y * step_below + start : y * step_below + end]
-                        _count_faces(other, label, i, 0, keys, place, faces)
+                        _count_faces(other, label, i, np.int64(0), keys, place, faces)
                     if own and start > 0:
-                        _count_faces(row[start - 1 : start], label, i, 2, keys, place, faces)
+                        _count_faces(
+                            row[start - 1 : start], label, i, np.int64(2), keys, place, faces
+                        )
                 if not own or i < 0:
                     continue
                 if with_faces:
@@ -217,7 +219,7 @@ def _geometry(
             if with_faces and own and nx > cx:
                 label = row[cx]
                 i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
-                _count_faces(row[cx - 1 : cx], label, i, 2, keys, place, faces)
+                _count_faces(row[cx - 1 : cx], label, i, np.int64(2), keys, place, faces)
 
 
 @row_kernel
@@ -254,7 +256,7 @@ def _integers(labels, values, shape, keys, place, least, most, cells, wide):
             row = flat[at : at + nx]
             at = z * next_z + y * next_y
             v = voxels[at : at + nx]
-            end = 0
+            end = np.int64(0)
             while end < nx:
                 start = end
                 label = row[start]
@@ -289,10 +291,10 @@ def _add_run(v, start, end, z, y, i, least, most, cells, wide):
             upper_along += x * upper
             size = np.uint64(v[x]) if v[x] >= 0 else ~np.uint64(v[x]) + np.uint64(1)
             _add_square(size, c, 3)
-        _add_digits(c, 1, upper_total)
-        _add_digits(c, 8, z * upper_total)
-        _add_digits(c, 11, y * upper_total)
-        _add_digits(c, 14, upper_along)
+        _add_digits(c, np.int64(1), upper_total)
+        _add_digits(c, np.int64(8), z * upper_total)
+        _add_digits(c, np.int64(11), y * upper_total)
+        _add_digits(c, np.int64(14), upper_along)
     else:
         low_squares = 0
         high_squares = 0
@@ -305,10 +307,10 @@ def _add_run(v, start, end, z, y, i, least, most, cells, wide):
             high_squares += np.int64(square >> np.uint64(32))
         c[3] += low_squares
         c[4] += high_squares
-    _add_digits(c, 0, total)
-    _add_digits(c, 7, z * total)
-    _add_digits(c, 10, y * total)
-    _add_digits(c, 13, along)
+    _add_digits(c, np.int64(0), total)
+    _add_digits(c, np.int64(7), z * total)
+    _add_digits(c, np.int64(10), y * total)
+    _add_digits(c, np.int64(13), along)
 
 
 @row_kernel

@@ -119,20 +119,20 @@ def _symmetric(voxels, starts, weights, out):
     row = voxels[starts[centre] : starts[centre] + n]
     w = weights[centre]
     t = (centre - 1) % 4 + 1  # so many pairs now, and then by fours
-    a, b = _pair(voxels, starts, 0, last, n)
+    a, b = _pair(voxels, starts, np.int64(0), last, n)
     wa = weights[0]
     if t == 1:
         for x in range(n):
             out[x] = w * real(row[x]) + wa * _both(a[x], b[x], out)
     else:
-        c, d = _pair(voxels, starts, 1, last, n)
+        c, d = _pair(voxels, starts, np.int64(1), last, n)
         wc = weights[1]
         if t == 2:
             for x in range(n):
                 s = w * real(row[x]) + wa * _both(a[x], b[x], out)
                 out[x] = s + wc * _both(c[x], d[x], out)
         else:
-            e, f = _pair(voxels, starts, 2, last, n)
+            e, f = _pair(voxels, starts, np.int64(2), last, n)
             we = weights[2]
             if t == 3:
                 for x in range(n):
@@ -140,7 +140,7 @@ def _symmetric(voxels, starts, weights, out):
                     s = s + wc * _both(c[x], d[x], out)
                     out[x] = s + we * _both(e[x], f[x], out)
             else:
-                g, h = _pair(voxels, starts, 3, last, n)
+                g, h = _pair(voxels, starts, np.int64(3), last, n)
                 wg = weights[3]
                 for x in range(n):
                     s = w * real(row[x]) + wa * _both(a[x], b[x], out)

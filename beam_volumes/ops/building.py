@@ -49,7 +49,7 @@ def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
         raise ValueError(
             f"{name}: a footprint of {count:,} voxels is too large: it has up to {par.MOST_TAPS:,}"
         )
-    taps = np.argwhere(footprint).astype(np.int64).reshape(-1, 3)
+    taps = np.argwhere(footprint).astype(np.int64, order="C").reshape(-1, 3)
     if not len(taps):
         raise ValueError(f"{name}: the footprint is all false")
     return taps

@@ -335,7 +335,7 @@ def correlation(
         compute = wanted  # type: ignore[assignment]
     if any("constant" in m for m in modes) and not representable(cval, source.dtype):
         source = source.astype(compute)
-    offsets = np.argwhere(weights != 0).astype(np.int64)
+    offsets = np.argwhere(weights != 0).astype(np.int64, order="C")
     halo = par.halo_of(weights.shape, shifts)
     stage = stages.CorrelateNd(
         name,

@@ -65,6 +65,8 @@ def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dty
     Asserts as well that the kernel leaves its input, and its output ring elsewhere, as they were.
     """
     rng = np.random.default_rng(seed)
+    # As stages have them: of other layouts a kernel would be compiled again.
+    parameters = [np.ascontiguousarray(p) if isinstance(p, np.ndarray) else p for p in parameters]
     pad = [(b, n - 1 - b) for b, n in zip(before, taps, strict=True)]
     options = {"constant_values": cval} if mode == "constant" else {}
     padded = np.pad(volume, pad, NUMPY_MODES[mode], **options)
