@@ -156,7 +156,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
             f"{sooner:>9s} {one.peak >> 20:5d} MiB"
         )
         print(own, flush=True)
-        for i, call in enumerate(row.peers):
+        for i, call in enumerate(() if args.no_peers else row.peers):
             took = timed(Job("peer", call, source, runs, patience, row.reach))
             if took is None:
                 continue
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--source", nargs="+", choices=SOURCES, default=list(SOURCES))
     parser.add_argument("--no-dask", action="store_true", help="leave dask-image out")
     parser.add_argument(
-        "--no-peers", action="store_true", help="disk to disk only ours, and a copy"
+        "--no-peers", action="store_true", help="only ours, and disk to disk a copy"
     )
     parser.add_argument("--runs", type=int, default=5, help="in memory")
     parser.add_argument("--threads", type=int, default=2, help="in memory, beside one")
