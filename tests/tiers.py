@@ -38,3 +38,8 @@ def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:
         [[d for d in every if is_common(d)], pytest.param(every, marks=thorough)],
         ids=["common", "every"],
     )
+
+
+def label_dtypes(dtypes: Iterable) -> list[Any]:
+    """Types of labels to draw beside `dtypes_drawn`: one while those are common, or every one."""
+    return [np.uint32] if all(map(is_common, dtypes)) else [np.uint8, np.int16, np.uint32, np.int64]

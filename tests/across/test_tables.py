@@ -10,7 +10,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
-from tests.tiers import dtypes_drawn
+from tests.tiers import dtypes_drawn, label_dtypes
 
 REFERENCE = (
     "label",
@@ -153,7 +153,7 @@ def cases(draw, dtypes):
     if draw(st.booleans()):
         labels = names[labels]
     else:
-        labels = labels.astype(draw(st.sampled_from([np.uint8, np.int16, np.uint32, np.int64])))
+        labels = labels.astype(draw(st.sampled_from(label_dtypes(dtypes))))
     cuts = [draw(st.sets(st.integers(1, n - 1), max_size=3)) if n > 1 else () for n in shape]
     spacing = draw(st.sampled_from([(1.0, 1.0, 1.0), (40.0, 4.0, 4.5)]))
     intensity = intensity_of(random, shape, draw(st.sampled_from(dtypes)))

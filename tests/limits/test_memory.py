@@ -19,7 +19,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
 from tests.limits import fresh_merge
-from tests.tiers import few
+from tests.tiers import few, thorough
 
 MIB = 1 << 20
 
@@ -147,6 +147,7 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, name):
     assert measured_ours <= found["predicted_ours"] <= 2 * measured_ours
 
 
+@thorough
 @pytest.mark.parametrize("measures", [("size",)])
 def test_the_largest_step_of_a_merge_stays_under_its_bound(tmp_path, measures):
     bound = fresh_merge.make(tmp_path, measures)

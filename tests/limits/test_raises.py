@@ -124,7 +124,7 @@ def sweep_slab(session: bytes, index: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [{}, {"shards": (4, 16, 16)}, {"codec": "zstd", "zarr_version": 2}]
+    "form", few([{}, {"shards": (4, 16, 16)}, {"codec": "zstd", "zarr_version": 2}], [{}])
 )
 @pytest.mark.parametrize("pool", ["threads", "processes"])
 def test_a_slab_swept_twice_at_a_time(tmp_path, pool, form):

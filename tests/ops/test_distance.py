@@ -11,6 +11,7 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.across.scans import cumsum_dtype
 from tests.across.test_distance import SAMPLINGS, expected
+from tests.tiers import few, thorough
 
 #: All voxels of a mask or few of them, none, one.
 SHARES = [0, 0.3, 0.9, 0.999, 1, "one", "all but one"]
@@ -64,6 +65,7 @@ def test_distance(batch, data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
+@thorough
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_planes_in_tiles(data):
@@ -125,7 +127,7 @@ def test_a_crop_of_running_sums(axis):
     np.testing.assert_array_equal(got, a.cumsum(axis)[part])
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("axis", few([0, 1, 2], [0]))
 def test_coordinates_whose_squares_overflow_int32(axis):
     shape = [2, 1, 1] if axis == 2 else [1, 1, 2]
     shape[axis] = 50_000

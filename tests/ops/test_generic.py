@@ -17,7 +17,7 @@ from tests.catalogue_generic import generics, spread, wild
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f4", "f8"])
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_scipy(dtype, data):
     ndim = data.draw(st.sampled_from([3, 3, 2]))

@@ -13,6 +13,7 @@ import beam_volumes as bv
 from beam_volumes.kernels import projection
 from beam_volumes.ops import folds, projections
 from tests.catalogue import DTYPES, shapes, voxels
+from tests.tiers import few
 from tests.transforms.trees import membranes, stored
 
 FOLDS = {
@@ -116,7 +117,7 @@ def test_percentiles_of_lines_are_those_of_volumes(dtype, data):
     same_bits(ours, expected)
 
 
-@pytest.mark.parametrize("axis", [0, "y", (1, 2), (-1, "z")])
+@pytest.mark.parametrize("axis", few([0, "y", (1, 2), (-1, "z")], [(1, 2)]))
 def test_as_numpy_has_it_in_strips(axis):
     """Large enough for strips of rows on two threads, and a crop of a computed volume."""
     x = voxels((9, 130, 140), "i2", 2)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from beam_volumes.runs import WorkerDied, call_supervised
-from tests.tiers import few
+from tests.tiers import few, thorough
 
 
 class Refuses(ValueError):
@@ -249,7 +249,8 @@ def test_a_killed_worker_is_noticed(tmp_path):
     assert gone([int(pid) for pid in path.read_text().split()])
 
 
-@pytest.mark.parametrize("workers", few([1, 2], [2]))
+@thorough
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_worker_that_leaves_quietly_is_noticed(tmp_path, workers):
     def end(x):
         if x == 5:
@@ -259,6 +260,7 @@ def test_a_worker_that_leaves_quietly_is_noticed(tmp_path, workers):
         call_supervised(pipelines(1, 0.1, workers=workers, end=end), grace=1.0, output=log)
 
 
+@thorough
 def test_an_error_in_a_worker_is_no_death(tmp_path):
     def end(x):
         raise ValueError(f"slab {x}")

@@ -171,6 +171,7 @@ def test_errors_arrive_as_they_were_raised(tmp_path, options, capfd):
         assert capfd.readouterr().err == ""
 
 
+@thorough
 def test_errors_of_reductions_and_of_users_functions(tmp_path, caplog):
     v = bv.open(np.array([[[1.0, np.nan]]], "f4"))
     with pytest.raises(ValueError, match="nan="):
