@@ -23,8 +23,8 @@ def slowly(block):
     return block
 
 
-def slow(volume):
-    return bv.map_overlap(slowly, volume, depth=1, name="slowly", version=1)
+def slow(volume, depth=1):
+    return bv.map_overlap(slowly, volume, depth=depth, name="slowly", version=1)
 
 
 def mask(source: str, out: str):
@@ -35,10 +35,13 @@ def mask(source: str, out: str):
 
 
 def cells(source: str, out: str):
-    """Two passes and a merge after each: labels, and their tables."""
+    """Two passes and a merge after each: labels, and their tables.
+
+    Both are slow: the second pass finds what the first stage gave stored, and the last one needs labels.
+    """
     volume = slow(bv.open(source))
     cells = bv.label(volume > 140)
-    table = bv.regionprops_table(cells, volume)
+    table = bv.regionprops_table(cells, slow(volume * (cells > 0), depth=0))
     files = [table.to(f"{out}.{ending}") for ending in ("parquet", "csv")]
     return [cells.to(out, chunks=(4, 16, 16), codec=None), *files]
 
