@@ -12,7 +12,7 @@ from beam_volumes.kernels.footprints import (
     tabled_lengths,
 )
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import as_unsigned, from_rivals, to_rivals
+from beam_volumes.kernels.keys import as_unsigned, from_rival, to_rival
 from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, mark_nan, write_nan
 
 #: Footprints of no more need no tables.
@@ -197,9 +197,9 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     kind, first, own, grown = growing_slices(runs)
     more_y, more_x = largest(offsets, 1), largest(offsets, 2)
     tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
-    table = _padded((tall + more_y) * (wide + more_x)) + 128
+    table = padded((tall + more_y) * (wide + more_x)) + 128
     tables = np.empty((lengths.size + 1, table), lines.dtype)  # in the last a slice grows
-    found = np.empty((jz.size, _padded(tall * (wide + more_x))), lines.dtype)
+    found = np.empty((jz.size, padded(tall * (wide + more_x))), lines.dtype)
     starts = np.empty(own.size, np.int64)
     firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
     for top in range(y0, y1, tall):
@@ -210,22 +210,37 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
             for i in range(own.size):
                 run = runs[own[i]]
                 starts[i] = level[own[i]] * table + run[1] * pitch + run[2]
-            size, taken = _padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
+            size, taken = padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
             for s in range(iz.size):
-                for y in range(rows + more_y):
-                    row = lines[firsts[s] + top + y, ox + left : ox + left + pitch]
-                    copy_row(row, tables[0, y * pitch : (y + 1) * pitch])
-                to_rivals(tables[0, : _padded(taken)], src, is_max)
+                at = firsts[s] + top, ox + left, rows + more_y, pitch
+                rivals_of_tile(lines, at, tables[0], src, is_max)
                 _table_runs(tables, lengths, taken)
                 flat = tables.reshape(tables.size)
                 _raise_results(
                     flat, lengths.size * table, starts, first, kind, grown, s, found, size
                 )
             for k in range(jz.size):
-                from_rivals(found[k, :size], src, is_max)
-                for y in range(rows):
-                    row = results[to[k] + top + y, qx + left : qx + left + cols]
-                    copy_row(found[k, y * pitch : y * pitch + cols], row)
+                to_where = to[k] + top, qx + left, rows, cols, pitch
+                _write_tile(found[k], results, to_where, src, is_max)
+
+
+@row_kernel
+def rivals_of_tile(lines, at, tile, like, is_max):
+    """The rows of a tile end to end, from ``first, left`` on."""
+    first, left, rows, pitch = at
+    for y in range(rows):
+        bits, rivals = lines[first + y, left : left + pitch], tile[y * pitch :]
+        for x in range(pitch):
+            rivals[x] = to_rival(bits[x], like, is_max)
+
+
+@row_kernel
+def _write_tile(tile, results, at, like, is_max):
+    first, left, rows, cols, pitch = at
+    for y in range(rows):
+        rivals, bits = tile[y * pitch :], results[first + y, left : left + cols]
+        for x in range(cols):
+            bits[x] = from_rival(rivals[x], like, is_max)
 
 
 @row_kernel
@@ -233,7 +248,7 @@ def _table_runs(tables, lengths, size):
     """Of runs of each length, from those of the length before."""
     for i in range(1, lengths.size):
         step = lengths[i] - lengths[i - 1]
-        n = _padded(size - lengths[i] + 1)
+        n = padded(size - lengths[i] + 1)
         a, b, out = tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n]
         for x in range(n):
             p, q = a[x], b[x]
@@ -306,7 +321,7 @@ def _raise(out, row):
 
 
 @row_kernel
-def _padded(size):
+def padded(size):
     """A size in whole unrolled vectors: what is left over of loops would be slow."""
     return (size + 127) // 128 * 128
 

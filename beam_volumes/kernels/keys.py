@@ -33,16 +33,16 @@ def from_keys(keys, row):
     raise NotImplementedError("only inside compiled code")
 
 
-def to_rivals(keys, like, is_max):
-    """Of the bits of values the unsigned integers of which the extremum has the largest, NaN above all.
+def to_rival(given, like, is_max):
+    """Of the bits of a value the unsigned integer of which the extremum has the largest, NaN above all.
 
-    In place; ``like`` is an array of the values' type.
+    ``like`` is an array of the values' type.
     """
     raise NotImplementedError("only inside compiled code")
 
 
-def from_rivals(keys, like, is_max):
-    """The inverse of `to_rivals`; of NaN, the bits of ``np.nan``."""
+def from_rival(given, like, is_max):
+    """The inverse of `to_rival`; of NaN, the bits of ``np.nan``."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -124,54 +124,41 @@ def _from_keys_for(keys, row):
     return write
 
 
-def _of_floats_or_integers(of_floats):
-    """An overload for arrays like ``like``: ``of_floats`` makes that for floats."""
+@overload(to_rival, jit_options=owning_nothing)
+def _to_rival_for(given, like, is_max):
+    of = _Bits(like.dtype)
+    unsigned, sign, highest = of.unsigned, of.sign, of.highest
+    if not isinstance(like.dtype, types.Float):
+        return _reversed(of)
+    infinity = of.infinity
 
-    def made(keys, like, is_max):
-        of = _Bits(like.dtype)
-        return of_floats(of) if isinstance(like.dtype, types.Float) else _reverse(of)
+    def rival(given, like, is_max):
+        key = (~given if given & sign else given | sign) ^ (unsigned(0) if is_max else highest)
+        return highest if (given & ~sign) > infinity else key
 
-    return made
-
-
-def _floats_to_rivals(of):
-    unsigned, sign, highest, infinity = of.unsigned, of.sign, of.highest, of.infinity
-
-    def flip(keys, like, is_max):
-        others = unsigned(0) if is_max else highest
-        for x in range(keys.size):
-            bits = keys[x]
-            key = (~bits if bits & sign else bits | sign) ^ others
-            keys[x] = highest if (bits & ~sign) > infinity else key
-
-    return flip
+    return rival
 
 
-def _floats_from_rivals(of):
-    unsigned, sign, highest, nan = of.unsigned, of.sign, of.highest, of.nan
+@overload(from_rival, jit_options=owning_nothing)
+def _from_rival_for(given, like, is_max):
+    of = _Bits(like.dtype)
+    unsigned, sign, highest = of.unsigned, of.sign, of.highest
+    if not isinstance(like.dtype, types.Float):
+        return _reversed(of)
+    nan = of.nan
 
-    def flip(keys, like, is_max):
-        others = unsigned(0) if is_max else highest
-        for x in range(keys.size):
-            key = keys[x] ^ others
-            bits = key ^ sign if key & sign else ~key
-            keys[x] = nan if keys[x] == highest else bits
+    def bits(given, like, is_max):
+        key = given ^ (unsigned(0) if is_max else highest)
+        return nan if given == highest else (key ^ sign if key & sign else ~key)
 
-    return flip
+    return bits
 
 
-def _reverse(of):
+def _reversed(of):
     """For integers there and back are the same."""
     shift, highest = of.shift, of.highest
 
-    def reverse(keys, like, is_max):
-        mask = shift if is_max else shift ^ highest
-        if mask != 0:
-            for x in range(keys.size):
-                keys[x] ^= mask
+    def reverse(given, like, is_max):
+        return given ^ (shift if is_max else shift ^ highest)
 
     return reverse
-
-
-overload(to_rivals, jit_options=owning_nothing)(_of_floats_or_integers(_floats_to_rivals))
-overload(from_rivals, jit_options=owning_nothing)(_of_floats_or_integers(_floats_from_rivals))

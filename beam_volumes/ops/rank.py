@@ -284,5 +284,5 @@ def extremum(
     if box:
         stage: Stage = stages.ExtremumBox(*common, largest)
     else:
-        stage = stages.ExtremumFootprint(*common, taps_of(footprint, name), largest)
+        stage = stages.extremum_over(common, taps_of(footprint, name), largest)
     return stage_of(source, stage).astype(volume.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 from beam_volumes.geometry import Halo, Triple
 from beam_volumes.kernels import (
     ball,
+    columns,
     convolve,
     extremum,
     gradient,
@@ -245,6 +246,41 @@ class ExtremumFootprint(Neighbourhood):
 
     def kernel(self) -> Callable[..., None]:
         return extremum.extremum_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumColumns(Neighbourhood):
+    """The minimum or maximum over a small footprint that is made of columns, of no bytes."""
+
+    columns: columns.Columns
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        voxels = columns.scratch_voxels(self.columns, self.taps, rows, cols)
+        return voxels * self.dtype.itemsize + 4096
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.columns, *self.taps[1:], self.largest)
+
+    def kernel(self) -> Callable[..., None]:
+        return columns.extremum_of_columns
+
+
+def extremum_over(
+    common: tuple[str, np.dtype, Triple, Triple, Padding], offsets: np.ndarray, largest: bool
+) -> ExtremumColumns | ExtremumFootprint:
+    """The faster of two stages; ``common`` is what every `Neighbourhood` has."""
+    # Bytes are as many to a vector as a loop gets through: there columns gain nothing.
+    _, dtype, _, taps, _ = common
+    few = len(offsets) <= extremum.FEW_TAPS or dtype.itemsize == 1
+    found = None if few else columns.columns_of(offsets, taps[0])
+    if found is None:
+        return ExtremumFootprint(*common, offsets, largest)
+    return ExtremumColumns(*common, found, largest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ _CHEAPER: tuple[tuple[tuple[type[Stage], ...], str], ...] = (
         "gaussian or a box as gaussian_filter and uniform_filter",
     ),
     (
-        (stages.RankFootprint, stages.ExtremumFootprint),
+        (stages.RankFootprint, stages.ExtremumFootprint, stages.ExtremumColumns),
         "a box (size:) is cheaper than a footprint",
     ),
     ((stages.GreyFootprint,), "a flat footprint is cheaper than a structure of heights"),

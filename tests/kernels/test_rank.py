@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
+from beam_volumes.kernels.columns import columns_of, extremum_of_columns
 from beam_volumes.kernels.extremum import TILE_ROWS, extremum_box, extremum_footprint
 from beam_volumes.kernels.rank import rank_footprint
 from beam_volumes.kernels.rank_box import rank_box
@@ -57,6 +58,42 @@ def test_footprint(dtype, is_max):
         )  # fmt: skip
         expected = SCIPY[is_max](volume, footprint=footprint, mode="mirror")
         assert np.array_equal(ours, expected), shape
+
+
+def made_of_columns():
+    """Footprints whose columns lie within one another."""
+    leaning = np.zeros(
+        (6, 3, 4), bool
+    )  # not in the middle, and slices without a tap on either side
+    leaning[2, 0, 1:], leaning[1:3, 1], leaning[1:5, 2, 3] = True, True, True
+    even = np.ones((4, 2, 40), bool)
+    even[:2, 0, :3] = even[:, 1, 7] = False
+    return [ball(2), ball(3), ball(3)[3:4], ball(2)[:, 2:3], ball(3)[:, 3:4, 3:4], leaning, even]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_max", [True, False])
+def test_columns(dtype, is_max):
+    for footprint in made_of_columns():
+        volume = random_volume(RNG, (6, TILE_ROWS + 5, 37), dtype)
+        shape = footprint.shape
+        columns = columns_of(np.argwhere(footprint), shape[0])
+        ours = apply(
+            extremum_of_columns, volume, centre(shape), shape, *columns, *shape[1:], is_max,
+            mode="mirror",
+        )  # fmt: skip
+        expected = SCIPY[is_max](volume, footprint=footprint, mode="mirror")
+        assert np.array_equal(ours, expected), shape
+
+
+def test_columns_are_taken_where_they_are_few():
+    gap, crossed = np.ones((2, 3, 3, 3), bool)
+    gap[1, 1, 1] = crossed[0, 0, 0] = crossed[2, 2, 2] = False
+    for footprint in (gap, crossed, ball(4), np.ones((30, 3, 3), bool)):
+        assert columns_of(np.argwhere(footprint), len(footprint)) is None
+    columns = columns_of(np.argwhere(ball(3)), 7)
+    assert columns.levels.tolist() == [[3, 3], [2, 4], [1, 5]]
+    assert columns.lengths.tolist() == [1, 3, 5] and len(columns.parts) == 15
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i4", "f4"])
@@ -129,6 +166,11 @@ def test_nan_exactly_where_the_footprint_holds_one():
             expected = SCIPY[is_max](loser, footprint=element)
             expected[ndi.maximum_filter(np.isnan(volume), footprint=element)] = np.nan
             assert np.array_equal(free, expected, equal_nan=True)
+            columns = (*columns_of(taps, len(element)), *element.shape[1:])
+            free = apply(
+                extremum_of_columns, volume, centre(element.shape), element.shape, *columns, is_max
+            )
+            assert np.array_equal(free, expected, equal_nan=True)
     ranked = apply(rank_footprint, volume, (2, 2, 2), shape, offsets, 7)
     expected = reference(lambda v, **p: ndi.rank_filter(v, 7, **p), volume, footprint=footprint)
     assert np.array_equal(ranked, expected, equal_nan=True)
@@ -144,3 +186,5 @@ def test_the_sign_of_a_zero_does_not_depend_on_the_cut(is_max):
         apply(extremum_box, volume, (2, 2, 3), (5, 5, 7), 5, 5, 7, is_max, seed=seed)
         taps = np.argwhere(ball(2))
         apply(extremum_footprint, volume, (2, 2, 2), (5, 5, 5), taps, is_max, seed=seed)
+        columns = (*columns_of(taps, 5), 5, 5)
+        apply(extremum_of_columns, volume, (2, 2, 2), (5, 5, 5), *columns, is_max, seed=seed)
