@@ -9,10 +9,11 @@ what our stages took, and what the ratio is of; ``whole`` is `compute` from an a
 array; ``threads`` how much sooner two threads on two cores have done either by the clock than one on one.
 Disk to disk, times are wall time from `compute` to the last byte, without the start-up (a run of next to
 nothing), as Beam's local runner takes them on all cores; ``copy`` is "read into a numpy array, then write
-that"; scipy has its array in memory already and need not write. Each contender has a process of its own, in
-which it runs until it is warm and then so many times: medians. A peer that would need more than a minute has
-a crop, and is scaled by its voxels: ``~``. What a row calls is in ``operations.py``, and in the CSV beside
-what it took, of which ``tables.py`` makes tables.
+that", in turns with what has an aim, and ``I/O`` the same with the result of the operation, had before,
+in place of what was read; scipy has its array in memory already and need not write. Each contender has a
+process of its own, in which it runs until it is warm and then so many times: medians. A peer that would
+need more than a minute has a crop, and is scaled by its voxels: ``~``. What a row calls is in
+``operations.py``, and in the CSV beside what it took, of which ``tables.py`` makes tables.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import tifffile
-from operations import Row, across_slabs, disk_to_disk, in_memory, owner
+from operations import BARE, Row, across_slabs, disk_to_disk, in_memory, owner
 from timed import CHUNKS, Job, Took
 
 import beam_volumes as bv
@@ -83,6 +84,7 @@ class Lines:
                 "cpu_s": f"{took.cpu:.4g}",
                 "kernels_s": f"{took.kernels:.4g}",
                 "start_up_s": f"{took.start:.4g}",
+                "copy_s": f"{took.copy:.4g}",
                 "peak_rss_MiB": took.peak >> 20,
                 "all_wall_s": " ".join(f"{t:.4g}" for t in took.walls),
             }
@@ -202,7 +204,7 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
             array = as_dtype(grey, dtype)
             print(
                 f"\ndisk to disk: {_times(shape)} {np.dtype(dtype)} from {source} to zarr; wall seconds\n"
-                f"{'operation':34s} {'ours':>7s} {'peak':>9s} {'/ copy':>7s} {'aim':>9s} "
+                f"{'operation':34s} {'ours':>7s} {'peak':>9s} {'/ copy':>7s} {'/ I/O':>7s} {'aim':>9s} "
                 f"{'scipy':>9s} {'/ ours':>7s} {'dask-image':>10s} {'/ ours':>7s}"
             )
             job = Job(
@@ -220,18 +222,36 @@ def disk(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                 if not any(op in row.name for op in args.op):
                     continue
                 # Slow ones run once: for them a second is no noise.
-                own = timed(replace(job, how="through Beam", call=row.ours, patience=15.0))
+                ours = replace(
+                    job,
+                    how="through Beam",
+                    call=row.ours,
+                    patience=15.0,
+                    keep=True,
+                    turns=row.aim > 0,
+                )
+                own = timed(ours)
                 if own is None:
                     continue
                 lines.add("disk", row, source, "ours", row.ours, own)
+                bare = None
+                if row.aim and row.name != "copy":
+                    yardstick = replace(job, how="read, then write", instead=ours.out)
+                    bare = timed(replace(yardstick, out=str(folder / "bare.zarr")))
+                if bare is not None:
+                    lines.add("disk", row, source, BARE, "", bare)
+                shutil.rmtree(ours.out)
+                shutil.rmtree(f"{ours.out}.run", ignore_errors=True)
+                beside = own.copy or copy.wall
                 aim = (
-                    f"{row.aim:g}x{'' if own.wall <= row.aim * copy.wall else ' no'}"
+                    f"{row.aim:g}x{'' if own.wall <= row.aim * beside else ' no'}"
                     if row.aim
                     else ""
                 )
                 text = (
                     f"{row.name:34s} {own.wall:7.2f} {own.peak >> 20:5d} MiB "
-                    f"{own.wall / copy.wall:6.2f}x {aim:>9s}"
+                    f"{own.wall / beside:6.2f}x {f'{own.wall / bare.wall:6.2f}x' if bare else '':>7s} "
+                    f"{aim:>9s}"
                 )
                 peers = {}
                 if source == args.source[0] and row.peers and not args.no_peers:

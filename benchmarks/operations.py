@@ -22,6 +22,8 @@ MODULES = {
     "peers": "peers",
 }
 
+#: Who reads what an operation reads, and writes its result.
+BARE = "read, then write the result"
 
 #: Whose call it is, by what stands in it.
 OWNERS = {

@@ -7,6 +7,8 @@ import sys
 from itertools import groupby
 from operator import itemgetter
 
+from operations import BARE
+
 Line = dict[str, str]
 SOURCES = ("zarr", "zstd", "tiff")
 DTYPES = {"u1": "uint8", "u2": "uint16", "f4": "float32"}
@@ -44,7 +46,7 @@ def in_memory(lines: list[Line]) -> list[list[str]]:
 
 
 def disk(lines: list[Line]) -> list[list[str]]:
-    """Per operation and dtype: seconds from each source, times a copy of the same run, times the peers."""
+    """Per operation and dtype: seconds from each source, over a copy and its own I/O; times the peers."""
     copies: dict[tuple[str, str], float] = {}
     found: dict[tuple[str, str], dict[str, str]] = {}
     seconds: dict[tuple[str, str], float] = {}
@@ -56,12 +58,16 @@ def disk(lines: list[Line]) -> list[list[str]]:
             copies[place] = wall
         elif line["contender"] == "ours":
             row[line["source"]] = f"{wall:.2f}"
-            row[f"{line['source']}, of a copy"] = f"{wall / copies[place]:.1f}x"
+            copy = float(line.get("copy_s") or 0) or copies[place]
+            row[f"{line['source']}, of a copy"] = f"{wall / copy:.1f}x"
             seconds.setdefault((line["operation"], line["dtype"]), wall)
+        elif line["contender"] == BARE:
+            row[f"{line['source']}, of its I/O"] = f"{float(row[line['source']]) / wall:.1f}x"
         else:
             own = seconds[line["operation"], line["dtype"]]
             row[line["contender"]] = ratio(line, own, "wall_s")
-    columns = [c for s in SOURCES for c in (s, f"{s}, of a copy")] + ["scipy", "dask-image"]
+    columns = [c for s in SOURCES for c in (s, f"{s}, of a copy", f"{s}, of its I/O")]
+    columns += ["scipy", "dask-image"]
     return [
         [name, DTYPES[dtype], *(row.get(c, "") for c in columns)]
         for (name, dtype), row in found.items()
@@ -92,7 +98,7 @@ def main() -> None:
         printed(header, in_memory(memory))
     on_disk = [x for x in lines if x["part"] == "disk"]
     if on_disk:
-        header = [f"{s}{c}" for s in SOURCES for c in (", s", " / copy")]
+        header = [f"{s}{c}" for s in SOURCES for c in (", s", " / copy", " / its I/O")]
         printed(
             ["disk to disk", "dtype", *header, "scipy / ours", "dask-image / ours"], disk(on_disk)
         )

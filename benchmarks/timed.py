@@ -45,6 +45,12 @@ class Job:
     reach, threads : int
     out, codec : str
         Where what goes disk to disk is written, and how it is compressed.
+    keep : bool
+        Leave that there.
+    turns : bool
+        What goes through Beam takes turns with copies of the volume.
+    instead : str
+        A zarr: of the yardstick, what is written in place of what it has read.
     """
 
     how: str
@@ -56,6 +62,9 @@ class Job:
     threads: int = 1
     out: str = ""
     codec: str = ""
+    keep: bool = False
+    turns: bool = False
+    instead: str = ""
 
 
 @dataclass
@@ -63,13 +72,14 @@ class Took:
     """Median seconds of one call, and the most memory that a process had.
 
     ``cpu`` is of this process, ``kernels`` of our stages alone, by the clock if there are more threads;
-    ``start`` has been taken off ``wall``.
+    ``start`` has been taken off ``wall``; ``copy`` is of copies in turns with the runs.
     """
 
     wall: float = 0.0
     cpu: float = 0.0
     kernels: float = 0.0
     start: float = 0.0
+    copy: float = 0.0
     runs: int = 0
     voxels: int = 0
     #: Times and voxels are those of a crop, times the number of crops in the volume.
@@ -92,7 +102,13 @@ def evaluated(call: str, **given: Any) -> Any:
     return eval(call, {"__builtins__": {"sum": sum}}, Names(given))
 
 
-def repeated(work: Callable[[], Any], runs: int, patience: float, warm: bool = True) -> Took:
+def repeated(
+    work: Callable[[], Any],
+    runs: int,
+    patience: float,
+    warm: bool = True,
+    between: Callable[[], Any] = lambda: None,
+) -> Took:
     """The medians of so many runs after one that is not counted, or the one if that took long."""
     took = Took()
     cpu = []
@@ -101,6 +117,7 @@ def repeated(work: Callable[[], Any], runs: int, patience: float, warm: bool = T
         work()
         cpu.append(time.process_time() - before[0])
         took.walls.append(time.perf_counter() - before[1])
+        between()
         if took.walls[-1] > patience:
             break
     counted = slice(1 if warm and len(cpu) > 1 else 0, None)
@@ -171,7 +188,10 @@ def opened(job: Job) -> Any:
 
 
 def through_beam(job: Job) -> Took:
-    """Disk to disk by a pipeline of Beam's local runner, less the seconds of one for next to nothing."""
+    """Disk to disk by a pipeline of Beam's local runner, less the seconds of one for next to nothing.
+
+    In turns with copies, if asked for: a shared machine is not as fast now as a minute ago.
+    """
     import apache_beam as beam
 
     import beam_volumes as bv
@@ -187,25 +207,46 @@ def through_beam(job: Job) -> Took:
     tiny = volume[:4, :32, :32]
     work(tiny)  # compiles
     start = repeated(lambda: work(tiny), 3, job.patience, warm=False)
-    took = repeated(lambda: work(volume), job.runs, job.patience, warm=False)
+    beside, peaks, copies = str(Path(job.out).with_name("copy.zarr")), [], []
+
+    def copy() -> None:
+        peaks.append(peak_memory())
+        if job.turns:
+            before = time.perf_counter()
+            copied(volume, volume, None, beside, job.codec)
+            copies.append(time.perf_counter() - before)
+
+    took = repeated(lambda: work(volume), job.runs, job.patience, warm=False, between=copy)
     took.start, took.voxels = start.wall, volume.size
     took.wall -= took.start
+    took.peak, took.copy = peaks[0], statistics.median(copies or [0.0])
+    shutil.rmtree(beside, ignore_errors=True)
     return took
 
 
 def read_then_write(job: Job) -> Took:
-    """The yardstick: the whole volume into a numpy array, and that into a zarr like the others'."""
+    """The yardstick: the whole volume into a numpy array, and that into a zarr like the others'.
+
+    Or another array, that an operation has made of it: what it must read and write, and nothing else.
+    """
+    import beam_volumes as bv
+
     volume = opened(job)
-
-    def work() -> None:
-        array = volume.node.source.open().read().result()
-        sink = volume.to(job.out, chunks=CHUNKS, codec=job.codec or None).sink
-        sink.create("yardstick", overwrite=True)
-        sink.open().write(array).result()
-
-    took = repeated(work, job.runs, job.patience)
+    result = bv.open(job.instead) if job.instead else volume
+    held = result.node.source.open().read().result() if job.instead else None
+    took = repeated(
+        lambda: copied(volume, result, held, job.out, job.codec), job.runs, job.patience
+    )
     took.voxels = volume.size
     return took
+
+
+def copied(volume: Any, result: Any, held: np.ndarray | None, out: str, codec: str) -> None:
+    """Read a volume, and write that, or what is held of a result."""
+    array = volume.node.source.open().read().result()
+    sink = result.to(out, chunks=CHUNKS, codec=codec or None).sink
+    sink.create("yardstick", overwrite=True)
+    sink.open().write(array if held is None else held).result()
 
 
 def dask(job: Job) -> Took:
@@ -266,7 +307,7 @@ def main() -> None:
         "dask": dask,
     }[job.how](job)
     took.peak = took.peak or peak_memory()
-    if job.out:
+    if job.out and not job.keep:
         shutil.rmtree(job.out, ignore_errors=True)
         shutil.rmtree(f"{job.out}.run", ignore_errors=True)
     print(json.dumps(asdict(took)))
