@@ -6,7 +6,8 @@ smaller volumes and fewer runs, ``--op median`` only operations whose names cont
 
 In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
 what our stages took, and what the ratio is of; ``whole`` is `compute` from an array that is open to an
-array; ``threads`` how much sooner two threads on two cores have done either by the clock than one on one.
+array; ``threads`` how much sooner two threads on two cores have done either by the clock than one on one,
+in turns.
 Disk to disk, times are wall time from `compute` to the last byte, without the start-up (a run of next to
 nothing), as Beam's local runner takes them on all cores; ``copy`` is "read into a numpy array, then write
 that", in turns with what has an aim, and ``I/O`` the same with the result of the operation, had before,
@@ -85,6 +86,7 @@ class Lines:
                 "kernels_s": f"{took.kernels:.4g}",
                 "start_up_s": f"{took.start:.4g}",
                 "copy_s": f"{took.copy:.4g}",
+                "sooner": took.sooner,
                 "peak_rss_MiB": took.peak >> 20,
                 "all_wall_s": " ".join(f"{t:.4g}" for t in took.walls),
             }
@@ -134,7 +136,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
     runs, patience = (1, 3.0) if args.quick else (args.runs, PATIENCE)
     print(f"\nin memory: {_times(shape)}, one thread, CPU time, Mvoxel/s")
     print(
-        f"{'operation':29s} {'kernels':>8s} {'whole':>7s} {'threads':>9s} {'peak':>9s} {'peer':>9s} "
+        f"{'operation':29s} {'kernels':>8s} {'whole':>7s} {'threads':>11s} {'peak':>9s} {'peer':>9s} "
         f"{'ratio':>7s} {'aim':>8s}"
     )
     for row in in_memory() + across_slabs():
@@ -148,14 +150,13 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
         lines.add("memory", row, "", "ours", row.ours, one)
         in_stages = row in in_memory()  # not what reaches across slabs
         sooner = ""
-        if args.threads > 1 and (more := timed(replace(job, threads=args.threads))):
+        if args.threads > 1 and (more := timed(replace(job, how="threads", threads=args.threads))):
             lines.add("memory", row, "", f"ours, {args.threads} threads", row.ours, more)
-            alone = f"{one.kernels / more.kernels:.1f}x " if in_stages else ""
-            sooner = f"{alone}{one.wall / more.wall:.1f}x"
+            sooner = more.sooner
         kernels = one.kernels if in_stages else one.cpu
         own = (
             f"{row.name:29s} {one.voxels / kernels / 1e6:8.1f} {one.voxels / one.cpu / 1e6:7.1f} "
-            f"{sooner:>9s} {one.peak >> 20:5d} MiB"
+            f"{sooner:>11s} {one.peak >> 20:5d} MiB"
         )
         print(own, flush=True)
         for i, call in enumerate(() if args.no_peers else row.peers):
@@ -170,7 +171,7 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
                 aim = f"{row.aim:g}x" if row.aim else f"{row.rate:g}/s"
                 aim += "" if met else " no"
             print(
-                f"{'':66s} {one.voxels / took.cpu / 1e6:8.2f}{'~' if took.scaled else ' '} "
+                f"{'':68s} {one.voxels / took.cpu / 1e6:8.2f}{'~' if took.scaled else ' '} "
                 f"{ratio:6.1f}x {aim:>8s}  {call}",
                 flush=True,
             )

@@ -22,12 +22,6 @@ def ratio(theirs: Line | None, seconds: float, column: str) -> str:
     return f"{about}{times:.0f}x" if times >= 9.5 else f"{about}{times:.1f}x"
 
 
-def sooner(one: Line, more: Line) -> str:
-    """By the stages, and from array to array, if both were measured."""
-    times = [float(one[c]) / float(more[c]) for c in ("kernels_s", "wall_s") if float(more[c])]
-    return " / ".join(f"{t:.1f}x" for t in times)
-
-
 def in_memory(lines: list[Line]) -> list[list[str]]:
     """Operation, Mvoxel/s by stages and from array to array, two threads, and the peers."""
     rows = []
@@ -40,7 +34,7 @@ def in_memory(lines: list[Line]) -> list[list[str]]:
             kernels = whole
         voxels = int(mine["voxels"]) / 1e6
         others = ", ".join(f"{p['contender']} {ratio(p, kernels, 'cpu_s')}" for p in peers)
-        faster = ", ".join(sooner(mine, x) for x in more)
+        faster = ", ".join(x["sooner"] for x in more)
         rows.append([name, f"{voxels / kernels:.0f}", f"{voxels / whole:.0f}", faster, others])
     return rows
 

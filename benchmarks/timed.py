@@ -25,6 +25,7 @@ from operations import MODULES
 #: Crops are cubes of this, and the operation's reach.
 CROP = 64
 CHUNKS = (16, 512, 512)
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Took:
     kernels: float = 0.0
     start: float = 0.0
     copy: float = 0.0
+    #: By more threads: by their stages, and from array to array.
+    sooner: str = ""
     runs: int = 0
     voxels: int = 0
     #: Times and voxels are those of a crop, times the number of crops in the volume.
@@ -149,36 +152,75 @@ def peer(job: Job) -> Took:
 
 def ours(job: Job) -> Took:
     """A call from an array that is open already to an array; then its stages, one thing at a time."""
+    array = np.load(job.source)
+    allow(1)
+    wanted = called(job, array)
+    took = repeated(lambda: computed(wanted), job.runs, job.patience)
+    took.voxels, took.peak = array.size, peak_memory()
+    took.kernels = statistics.median(seconds_of_stages(wanted, 1)[1] for _ in range(took.runs))
+    return took
+
+
+def threads(job: Job) -> Took:
+    """The same by one thread and by more, in turns by the clock: a shared machine is not always as fast."""
+    array = np.load(job.source)
+    wanted = called(job, array)
+    took, pairs = Took(voxels=array.size), []
+    while len(pairs) <= job.runs:
+        pair = []
+        for count in (1, job.threads):
+            allow(count)
+            before = time.perf_counter()
+            computed(wanted, count)
+            whole = time.perf_counter() - before
+            pair.append((seconds_of_stages(wanted, count)[0], whole))
+        pairs.append(pair)
+        if pair[1][1] > job.patience:
+            break
+    counted = pairs[len(pairs) > 1 :]
+    took.runs, took.walls = len(counted), [more[1] for _, more in counted]
+    took.kernels, took.wall = (statistics.median(more[i] for _, more in counted) for i in (0, 1))
+    took.sooner = " / ".join(
+        f"{statistics.median(one[i] / more[i] for one, more in counted):.1f}x"
+        for i in (0, 1)
+        if took.kernels or i  # what reaches across slabs need not have stages
+    )
+    return took
+
+
+def allow(cores: int) -> None:
+    """What reads ahead and puts results together has threads of its own: one is one core."""
+    if CORES:
+        os.sched_setaffinity(0, CORES[:cores])
+
+
+def called(job: Job, array: np.ndarray) -> tuple:
+    """What is to be computed, of which some has been: it is compiled."""
     import beam_volumes as bv
+
+    some, wanted = (evaluated(job.call, v=bv.open(a)) for a in (array[:8], array))
+    computed(some if isinstance(some, tuple) else (some,))
+    return wanted if isinstance(wanted, tuple) else (wanted,)
+
+
+def computed(wanted: tuple, count: int = 1) -> None:
+    import beam_volumes as bv
+
+    bv.compute(*wanted, runner=None, progress=False, **limits(count))
+
+
+def limits(count: int) -> dict[str, Any]:
+    return {"workers": 1, "threads": count, "memory": "6GiB"}
+
+
+def seconds_of_stages(wanted: tuple, count: int) -> tuple[float, float]:
+    """By the clock, and of processors."""
     from beam_volumes.plan.planner import plan
     from beam_volumes.session.measure import measure
 
-    # What reads ahead and puts results together has threads of its own: one is one core.
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job.threads])
-    array = np.load(job.source)
-
-    def called(v: bv.Volume) -> tuple:
-        wanted = evaluated(job.call, v=v)
-        return wanted if isinstance(wanted, tuple) else (wanted,)
-
-    wanted = called(bv.open(array))
-    how: dict[str, Any] = {"workers": 1, "threads": job.threads, "memory": "6GiB"}
-
-    def work(volumes: tuple) -> None:
-        bv.compute(*volumes, runner=None, progress=False, **how)
-
-    work(called(bv.open(array[:8])))  # compiles
-    took = repeated(lambda: work(wanted), job.runs, job.patience)
-    took.voxels, took.peak = array.size, peak_memory()
-    kernels = []
-    for _ in range(took.runs):
-        stages = [
-            i for i in measure(plan(*wanted, held=True, **how)).items if i.activity.kind == "stage"
-        ]
-        kernels.append(sum(i.cpu if job.threads == 1 else i.wall for i in stages))
-    took.kernels = statistics.median(kernels)
-    return took
+    items = measure(plan(*wanted, held=True, **limits(count))).items
+    stages = [i for i in items if i.activity.kind == "stage"]
+    return sum(i.wall for i in stages), sum(i.cpu for i in stages)
 
 
 def opened(job: Job) -> Any:
@@ -302,6 +344,7 @@ def main() -> None:
     took = {
         "peer": peer,
         "ours": ours,
+        "threads": threads,
         "through Beam": through_beam,
         "read, then write": read_then_write,
         "dask": dask,
