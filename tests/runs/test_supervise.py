@@ -33,18 +33,29 @@ def gone(pids, seconds=5.0):
     """Whether processes end within a time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        alive = [p for p in pids if psutil.pid_exists(p)]
-        alive = [p for p in alive if psutil.Process(p).status() != psutil.STATUS_ZOMBIE]
-        if not alive:
+        if not any(map(lives, pids)):
             return True
         time.sleep(0.05)
     return False
 
 
+def lives(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def written(path, end):
+    """What a file holds, once its writer has come to the end; before that nothing."""
+    text = path.read_text() if path.exists() else ""
+    return text if text.endswith(end) else ""
+
+
 def wait_for(path):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if path.exists() and path.read_text().endswith("]"):
+        if written(path, "]"):
             return json.loads(path.read_text())
         time.sleep(0.02)
     raise AssertionError(f"{path} was not written")
@@ -110,7 +121,7 @@ def test_on_poll_is_called_and_may_end_the_run(tmp_path):
     started = time.monotonic()
 
     def stop():
-        if (tmp_path / "pids").exists():
+        if written(tmp_path / "pids", "]"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -230,7 +241,7 @@ def test_a_killed_worker_is_noticed(tmp_path):
     killed = []
 
     def kill():
-        if not killed and path.exists():
+        if not killed and written(path, "\n"):
             pid = int(path.read_text().split()[0])
             os.kill(pid, signal.SIGKILL)
             killed.append(time.monotonic())
