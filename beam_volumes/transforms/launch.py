@@ -113,6 +113,7 @@ def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int
 def pipeline_options(options: Any) -> PipelineOptions:
     """Beam's options from whatever form they are given in; this program's arguments are not read."""
     said = io.StringIO()
+    logging.basicConfig()  # as Beam does below, where the program's log would go to ``said`` for good
     try:
         with contextlib.redirect_stderr(said):  # Beam ends the program where it does not understand
             if options is None:
@@ -458,8 +459,8 @@ def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
 
 
 def _tail(log: IO[bytes]) -> str:
-    log.seek(max(0, log.seek(0, io.SEEK_END) - _TAIL))
-    return log.read().decode(errors="replace")
+    log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
+    return _MARK.sub("", log.read().decode(errors="replace"))[-_TAIL:]
 
 
 def _nobody(_: Any) -> None:

@@ -1,7 +1,9 @@
 """Runs through FnApiRunner in its driver process: same bytes, right errors, dead workers."""
 
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,6 +101,12 @@ def test_a_worker_that_does_not_see_the_journal_says_so(tmp_path):
     assert not list(tmp_path.glob("new*"))
 
 
+def test_the_log_of_a_program_that_set_up_none_goes_to_its_stderr(monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    pipeline_options(None)
+    assert [handler.stream for handler in logging.root.handlers] == [sys.stderr]
+
+
 def test_arguments_of_this_program_are_no_options(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["prog", "--direct_running_mode=multi_processing"])
     assert pipeline_options(None).view_as(DirectOptions).direct_running_mode == "in_memory"
@@ -184,6 +192,8 @@ def test_errors_of_reductions_and_of_users_functions(tmp_path, caplog):
         bv.compute(bv.map_overlap(broken, v).to(tmp_path / "out.zarr"))
     assert "while running" not in str(caught.value)
     assert "the log of the run ends with" in caplog.text
+    assert "KeyError: 'somewhere'" in caplog.text
+    assert not re.search(r"\[\[beam-volumes:\w", caplog.text)
 
 
 # Death.
