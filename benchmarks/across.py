@@ -358,6 +358,7 @@ def main() -> None:
     )
     print(", ".join(f"{p} {_version(p)}" for p in [*packages.split(), "scikit-image"]))
     runner = None if args.bare else "FnApiRunner"
+    bv.options.max_inmemory = 8 << 30  # others compute in memory
     with tempfile.TemporaryDirectory(prefix="beam-volumes-bench-") as name:
         warm = Scene(Path(name), 64)
         for row in rows:  # kernels are compiled, and kept on disk
