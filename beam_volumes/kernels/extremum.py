@@ -19,6 +19,9 @@ from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, mark_nan, 
 FEW_TAPS = 7
 #: Rows and columns worked on together, if a footprint is not larger.
 TILE_ROWS, TILE_COLUMNS = 32, 512
+#: Bytes of a slice worked on together, of few taps: more rows come faster from memory, and three slices of
+#: them still fit a cache.
+STREAMED_BYTES = 1 << 19
 
 
 @row_kernel
@@ -338,8 +341,9 @@ def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_m
         tap = offsets[min(i, len(offsets) - 1)]
         slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
     flags = np.empty(nx, np.bool_)
-    for top in range(y0, y1, TILE_ROWS):
-        place = (voxels, firsts, pitch, results, to, qx, top, min(top + TILE_ROWS, y1))
+    tall = max(TILE_ROWS, STREAMED_BYTES // (pitch * voxels.itemsize))
+    for top in range(y0, y1, tall):
+        place = (voxels, firsts, pitch, results, to, qx, top, min(top + tall, y1))
         if _few_of_tile(place, slices, within, starts, nx, is_max):
             _nans_of_tile(place, slices, within, flags)
 

@@ -5,7 +5,12 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.kernels.columns import columns_of, extremum_of_columns
-from beam_volumes.kernels.extremum import TILE_ROWS, extremum_box, extremum_footprint
+from beam_volumes.kernels.extremum import (
+    STREAMED_BYTES,
+    TILE_ROWS,
+    extremum_box,
+    extremum_footprint,
+)
 from beam_volumes.kernels.rank import rank_footprint
 from beam_volumes.kernels.rank_box import rank_box
 from beam_volumes.kernels.rank_walk import rank_walk
@@ -177,6 +182,17 @@ def test_nan_exactly_where_the_footprint_holds_one():
     walked = apply(rank_walk, volume, (1, 2, 3), (3, 4, 6), 3, 4, 6, 40)
     expected = reference(lambda v, **p: ndi.rank_filter(v, 40, **p), volume, size=(3, 4, 6))
     assert np.array_equal(walked, expected, equal_nan=True)
+
+
+def test_few_taps_in_tiles_with_and_without_nan():
+    row = STREAMED_BYTES // 43  # 43 rows, or a little less, are a tile
+    volume = random_volume(RNG, (3, 150, row // 4), "f4")
+    for y in (30, 40, 41, 42, 43, 44, 149):
+        volume[1, y, 20 * y] = np.nan
+    taps = np.argwhere(ball(1))
+    ours = apply(extremum_footprint, volume, (1, 1, 1), (3, 3, 3), taps, True)
+    expected = reference(ndi.maximum_filter, volume, footprint=ball(1))
+    assert np.array_equal(ours, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("is_max", [True, False])
