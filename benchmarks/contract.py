@@ -7,7 +7,7 @@ smaller volumes and fewer runs, ``--op median`` only operations whose names cont
 In memory, times are CPU time, so that a machine with other work on it gives honest ratios: ``kernels`` is
 what our stages took, and what the ratio is of; ``whole`` is `compute` from an array that is open to an
 array; ``threads`` how much sooner two threads on two cores have done either by the clock than one on one,
-in turns.
+in turns; of what reaches across slabs two slabs at a time.
 Disk to disk, times are wall time from `compute` to the last byte, without the start-up (a run of next to
 nothing), as Beam's local runner takes them on all cores; ``copy`` is "read into a numpy array, then write
 that", in turns with what has an aim, and ``I/O`` the same with the result of the operation, had before,
@@ -150,7 +150,8 @@ def memory(folder: Path, args: argparse.Namespace, lines: Lines) -> None:
         lines.add("memory", row, "", "ours", row.ours, one)
         in_stages = row in in_memory()  # not what reaches across slabs
         sooner = ""
-        if args.threads > 1 and (more := timed(replace(job, how="threads", threads=args.threads))):
+        both = replace(job, how="threads", threads=args.threads, slabs=not in_stages)
+        if args.threads > 1 and (more := timed(both)):
             lines.add("memory", row, "", f"ours, {args.threads} threads", row.ours, more)
             sooner = more.sooner
         kernels = one.kernels if in_stages else one.cpu

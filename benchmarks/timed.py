@@ -44,6 +44,8 @@ class Job:
     patience : float
         A peer that would need more CPU seconds gets a crop; what has taken more is not run again.
     reach, threads : int
+    slabs : bool
+        So many slabs at a time, in place of strips of each.
     out, codec : str
         Where what goes disk to disk is written, and how it is compressed.
     keep : bool
@@ -61,6 +63,7 @@ class Job:
     patience: float
     reach: int = 0
     threads: int = 1
+    slabs: bool = False
     out: str = ""
     codec: str = ""
     keep: bool = False
@@ -171,9 +174,10 @@ def threads(job: Job) -> Took:
         for count in (1, job.threads):
             allow(count)
             before = time.perf_counter()
-            computed(wanted, count)
+            computed(wanted, count, job.slabs)
             whole = time.perf_counter() - before
-            pair.append((seconds_of_stages(wanted, count)[0], whole))
+            stages = 0.0 if job.slabs else seconds_of_stages(wanted, count)[0]
+            pair.append((stages, whole))
         pairs.append(pair)
         if pair[1][1] > job.patience:
             break
@@ -183,7 +187,7 @@ def threads(job: Job) -> Took:
     took.sooner = " / ".join(
         f"{statistics.median(one[i] / more[i] for one, more in counted):.1f}x"
         for i in (0, 1)
-        if took.kernels or i  # what reaches across slabs need not have stages
+        if took.kernels or i
     )
     return took
 
@@ -203,14 +207,15 @@ def called(job: Job, array: np.ndarray) -> tuple:
     return wanted if isinstance(wanted, tuple) else (wanted,)
 
 
-def computed(wanted: tuple, count: int = 1) -> None:
+def computed(wanted: tuple, count: int = 1, slabs: bool = False) -> None:
     import beam_volumes as bv
 
-    bv.compute(*wanted, runner=None, progress=False, **limits(count))
+    bv.compute(*wanted, runner=None, progress=False, **limits(count, slabs))
 
 
-def limits(count: int) -> dict[str, Any]:
-    return {"workers": 1, "threads": count, "memory": "6GiB"}
+def limits(count: int, slabs: bool = False) -> dict[str, Any]:
+    workers, threads = (count, 1) if slabs else (1, count)
+    return {"workers": workers, "threads": threads, "memory": "6GiB"}
 
 
 def seconds_of_stages(wanted: tuple, count: int) -> tuple[float, float]:
