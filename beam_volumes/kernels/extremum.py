@@ -344,40 +344,34 @@ def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_m
     tall = max(TILE_ROWS, STREAMED_BYTES // (pitch * voxels.itemsize))
     for top in range(y0, y1, tall):
         place = (voxels, firsts, pitch, results, to, qx, top, min(top + tall, y1))
-        if _few_of_tile(place, slices, within, starts, nx, is_max):
-            _nans_of_tile(place, slices, within, flags)
+        _few_of_tile(place, slices, within, starts, flags, is_max)
 
 
 @row_kernel
-def _few_of_tile(place, slices, within, starts, nx, is_max):
+def _few_of_tile(place, slices, within, starts, flags, is_max):
     """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``.
 
-    Tells whether there was a NaN, near which the result is not right yet: looking for it beforehand
-    would take memory as long as the rest.
+    A row that saw a NaN is mended: looking for it beforehand would take memory as long as the rest.
     """
     voxels, firsts, pitch, results, to, qx, y0, y1 = place
-    found = False
     for k in range(to.size):
         for y in range(y0, y1):
             for i in range(FEW_TAPS):
                 starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
-            found |= _extremum_of_seven(
+            out = results[to[k] + y, qx : qx + flags.size]
+            if _extremum_of_seven(
                 voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
-                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :],
-                results[to[k] + y, qx : qx + nx], is_max,
-            )  # fmt: skip
-    return found
+                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], out, is_max,
+            ):  # fmt: skip
+                _nans_of_row(voxels, starts, flags, out)
 
 
 @row_kernel
-def _nans_of_tile(place, slices, within, flags):
-    voxels, firsts, pitch, results, to, qx, y0, y1 = place
-    for k in range(to.size):
-        for y in range(y0, y1):
-            flags[:] = False
-            for i in range(FEW_TAPS):
-                mark_nan(voxels[firsts[k + slices[i]] + within[i] + y * pitch :], flags)
-            write_nan(flags, results[to[k] + y, qx : qx + flags.size])
+def _nans_of_row(voxels, starts, flags, out):
+    flags[:] = False
+    for i in range(FEW_TAPS):
+        mark_nan(voxels[starts[i] :], flags)
+    write_nan(flags, out)
 
 
 @row_kernel
