@@ -313,6 +313,13 @@ def main() -> None:
     parser.add_argument("--fib25", type=Path, default=Path("../shared/data/fib25/grayscale"))
     parser.add_argument("--out", type=Path, default=Path("contract"), help=".csv and .png")
     args = parser.parse_args()
+    rows = {"memory": in_memory() + across_slabs(), "disk": disk_to_disk("u1")}
+    names = {row.name for part in args.part for row in rows[part]}
+    for op in args.op:
+        if not any(op in name for name in names):
+            parser.error(
+                f"argument --op: no operation's name contains {op!r}; there are {'; '.join(sorted(names))}"
+            )
     print(
         f"{processor()}, {os.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB, "
         f"{platform.system()}, Python {platform.python_version()}; load {os.getloadavg()[0]:.1f}"
