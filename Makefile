@@ -62,6 +62,7 @@ lint: venv
 bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/contract.py
 	$(VENV)/bin/python benchmarks/sweep.py
+	$(VENV)/bin/python benchmarks/slow.py
 	$(VENV)/bin/python benchmarks/merge.py
 	$(VENV)/bin/python benchmarks/across.py
 	$(VENV)/bin/python benchmarks/scale.py

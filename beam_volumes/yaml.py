@@ -286,17 +286,19 @@ class WriteSlabs(beam.PTransform):
     path : str
     overwrite : bool
         Replace an output that exists.
+    partial : bool
+        Write the slabs there are, though some are missing.
     **how
         ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`. Slabs are made of whole chunks.
     """
 
-    def __init__(self, path: str, overwrite: bool = False, **how: Any):
+    def __init__(self, path: str, overwrite: bool = False, partial: bool = False, **how: Any):
         super().__init__()
-        self.path, self.overwrite, self.how = path, overwrite, how
+        self.path, self.how = path, {"overwrite": overwrite, "partial": partial, **how}
 
     def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
         volume = source_of(slabs, "WriteSlabs").volume
-        write = transforms.WriteSlabs(self.path, like=volume, overwrite=self.overwrite, **self.how)
+        write = transforms.WriteSlabs(self.path, like=volume, **self.how)
         kinds = dict.fromkeys("zyx", int)
         rows = beam.Map(lambda key: beam.Row(**key._asdict())).with_output_types(_row(kinds))
         return slabs | "Write" >> write | "Rows" >> rows

@@ -2,16 +2,18 @@
 
 Run ``python benchmarks/soak.py --minutes 10``. Each case is drawn from its number: volume, chain, chunks or
 shards, slabs, workers, how it runs, and who is killed with -9 after how many slabs have begun: the process
-that calls, the one that drives the pipeline, or a worker. What the last attempt leaves on disk is compared
-with the same in this process in one piece, and with scipy. A difference, an error or a run that hangs ends
-the soak with exit status 1, and says how to repeat the case: ``--seed`` with its number and ``--cases 1``.
+that calls, the one that drives the pipeline, or a worker. Some cases have a twin, which resumes the run
+while it goes on, so that slabs, merges and the end of it are done twice and late; some a rival, which
+computes something else into the same output meanwhile; in some, slabs are swept twice at once. What the last
+attempt leaves on disk is compared with the same in this process in one piece, and with scipy; what a rival
+leaves, with what it computes. A difference, an error or a run that hangs ends the soak with exit status 1,
+and says how to repeat the case: ``--seed`` with its number and ``--cases 1``.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
 import random
 import shutil
 import sys
@@ -20,6 +22,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +35,16 @@ from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.session.session import Session
 
 #: Seconds after which an attempt counts as hanging.
 PATIENCE = 300
-#: Exit status of an attempt that noticed a kill, and of one that failed.
-KILLED, FAILED = 3, 4
+#: Exit status of an attempt that noticed a kill, of one that failed, and of one whose place another run took.
+KILLED, FAILED, REPLACED = 3, 4, 5
+#: What is said where that was noticed.
+SAYS_REPLACED = ("has taken over from", "since this one was asked for", "nothing more of the run")
+#: And by who wants to resume what is a rival's by now.
+SAYS_REPLACED += ("this run differs in",)
 
 MULTI = ("--direct_running_mode=multi_processing",)
 #: How a case may be run: the runner, its options, and who can be killed.
@@ -97,8 +105,10 @@ class Case:
     slab: tuple[int, ...]
     workers: int
     way: int
-    #: Who is killed, and how many slabs have begun by then.
-    kills: tuple[tuple[str, int], ...]
+    #: Who is killed, or begins beside it, and how many slabs have begun by then.
+    events: tuple[tuple[str, int], ...]
+    #: Whether slabs are swept twice at once, where that is done in the process that calls.
+    twice: bool
 
     @classmethod
     def of(cls, number: int) -> Case:
@@ -111,6 +121,9 @@ class Case:
         kills = [
             (rng.choice(WAYS[way][2]), rng.randrange(2 * slabs)) for _ in range(rng.randint(0, 3))
         ]
+        chosen = random.Random(-number)  # of its own: what a number meant before it still means
+        beside = [(chosen.choice(["twin", "rival"]), chosen.randrange(2 * slabs))]
+        beside = beside if chosen.random() < 0.5 else []
         return cls(
             number,
             shape,
@@ -125,7 +138,8 @@ class Case:
             slab,
             rng.randint(1, 3),
             way,
-            tuple(sorted(kills, key=lambda kill: kill[1])),
+            tuple(sorted(kills + beside, key=lambda event: event[1])),
+            chosen.random() < 0.3,
         )
 
     def array(self) -> np.ndarray:
@@ -206,9 +220,11 @@ def in_one_piece(*wanted: Any) -> Any:
 # A case.
 
 
-def attempt(number: int, folder: Path, first: bool) -> None:
-    """Begin or resume a run; in a process of its own."""
+def attempt(number: int, folder: Path, first: bool, anew: bool = False) -> None:
+    """Begin or resume a run, or with ``anew`` replace what is there; in a process of its own."""
     case = Case.of(number)
+    if case.twice:
+        Session.slab = _twice(Session.slab)  # type: ignore[method-assign]
     runner, options, _ = WAYS[case.way]
     # Who resumes may have another number of workers, and need not know how the run was cut up, unless
     # the passes depend on it: distances within tiles are found in other passes than those of whole planes.
@@ -222,20 +238,58 @@ def attempt(number: int, folder: Path, first: bool) -> None:
             workers=workers,
             slab=slab,
             memory="4GiB",
-            resume=True,
+            resume=not anew,
+            overwrite=anew,
             progress=False,
         )
     except WorkerDied:
         sys.exit(KILLED)
     except BaseException:
-        (folder / "error.txt").write_text(traceback.format_exc())
-        sys.exit(FAILED)
+        _failed(folder)
+
+
+def _failed(folder: Path) -> None:
+    text = traceback.format_exc()
+    if any(words in text for words in SAYS_REPLACED):
+        sys.exit(REPLACED)
+    (folder / "error.txt").write_text(text)
+    sys.exit(FAILED)
+
+
+def _twice(slab: Callable[..., Any]) -> Callable[..., Any]:
+    """Every other slab by two threads at once; what the one gives that ends last."""
+
+    def twice(self: Any, pass_index: int, index: int, *rest: Any) -> Any:
+        if index % 2:
+            return slab(self, pass_index, index, *rest)
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(slab, self, pass_index, index, *rest) for _ in range(2)]
+            return [one.result() for one in both][1]
+
+    return twice
+
+
+def rival(number: int, folder: Path) -> None:
+    """Compute something else into the same output, in place of what is there; in a process of its own."""
+    case = Case.of(number)
+    other = (
+        bv.open(folder / "in.zarr") ^ 1 if case.dtype[0] in "ui" else -bv.open(folder / "in.zarr")
+    )
+    try:
+        bv.compute(
+            other.to(folder / "out.zarr", chunks=case.unit),
+            runner=None,
+            slab=case.slab,
+            overwrite=True,
+            progress=False,
+        )
+    except BaseException:
+        _failed(folder)
 
 
 def begun(folder: Path) -> int:
     """How many attempts at slabs there were."""
-    starts = folder / "out.zarr.run" / "starts"
-    return sum(len(files) for _, _, files in os.walk(starts))
+    return sum(1 for _ in folder.glob("out.zarr.run/runs/*/starts/*/*/*"))
 
 
 def kill(who: str, process: Any) -> None:
@@ -253,33 +307,77 @@ def soaked(case: Case, folder: Path, context: Any) -> tuple[Counter[str], str | 
     happened = Counter(cases=1)
     array = case.array()
     in_one_piece(bv.open(array).to(folder / "in.zarr", chunks=case.input_chunks))
-    left = list(case.kills)
-    first = True
+    left = list(case.events)
+    first, anew = True, False
+    beside: dict[str, Any] = {}
     while True:
-        process = context.Process(target=attempt, args=(case.number, folder, first))
+        process = context.Process(target=attempt, args=(case.number, folder, first, anew))
         process.start()
         deadline = time.monotonic() + PATIENCE
         until = left[0][1] if left else None
         while process.is_alive() and time.monotonic() < deadline:
             if until is not None and begun(folder) >= until:
-                with suppress(psutil.NoSuchProcess):
-                    kill(left[0][0], process)
-                    happened[f"{left[0][0]}s killed"] += 1
+                who = left[0][0]
+                if who in ("twin", "rival"):
+                    happened[f"{who}s"] += 1
+                    target, more = (attempt, (False,)) if who == "twin" else (rival, ())
+                    beside[who] = context.Process(target=target, args=(case.number, folder, *more))
+                    beside[who].start()
+                else:
+                    with suppress(psutil.NoSuchProcess):
+                        kill(who, process)
+                        happened[f"{who}s killed"] += 1
                 left, until = left[1:], None
+                if who in ("twin", "rival") and left:
+                    until = left[0][1]
             process.join(0.003 if until is not None else 0.05)
         if process.is_alive():
             for p in [*psutil.Process(process.pid).children(recursive=True), process]:
                 p.kill()
             return happened, f"an attempt has not ended after {PATIENCE} s"
-        if process.exitcode == 0:
+        took = None
+        if (other := beside.pop("rival", None)) is not None:
+            if (wrong := ended(other, folder)) is not None:
+                return happened, f"the rival {wrong}"
+            took = other.exitcode == 0
+            if took and (wrong := rivals_difference(case, folder, array)) is not None:
+                return happened, wrong
+        if process.exitcode == 0 and not took:
             break
-        happened["resumed"] += 1
-        if process.exitcode not in (KILLED, -9):
-            error = folder / "error.txt"
-            text = error.read_text() if error.exists() else f"exit status {process.exitcode}"
-            return happened, f"an attempt failed: {text}"
-        first = first and Journal.open(run_folder(folder / "out.zarr")) is None
+        happened["begun anew" if took else "resumed"] += 1
+        expected = {0, KILLED, -9} | ({REPLACED} if other is not None or beside else set())
+        if process.exitcode not in expected:
+            return happened, f"an attempt {said(process, folder)}"
+        anew = bool(took)
+        first = anew or (first and Journal.open(run_folder(folder / "out.zarr")) is None)
+    for who, other in beside.items():
+        if (wrong := ended(other, folder)) is not None:
+            return happened, f"the {who} {wrong}"
     return happened, difference(case, folder, array)
+
+
+def ended(process: Any, folder: Path) -> str | None:
+    """Wait for who ran beside a run; what is wrong with its end."""
+    process.join(PATIENCE)
+    if process.exitcode is None:
+        process.kill()
+        return f"has not ended after {PATIENCE} s"
+    return None if process.exitcode in (0, KILLED, REPLACED) else said(process, folder)
+
+
+def said(process: Any, folder: Path) -> str:
+    error = folder / "error.txt"
+    return f"failed: {error.read_text() if error.exists() else f'exit status {process.exitcode}'}"
+
+
+def rivals_difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
+    """Between what a rival has left on disk and what it should have."""
+    expected = array ^ array.dtype.type(1) if case.dtype[0] in "ui" else -array
+    stored = np.asarray(bv.open(folder / "out.zarr"))
+    if stored.dtype != expected.dtype or stored.tobytes() != expected.tobytes():
+        return f"out.zarr and its rival differ in {np.count_nonzero(stored != expected)} voxels"
+    problems = bv.verify(folder / "out.zarr", checksums=True)
+    return f"verify finds of the rival: {problems[:3]}" if problems else None
 
 
 def difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
@@ -331,7 +429,8 @@ def main() -> int:
         what = [*case.grey, *([case.threshold, *case.mask] if case.end != "grey" else []), case.end]
         print(
             f"{number}: {', '.join(what)}; {WAYS[case.way][0]} {' '.join(WAYS[case.way][1])} "
-            f"killed {', '.join(f'{who} after {n}' for who, n in case.kills) or 'never'}; "
+            f"{', '.join(f'{who} after {n}' for who, n in case.events) or 'undisturbed'}"
+            f"{', slabs twice' if case.twice else ''}; "
             f"{time.monotonic() - began:.1f} s",
             flush=True,
         )

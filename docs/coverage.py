@@ -63,7 +63,7 @@ FUNCTIONS = [
     ("extrema minimum_position maximum_position center_of_mass", "scipy", "number", "1"),
     ("covariance correlation", "exact sums, numpy", "number", "1"),
     ("histogram joint_histogram", "numpy", "number", "1; 2 without `range=`"),
-    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` one for each 8 bits"),
+    ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 of short lines, else one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
     ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
@@ -76,7 +76,7 @@ FUNCTIONS = [
     ("distance_transform_edt signed_distance", "scipy",
      "across; neighbourhood with `max_distance=`",
      "2, or 4 where planes do not fit in memory; 1"),
-    ("cumsum", "numpy", "across along the first axis, else along whole rows or columns", "2; 1"),
+    ("cumsum", "numpy", "integers across along the first axis, floats slice by slice; else along whole rows or columns", "2; 1"),
     ("regionprops_table", "scikit-image on float64", "table", "1; of `label`, its second"),
     ("region_adjacency", "a count of all faces in numpy", "table", "1; of `label`, its second"),
     ("ball cube cross", "scikit-image's footprints", "array", "none"),

@@ -48,6 +48,9 @@ from beam_volumes.geometry import Grid, Triple
 
 Cutoff = tuple[int, int] | None
 
+#: Layers of slabs that are numbered in one step.
+_LAYERS = 1024
+
 
 def component_flow(
     grid: Grid,
@@ -145,6 +148,8 @@ def component_flow(
             (_Tiles, "tiles", cx > 1),
             (_Bands, "bands", cy > 1),
             (_Layers, "layers", cz > 1),
+            (_Groups, "groups", cz > _LAYERS),
+            (_LayersAgain, "layers-again", cz > _LAYERS),
         ]
         names = [name for _, name, is_there in kinds if is_there]
         for kind, name, is_there in kinds:
@@ -368,7 +373,7 @@ class _Rank(_Step):
 
     def of_layer(self, z: int, total: int) -> Iterator[Message]:
         if self.task.grid.counts[0] > 1:
-            yield "layers", (), (z, total)
+            yield "layers", (z // _LAYERS,), (z, total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -406,15 +411,47 @@ class _Bands(_Rank):
         yield from self.of_layer(key[0], total)
 
 
+def _based(layers: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """By layer, or group of them, how many roots come before it among these."""
+    places = sorted(dict(layers).items())
+    base = exclusive(np.array([total for _, total in places], np.int64)).tolist()
+    return ((z, before) for (z, _), before in zip(places, base, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class _Layers(_Rank):
+    """Under some layers: their roots together; where all layers meet here, how many come before each."""
+
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        if self.task.grid.counts[0] <= _LAYERS:
+            yield from self.based(values, 0)
+            return
+        yield "groups", (), (key[0], sum(dict(values).values()))
+        yield "layers-again", key, dict(values)
+
+    def based(self, layers: list[tuple[int, int]], base: int) -> Iterator[Message]:
         _, ny, nx = self.task.grid.counts
-        layers = sorted(dict(values).items())
-        base = exclusive(np.array([total for _, total in layers], np.int64)).tolist()
-        for (z, _), before in zip(layers, base, strict=True):
+        for z, before in _based(layers):
             for i in range(z * ny * nx, (z + 1) * ny * nx):
-                yield "ranks", (i,), _Base(before)
+                yield "ranks", (i,), _Base(base + before)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups(_Step):
+    """Under ``()``: how many roots come before each group of layers."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        for group, before in _based(values):
+            yield "layers-again", (group,), _Base(before)
+
+
+@dataclass(frozen=True, eq=False)
+class _LayersAgain(_Layers):
+    """Under some layers: how many roots come before each."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
+        layers = next(v for v in values if type(v) is dict)
+        return self.based(list(layers.items()), _only(values, _Base).before)
 
 
 @dataclass(frozen=True, eq=False)

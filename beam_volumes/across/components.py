@@ -13,8 +13,7 @@ it; the smallest one of a component is its *root*.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from beam_volumes.geometry import Box, Grid, Triple
 from beam_volumes.kernels import components as kernels
+from beam_volumes.sweep.resources import in_strips
 
 #: An interface: the axis it is perpendicular to, and the cell of the slab above it.
 InterfaceKey = tuple[int, int, int, int]
@@ -72,15 +72,35 @@ class Components(NamedTuple):
         some = slice(int(offsets[0]), int(offsets[-1]))
         return offsets - offsets[0], self.starts[some], self.stops[some], self.labels[some]
 
-    def digest(self) -> int:
-        """64 bits of a hash of what was labelled."""
-        h = hashlib.blake2b(repr(self.shape).encode(), digest_size=8)
-        for part in (self.offsets, self.starts, self.stops):
-            h.update(part.tobytes())
-        if self.values is not None:  # which run has which value
-            h.update(self.labels.tobytes())
-            h.update(self.values.tobytes())
-        return int.from_bytes(h.digest(), "little")
+    def digest(self, row: int = 0, threads: int = 1) -> int:
+        """64 bits of a hash of what was labelled: of all its voxels, where they are and what they are.
+
+        Its rows are numbered from ``row`` on: digests of blocks that follow one another add up, modulo
+        2**64, to that of all.
+        """
+        values = np.empty(0, np.uint64)
+        if self.values is not None:
+            values = self.values.view(f"u{self.values.itemsize}").astype(np.uint64)
+
+        def strip(a: int, b: int) -> int:
+            runs = self.offsets[a : b + 1], self.starts, self.stops, self.labels
+            return int(kernels.digest(*runs, self.shape[2], values, row + a))
+
+        return sum(in_strips(len(self.offsets) - 1, len(self.starts), threads, strip)) % 2**64
+
+    def paint(self, table: np.ndarray, slices: Iterable[np.ndarray], threads: int = 1) -> None:
+        """Write ``table[label]`` into slices with contiguous rows, or their first rows and columns."""
+        outs, ny = list(slices), self.shape[1]
+        if not outs:
+            return
+        rows, cols = outs[0].shape
+
+        def strip(a: int, b: int) -> None:
+            for k, out in enumerate(outs):
+                offsets = self.offsets[k * ny + a : k * ny + b + 1]
+                kernels.paint(offsets, self.starts, self.stops, self.labels, table, out[a:b])
+
+        in_strips(rows, len(outs) * rows * cols, threads, strip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +134,7 @@ class Labelling:
         for name, value in (("structure", structure), ("links", links), ("is_joined", is_joined)):
             object.__setattr__(self, name, value)
 
-    def find(self, block: np.ndarray) -> Components:
+    def find(self, block: np.ndarray, threads: int = 1) -> Components:
         """The components of a 3-D block, numbered from 1 by their first voxels."""
         if block.size >= 2**31:
             raise ValueError(
@@ -133,9 +153,19 @@ class Labelling:
             kind = kernels.VALUES_NO_BACKGROUND
             if self.background is not None and _holds(block.dtype, self.background):
                 kind, background = kernels.VALUES, block.dtype.type(self.background)
-        offsets, starts, stops, labels, first = kernels.find_components(
-            block, self.links, self.is_joined, kind, background
+        ny, nx = block.shape[1:]
+        how = self.links, self.is_joined, kind, background
+        parts = in_strips(
+            block.shape[0] * ny,
+            block.size,
+            threads,
+            lambda a, b: kernels.find_runs(block, *how, a, b),
         )
+        offsets, starts, stops, parent = _put_together(parts)
+        if len(parts) > 1:
+            cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
+            kernels.join_runs(block, self.links, kind, cuts, offsets, starts, stops, parent)
+        labels, first = kernels.number_runs(nx, offsets, starts, parent)
         values = block.reshape(-1)[first] if self.by_value else None
         return Components(block.shape, offsets, starts, stops, labels, first, values)
 
@@ -143,9 +173,24 @@ class Labelling:
         """Labels of a block that is in memory, and their number."""
         found = self.find(block)
         out = np.empty(found.shape, dtype)
-        table = np.arange(len(found.first) + 1, dtype=dtype)
-        kernels.paint(*found.runs, found.shape[1], table, out)
+        found.paint(np.arange(len(found.first) + 1, dtype=dtype), out)
         return out, len(found.first)
+
+
+def _put_together(parts: list[Any]) -> tuple[np.ndarray, ...]:
+    """Runs that were found row after row in several parts: offsets, starts, stops and parents."""
+    if len(parts) == 1:
+        return parts[0]
+    offsets, starts, stops, parents = zip(*parts, strict=True)
+    bases = np.cumsum([0, *map(len, starts)])
+    return (
+        np.concatenate(
+            [*(o[:-1] + base for o, base in zip(offsets, bases, strict=False)), bases[-1:]]
+        ),
+        np.concatenate(starts),
+        np.concatenate(stops),
+        np.concatenate([p + np.int32(b) for p, b in zip(parents, bases, strict=False)]),
+    )
 
 
 def _holds(dtype: np.dtype, value: Any) -> bool:
@@ -161,30 +206,38 @@ class _Stream:
     def __init__(self, labelling: Labelling) -> None:
         self.labelling = labelling
         self.count = 0
-        self._pairs: list[np.ndarray] = []
+        self._parent = np.empty(0, np.int64)
         self._last: Components | None = None
 
-    def feed(self, block: np.ndarray) -> Components:
-        found = self.labelling.find(block)
-        if self._last is not None:
-            last = self._last
-            pairs = kernels.plane_equivalences(
-                last.slice_runs(last.shape[0] - 1), found.slice_runs(0), self.labelling.links
+    def feed(self, block: np.ndarray, threads: int = 1) -> Components:
+        found, last = self.labelling.find(block, threads), self._last
+        count = self.count + len(found.first)
+        if count > len(self._parent):
+            grown = np.empty(max(count, 3 * len(self._parent) // 2), np.int64)
+            grown[: self.count] = self._parent[: self.count]
+            self._parent = grown
+        self._parent[self.count : count] = np.arange(self.count, count)
+        if last is not None:
+            none = np.empty(0, np.uint8)
+            kernels.unite_planes(
+                last.slice_runs(last.shape[0] - 1),
+                found.slice_runs(0),
+                self.labelling.links,
+                none if last.values is None else last.values,
+                none if found.values is None else found.values,
+                self._parent,
+                self.count - len(last.first),
+                self.count,
             )
-            keys = np.unique(pairs[:, 0].astype(np.int64) << 32 | pairs[:, 1])
-            pairs = np.stack([keys >> 32, keys & 0xFFFFFFFF], 1) - 1
-            if found.values is not None and last.values is not None:
-                pairs = pairs[last.values[pairs[:, 0]] == found.values[pairs[:, 1]]]
-            pairs += (self.count - len(last.first), self.count)
-            self._pairs.append(pairs)
-        self.count += len(found.first)
+        self.count = count
         self._last = found
         return found
 
     def classes(self) -> np.ndarray:
         """For each component that was found the first one that it is part of."""
-        pairs = np.concatenate([np.empty((0, 2), np.int64), *self._pairs])
-        return kernels.unite(self.count, pairs)
+        classes = self._parent[: self.count]
+        kernels.flatten(classes)
+        return classes
 
 
 class _Face:
@@ -198,7 +251,7 @@ class _Face:
         self.position = position
         self._stream = _Stream(labelling)
         self._members: list[np.ndarray] = [np.empty(0, np.int64)]
-        self._indices: list[np.ndarray] = [np.empty((0, 3), np.int64)]
+        self._digest = 0
 
     def feed(self, block: np.ndarray, z: int, found: Components, base: int) -> None:
         start = [0, 0, 0]
@@ -208,28 +261,26 @@ class _Face:
         plane = [slice(None)] * 3
         plane[self.axis] = slice(start[self.axis], start[self.axis] + 1)
         part = block[tuple(plane)]
-        first = self._stream.feed(part).first
-        zyx = np.stack(np.unravel_index(first, part.shape), 1) + start
+        flat = self._stream.feed(part)
+        # The plane's place in the region is another on either side, its rows are the same.
+        row = 0 if self.axis == 0 else z * part.shape[1]
+        self._digest = (self._digest + flat.digest(row)) % 2**64
+        zyx = np.stack(np.unravel_index(flat.first, part.shape), 1) + start
         rows = zyx[:, 0] * block.shape[1] + zyx[:, 1]
         self._members.append(kernels.labels_at(*found.runs, rows, zyx[:, 2]).astype(np.int64))
         self._members[-1] += base - 1
-        self._indices.append(zyx + np.array((z, 0, 0)))
 
     def finish(self, groups: np.ndarray) -> Interface:
         classes = self._stream.classes()
         own = np.flatnonzero(classes == np.arange(len(classes)))
-        indices = np.concatenate(self._indices)[own]
-        indices[:, self.axis] = 0  # the plane's place in the region, other on either side
-        h = hashlib.blake2b(indices.tobytes(), digest_size=8)
-        members = groups[np.concatenate(self._members)[own]]
-        return Interface(as_index(members), int.from_bytes(h.digest(), "little"))
+        return Interface(as_index(groups[np.concatenate(self._members)[own]]), self._digest)
 
 
 class Interface(NamedTuple):
     """Of each 2-D component of a shared plane, in raster order, the component it belongs to.
 
-    ``members`` are positions in the ids of the summary that holds it; ``digest`` is of the first
-    voxels of the 2-D components, to tell whether both sides saw the same plane.
+    ``members`` are positions in the ids of the summary that holds it; ``digest`` is of all voxels of the
+    plane, to tell whether both sides saw the same.
     """
 
     members: np.ndarray
@@ -347,6 +398,7 @@ class SlabLabeler:
         block: np.ndarray,
         seeds: np.ndarray | None = None,
         extra: Callable[[Components], Payload] | None = None,
+        threads: int = 1,
     ) -> int:
         """Take the next slices of the region; the number of their components.
 
@@ -358,6 +410,8 @@ class SlabLabeler:
             Components that hold a non-zero one are flagged in the column ``marked``.
         extra : function of Components, optional
             Further columns, an array (count, ...) each; voxels beyond the core must not count.
+        threads : int
+            How many may share the work.
         """
         if block.shape[1:] != self.region.shape[1:] or not (
             0 < block.shape[0] <= self.region.shape[0] - self._depth
@@ -368,7 +422,7 @@ class SlabLabeler:
             )
         block = np.ascontiguousarray(block)
         base = self._stream.count
-        found = self._stream.feed(block)
+        found = self._stream.feed(block, threads)
         for face in self._faces.values():
             face.feed(block, self._depth, found, base)
         z, y, x = np.unravel_index(found.first, block.shape)
@@ -378,7 +432,7 @@ class SlabLabeler:
         self._first.append(first.astype(np.uint64))
         self._columns.append(self._measured(found, seeds) | (extra(found) if extra else {}))
         self._counts.append(len(found.first))
-        self._digests.append(found.digest())
+        self._digests.append(found.digest(threads=threads))
         self._depth += block.shape[0]
         return len(found.first)
 
@@ -438,7 +492,7 @@ class SlabLabeler:
 
 
 def found_again(
-    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int
+    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, threads: int = 1
 ) -> Components:
     """The components of one window in the second sweep, if they are those of the first.
 
@@ -451,9 +505,11 @@ def found_again(
         What came back for each of the window's components.
     digest : int
         Of the window, from the first sweep.
+    threads : int
+        How many may share the work.
     """
-    found = labelling.find(block)
-    if len(found.first) != len(ids) or found.digest() != digest:
+    found = labelling.find(block, threads)
+    if len(found.first) != len(ids) or found.digest(threads=threads) != digest:
         raise ValueError(
             f"what is labelled differs from the first sweep ({len(found.first)} components, then "
             f"{len(ids)}): the input has changed, or an operation before the label gives other voxels "
@@ -473,4 +529,4 @@ def relabel_window(
     found = found_again(labelling, block, ids, digest)
     table = np.zeros(len(ids) + 1, out.dtype)
     table[1:] = ids
-    kernels.paint(*found.runs, found.shape[1], table, out)
+    found.paint(table, out)

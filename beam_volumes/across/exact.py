@@ -96,7 +96,7 @@ class Wide:
         info = np.iinfo(dtype)
         values = [n << unit for n in numbers]
         if values and not (info.min <= min(values) and max(values) <= info.max):
-            raise OverflowError(f"{name} does not fit {np.dtype(dtype)}: use a mean instead")
+            raise ValueError(f"{name} does not fit {np.dtype(dtype)}: use a mean instead")
         return np.array(values, dtype).reshape(self.digits.shape[:-1])
 
 

@@ -1,7 +1,8 @@
 """What becomes of labels, by key: new values from a mapping that no memory holds, or whether they stay.
 
 Labels of slabs and what is known of them meet in *buckets* by their hash; what came of each goes back
-to the slabs that have it.
+to the slabs that have it. How many buckets there are depends on how many labels there may be; where that
+are very many, slabs tell how many they have first.
 """
 
 from __future__ import annotations
@@ -18,17 +19,27 @@ from beam_volumes.across.table_rounds import mixed
 
 #: Labels of a mapping that meet at once, about.
 BUCKET = 1 << 19
-#: Buckets where it is not known how many labels there are.
+#: Voxels of a label, where labels are not counted: of fewer a bucket is larger.
+VOXELS = 64
+#: Beyond so many buckets labels are counted first: each slab sends a message to most of them.
 BUCKETS = 64
+#: Slabs whose counts are added up at once.
+GROUP = 1024
+#: Bytes that a step holds for a label of a slab or of the mapping, at most.
+LABEL_BYTES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """The labels of some blocks but 0: uint64, increasing; their voxels; whether they touch the border."""
+    """The labels of some blocks but 0: uint64, increasing; their voxels; whether they touch the border.
+
+    A slab's comes with the digests of its windows, which come back with the answer.
+    """
 
     labels: np.ndarray
     counts: np.ndarray
     touches: np.ndarray
+    digests: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,6 +80,11 @@ class Mapping:
 
     dtype: np.dtype
     rows: int
+
+    @property
+    def extents(self) -> tuple[Any, ...]:
+        """Where it is stored (of `beam_volumes.storage.extent`), if it is."""
+        return ()
 
     def parts(self) -> Iterable[Key]:
         """The parts that it can be read in."""
@@ -145,39 +161,131 @@ def _asks(values: list[Any]) -> dict[int, Tally]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Slab(Round):
-    """Under a slab: its labels to their buckets; the first slab has the mapping read too."""
+class _Cutting(Round):
+    """What is done to a slab's labels once it is known how many buckets there are."""
+
+    mapping: Mapping | None
+
+    def begun(self, buckets: int) -> Iterator[Message]:
+        """Sent once: has the mapping read, and says that labels are counted though there be none."""
+        if self.mapping is None:
+            yield "count", (), (-1, 0)
+        else:
+            for part in self.mapping.parts():
+                yield "read", part, buckets
+
+    def cut(self, slab: int, tally: Tally, buckets: int) -> Iterator[Message]:
+        yield "answer", (slab,), (-1, tally.digests)
+        if self.mapping is not None:  # background may have a value too
+            one = [np.zeros(1, c.dtype) for c in (tally.labels, tally.counts, tally.touches)]
+            tally = add([Tally(one[0], one[1], one[2]), tally])
+        for bucket, at in _cut(tally.labels, buckets):
+            yield "bucket", (bucket,), _Ask(slab, tally[at])
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab(_Cutting):
+    """Under a slab: its labels to their buckets."""
 
     buckets: int
-    mapping: Mapping | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        (slab,) = key
+        yield from self.cut(slab, values[0], self.buckets)
+        if slab == 0:
+            yield from self.begun(self.buckets)
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted(Round):
+    """Under a slab: how many labels it has, to its group; they wait."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         (slab,), tally = key, values[0]
-        if self.mapping is not None:  # background may have a value too
-            background = Tally(*(np.zeros(1, c.dtype) for c in vars(tally).values()))
-            tally = add([background, tally])
-        for bucket, at in _cut(tally.labels, self.buckets):
-            yield "bucket", (bucket,), _Ask(slab, tally[at])
-        yield "answer", key, (-1, None)
-        if slab == 0:
-            if self.mapping is None:
-                yield "count", (), (-1, 0)
-            else:
-                for part in self.mapping.parts():
-                    yield "read", part, None
+        yield "cut", key, tally
+        yield "group", (slab // GROUP,), (slab, len(tally))
+
+
+@dataclass(frozen=True, eq=False)
+class _Group(Round):
+    """Under a group of slabs: how many labels they have."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        counts = dict(values)
+        yield "total", (), (key, sum(counts.values()))
+        yield "tell", key, list(counts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Total(_Cutting):
+    """Under ``()``: how many buckets there are, to the groups."""
+
+    bucket: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        counts = dict(values)
+        rows = 0 if self.mapping is None else self.mapping.rows
+        buckets = max(1, -(-max(rows, sum(counts.values())) // self.bucket))
+        for group in counts:
+            yield "tell", group, buckets
+        yield from self.begun(buckets)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tell(Round):
+    """Under a group: how many buckets there are, to its slabs."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        buckets = next(v for v in values if isinstance(v, int))
+        for slab in next(v for v in values if isinstance(v, list)):
+            yield "cut", (slab,), buckets
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut(_Cutting):
+    """Under a slab: its labels to their buckets, now that it knows how many those are."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        buckets = next(v for v in values if isinstance(v, int))
+        return self.cut(key[0], next(v for v in values if isinstance(v, Tally)), buckets)
 
 
 @dataclass(frozen=True, eq=False)
 class _Read(Round):
     """Under a part of the mapping: what it says, to the buckets."""
 
-    buckets: int
     mapping: Mapping
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         labels, new = self.mapping.read(key)
-        for bucket, at in _cut(labels, self.buckets):
+        for bucket, at in _cut(labels, values[0]):
             yield "bucket", (bucket,), Part(labels[at], new[at])
+
+
+def bucket_size(room: int | None) -> int:
+    """Labels that a step has room for."""
+    return BUCKET if room is None else max(1, min(BUCKET, room // LABEL_BYTES))
+
+
+def _asking(
+    mapping: Mapping | None, buckets: int | None, voxels: int, room: int | None
+) -> tuple[Round, ...]:
+    """The rounds that send slabs' labels to buckets, and the mapping."""
+    begun = "count" if mapping is None else "read"
+    to = ("bucket", "answer")
+    if buckets is None:
+        size = bucket_size(room)
+        rows = 0 if mapping is None else mapping.rows
+        buckets = max(1, -(-max(rows, voxels // VOXELS) // size))
+        if buckets > BUCKETS:
+            return (
+                _Counted("slabs", ("cut", "group")),
+                _Group("group", ("total", "tell")),
+                _Total("total", ("tell", begun), mapping, size),
+                _Tell("tell", ("cut",)),
+                _Cut("cut", to, mapping),
+            )
+    return (_Slab("slabs", (*to, begun), mapping, buckets),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +302,7 @@ class _Given(Round):
             else:
                 yield "bucket", (bucket,), _Ask(key[0], given[at])
         if not isinstance(given, Part):
-            yield "answer", key, (-1, None)
+            yield "answer", key, (-1, given.digests)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,25 +401,34 @@ class _Count(Round):
 
 @dataclass(frozen=True, eq=False)
 class _Answer(Round):
-    """Under a slab: what came of its labels, increasing."""
+    """Under a slab: its labels, increasing, what came of each, and the slab's digests."""
 
     dtype: np.dtype
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        parts = [answer for answer in dict(values).values() if answer is not None]
+        found = dict(values)
+        digests = found.pop(-1)
+        parts = found.values()
         labels = np.concatenate([np.empty(0, np.uint64), *(a for a, _ in parts)])
         new = np.concatenate([np.empty(0, self.dtype), *(b for _, b in parts)])
         order = np.argsort(labels)
-        yield "answers", key, (labels[order], new[order])
+        yield "answers", key, (labels[order], new[order], digests)
 
 
 def lookup_flow(
-    mapping: Mapping, dtype: Any = None, missing: Any = "error", buckets: int | None = None
+    mapping: Mapping,
+    dtype: Any = None,
+    missing: Any = "error",
+    buckets: int | None = None,
+    *,
+    voxels: int = 0,
+    room: int | None = None,
 ) -> Flow:
     """New values for labels.
 
     Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
-    increasing and 0 the first, and the value of each; that of 0 is 0 if the mapping has none.
+    increasing and 0 the first, the value of each, and the slab's digests; the value of 0 is 0 if the
+    mapping has none.
 
     Parameters
     ----------
@@ -321,14 +438,17 @@ def lookup_flow(
     missing : {"error", "keep"} or number
         What becomes of labels but 0 that are not in the mapping.
     buckets : int, optional
-        By default so many that about half a million rows of the mapping meet.
+        By default so many that about half a million labels meet, or as many as there is room for.
+    voxels : int
+        Of the volume: what labels there may be.
+    room : int, optional
+        Bytes that a step may hold.
     """
     to = np.dtype(mapping.dtype if dtype is None else dtype)
-    n = max(1, -(-mapping.rows // BUCKET)) if buckets is None else buckets
     return Flow(
         (
-            _Slab("slabs", ("read", "bucket", "answer"), n, mapping),
-            _Read("read", ("bucket",), n, mapping),
+            *_asking(mapping, buckets, voxels, room),
+            _Read("read", ("bucket",), mapping),
             _LookUp("bucket", ("answer",), mapping, missing, to),
             _Answer("answer", ("answers",), to),
         ),
@@ -336,13 +456,15 @@ def lookup_flow(
     )
 
 
-def given_flow(dtype: Any, missing: Any = "error", buckets: int = BUCKETS) -> Flow:
-    """As `lookup_flow`, of a mapping that is given in parts beside the slabs.
+def given_flow(dtype: Any, missing: Any = "error", *, voxels: int) -> Flow:
+    """As `lookup_flow`, of a mapping that is given in parts beside the slabs of a volume of some voxels.
 
     Given under ``(slab,)`` a `Tally` of the slab without background, and under any key `Part`s of the
-    mapping, it sends to the port ``"answers"`` the slab's labels, increasing, and the value of each.
+    mapping, it sends to the port ``"answers"`` the slab's labels, increasing, the value of each, and its
+    digests.
     """
     to = np.dtype(dtype)
+    buckets = max(1, voxels // VOXELS // BUCKET)
     return Flow(
         (
             _Given("given", ("bucket", "answer"), buckets),
@@ -353,11 +475,18 @@ def given_flow(dtype: Any, missing: Any = "error", buckets: int = BUCKETS) -> Fl
     )
 
 
-def filter_flow(keep: Keep, k_largest: int | None = None, buckets: int = BUCKETS) -> Flow:
+def filter_flow(
+    keep: Keep,
+    k_largest: int | None = None,
+    buckets: int | None = None,
+    *,
+    voxels: int = 0,
+    room: int | None = None,
+) -> Flow:
     """Which labels stay, by their voxels in the whole volume.
 
     Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
-    increasing, and whether each stays, and to ``"numbers"`` their ``"count"``.
+    increasing, whether each stays, and its digests, and to ``"numbers"`` their ``"count"``.
 
     Parameters
     ----------
@@ -365,6 +494,8 @@ def filter_flow(keep: Keep, k_largest: int | None = None, buckets: int = BUCKETS
         ``min_size``, ``max_size`` and ``touches_border``.
     k_largest : int, optional
         Only so many, the lowest label first among equals, of all labels.
+    buckets, voxels, room
+        As of `lookup_flow`.
     """
     if keep.marked is not None or keep.cutoff is not None:
         raise ValueError("labels are kept by size and by touching the border")
@@ -372,7 +503,7 @@ def filter_flow(keep: Keep, k_largest: int | None = None, buckets: int = BUCKETS
     to = ("decide",) if k_largest is None else ("top", "decide")
     return Flow(
         (
-            _Slab("slabs", ("bucket", "answer", "count"), buckets, None),
+            *_asking(None, buckets, voxels, room),
             _Sum("bucket", to, k_largest),
             *top,
             _Decide("decide", ("answer", "count"), keep, k_largest),

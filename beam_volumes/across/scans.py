@@ -171,8 +171,8 @@ def unpacked(data: bytes, depth: int, rows: int, cols: int) -> np.ndarray:
 def cumsum_dtype(dtype: np.dtype) -> np.dtype:
     """Of ``cumsum``: numpy's, 64 bits wide for bool and integers; float64 for floats.
 
-    Integers are exact modulo 2**64, as numpy's are; sums of floats depend on the slabs in their
-    last bits.
+    Integers are exact modulo 2**64, as numpy's are. Sums of floats round, so that those of slabs cannot be
+    put together to the same bits: a sweep takes the slices in order instead.
     """
     dtype = np.dtype(dtype)
     if dtype.kind not in "biuf":

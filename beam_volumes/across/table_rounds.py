@@ -3,13 +3,17 @@
 Labels may be any 64-bit numbers, so where the table is cut is learnt from a sample: of all rows those
 with the smallest hashes, which is the same however the volume was cut into slabs, a row that several
 slabs have counts once, and how small they are tells how many rows there are. The sample's quantiles
-go back to each slab's part, which is cut there and sent on: first what some hundred slabs have of a
-shard is merged, then the shard.
+go back to each slab's part, which is cut there and sent on. A shard is merged in *bins*, narrower ranges,
+so that what a step holds is bounded however many slabs have the same rows: up a tree of slabs,
+``gather-1``, ``gather-2``, ..., and last a shard of its bins. The sample goes up the same tree before
+(``sample-n``), and the cuts down again (``spread-n``): there it is reckoned, from the samples, what each
+step of the merge is going to hold.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,15 +26,20 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Triple
+from beam_volumes.graph.volume import format_bytes
 
-#: Rows of a shard, about.
-ROWS = 1 << 16
+#: Rows of a shard, about, and bins that it is merged in.
+ROWS, BINS = 1 << 15, 16
 #: Rows of a sample.
 SAMPLE = 1 << 14
-#: Slabs whose parts meet before they meet the others.
-GROUP = 512
+#: Slabs, or groups of them, that one step takes in.
+RADIX = 32
+#: Merging holds the rows in parts, put together, in order and summed.
+MERGE_COPIES = 5
 
 Columns = dict[str, np.ndarray]
+
+_PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +53,8 @@ class Table:
         """A part without rows."""
         raise NotImplementedError
 
-    def labels(self, part: Any) -> np.ndarray:
-        """The labels that rows are sorted by, uint64."""
+    def keys(self, part: Any) -> np.ndarray:
+        """What rows are sorted by; no two rows of a merged part have the same."""
         raise NotImplementedError
 
     def hashes(self, part: Any) -> np.ndarray:
@@ -87,7 +96,7 @@ class RegionTable(Table):
         values = None if self.intensity is None else nothing.astype(self.intensity)
         return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values)
 
-    def labels(self, part: Regions) -> np.ndarray:
+    def keys(self, part: Regions) -> np.ndarray:
         return part.label
 
     def hashes(self, part: Regions) -> np.ndarray:
@@ -102,7 +111,7 @@ class RegionTable(Table):
 
 @dataclass(frozen=True, eq=False)
 class AdjacencyTable(Table):
-    """Touching pairs, by their smaller label; see `beam_volumes.across.adjacency.columns`.
+    """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`.
 
     Attributes
     ----------
@@ -119,8 +128,9 @@ class AdjacencyTable(Table):
         edges = np.arange(self.bins + 1.0) if self.bins else None
         return pairs.adjacency(np.zeros((1, 1, 1), np.uint8), edges=edges)
 
-    def labels(self, part: Adjacency) -> np.ndarray:
-        return part.pairs[:, 0]
+    def keys(self, part: Adjacency) -> np.ndarray:
+        # By pairs: one label may touch any number of others.
+        return np.ascontiguousarray(part.pairs).view(_PAIR)[:, 0]
 
     def hashes(self, part: Adjacency) -> np.ndarray:
         return mixed(mixed(part.pairs[:, 0]) ^ part.pairs[:, 1])
@@ -141,30 +151,78 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 
 
 class Sample(NamedTuple):
-    """The hashes of some rows, ascending, and their labels."""
+    """The hashes of some rows, ascending, and their keys."""
 
     hashes: np.ndarray
-    labels: np.ndarray
+    keys: np.ndarray
 
 
 def sampled(samples: Iterable[Sample], size: int = SAMPLE) -> Sample:
     """The rows of the smallest hashes: of samples of parts, the sample of the whole."""
     samples = list(samples)
     hashes = np.concatenate([s.hashes for s in samples])
-    labels = np.concatenate([s.labels for s in samples])
+    keys = np.concatenate([s.keys for s in samples])
     smallest, first = np.unique(hashes, return_index=True)
-    return Sample(smallest[:size], labels[first[:size]])
+    return Sample(smallest[:size].copy(), keys[first[:size]])  # and not all of them behind it
 
 
-def splitters(sample: Sample, rows: int = ROWS, size: int = SAMPLE) -> np.ndarray:
-    """The least label of each shard but the first, for shards of about this many rows."""
-    count = float(len(sample.hashes))
-    if len(sample.hashes) >= size:  # the hashes of all rows fill 0 ... 2**64 evenly
-        count = (size - 1) * 2.0**64 / float(sample.hashes[size - 1])
-    labels = np.sort(sample.labels)
-    shards = min(len(labels), max(1, round(count / rows)))
-    chosen = np.unique(labels[np.arange(1, shards) * len(labels) // max(1, shards)])
-    return chosen[chosen > labels[0]] if len(labels) else chosen
+def _of_part(hashes: np.ndarray, keys: np.ndarray, size: int) -> Sample:
+    """The sample of a part, which has each row once."""
+    if len(hashes) > size:
+        some = np.argpartition(hashes, size - 1)[:size]
+        hashes, keys = hashes[some], keys[some]
+    order = np.argsort(hashes)
+    return Sample(hashes[order], keys[order])
+
+
+def _share(hashes: np.ndarray, size: int) -> float:
+    """Which part of all rows have hashes up to the last of a sample's: they fill 0 ... 2**64 evenly."""
+    return 1.0 if len(hashes) < size else (float(hashes[-1]) + 1) / 2.0**64
+
+
+class Cuts(NamedTuple):
+    """Consecutive bins.
+
+    Attributes
+    ----------
+    first : int
+        The number of the first.
+    least : ndarray
+        The least key of each bin but the first.
+    shards : ndarray of int64
+        Of which shard each bin is.
+    """
+
+    first: int
+    least: np.ndarray
+    shards: np.ndarray
+
+    def of(self, span: np.ndarray) -> Cuts:
+        """The bins from that of one key to that of another."""
+        a, b = np.searchsorted(self.least, span, side="right").tolist()
+        return Cuts(self.first + a, self.least[a:b], self.shards[a : b + 1])
+
+
+def splitters(sample: Sample, rows: int = ROWS, size: int = SAMPLE) -> Cuts:
+    """Where the bins of the whole table begin, for shards of about this many rows."""
+    keys = np.sort(sample.keys)
+    share = _share(sample.hashes, size)
+    # Of a sample all but the last, which says how many there are.
+    count = len(keys) if share == 1 else (size - 1) / share
+    shards = max(1, min(len(keys), round(count / rows)))
+    bins = shards * math.ceil(count / shards / max(1, rows // BINS))
+    least = _quantiles(keys, min(len(keys), bins))
+    begin = _quantiles(keys, shards)
+    # The quantiles of shards are among those of bins, as far as the sample tells bins apart.
+    least = np.unique(np.concatenate([least, begin]))
+    of = np.searchsorted(begin, least, side="right")
+    return Cuts(0, least, np.concatenate([[0], of]))
+
+
+def _quantiles(keys: np.ndarray, parts: int) -> np.ndarray:
+    """Where all parts but the first begin, of sorted keys."""
+    chosen = np.unique(keys[np.arange(1, parts) * len(keys) // max(1, parts)])
+    return chosen[chosen != keys[0]] if len(keys) else chosen
 
 
 def _once(values: Iterable[tuple[Any, Any]]) -> list[Any]:
@@ -173,109 +231,199 @@ def _once(values: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Step(Round):
+class _Task:
+    """What all rounds know."""
+
     table: Table
     rows: int
     sample: int
-    group: int
+    radix: int
+    top: int
+    room: int | None
+    row_bytes: int
 
 
+class _Child(NamedTuple):
+    """What a slab, or a group of them, tells the group above."""
+
+    spans: list[np.ndarray]  # least and most key: of each piece of a slab, or of all of a group
+    sample: Sample
+
+
+@dataclass(frozen=True, eq=False)
+class _Step(Round):
+    task: _Task
+
+
+@dataclass(frozen=True, eq=False)
 class _Slab(_Step):
     """Under a slab: its part in pieces, and their sample."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        (slab,), part, table = key, values[0], self.table
-        sample = sampled([Sample(table.hashes(part), table.labels(part))], self.sample)
-        ranges = []
+        (slab,), part, t = key, values[0], self.task
+        spans = []
         for i, piece in enumerate(tables.batches(part)):
-            labels = table.labels(piece)
-            ranges.append((labels[0], labels[-1]))
+            spans.append(t.table.keys(piece)[[0, -1]])
             yield "cut", (slab, i), piece
-        yield "sample", (slab // self.group,), (slab, (ranges, sample))
+        sample = _of_part(t.table.hashes(part), t.table.keys(part), t.sample)
+        yield "sample-1", (slab // t.radix,), (slab, _Child(spans, sample))
 
 
-class _Sample(_Step):
-    """Under a group of slabs: their sample."""
+@dataclass(frozen=True, eq=False)
+class _Node(_Step):
+    level: int
+
+    def onward(self, children: dict[int, _Child], cuts: Cuts) -> Iterator[Message]:
+        """The cuts, to whoever has rows of the bins between them."""
+        self.check(children, cuts)
+        for number, child in children.items():
+            for i, span in enumerate(child.spans):
+                if self.level == 1:
+                    yield "cut", (number, i), cuts.of(span)
+                else:
+                    yield f"spread-{self.level - 1}", (number,), cuts.of(span)
+
+    def check(self, children: dict[int, _Child], cuts: Cuts) -> None:
+        """Refuse what `_Gather` of these children would have no room for."""
+        t = self.task
+        if t.room is None:
+            return
+        # Below the least of the last hashes every child's sample has all of its rows.
+        full = [c.sample.hashes for c in children.values() if len(c.sample.hashes) >= t.sample]
+        last = min((hashes[-1] for hashes in full), default=None)
+        held = np.zeros(len(cuts.shards))
+        for child in children.values():
+            hashes, keys = child.sample
+            some = keys if last is None else keys[hashes <= last]
+            np.add.at(held, np.searchsorted(cuts.least, some, side="right"), 1)
+        self.fits(held, 1.0 if last is None else (float(last) + 1) / 2.0**64)
+
+    def fits(self, held: np.ndarray, share: float) -> None:
+        t = self.task
+        assert t.room is not None
+        most = math.ceil(held.max() / share)
+        need = MERGE_COPIES * most * t.row_bytes
+        if need > t.room:
+            raise ValueError(
+                f"merging the rows of all slabs takes in {most:,} at once, {MERGE_COPIES} times "
+                f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has {format_bytes(t.room)} "
+                f"for it: give a memory= that is larger by {-(-(need - t.room) >> 20)} MiB for each slab "
+                "in flight"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample(_Node):
+    """Under a group: its sample; of all slabs, where shards begin, and that each shard exists."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        slabs = dict(values)
-        sample = sampled((s for _, s in slabs.values()), self.sample)
-        yield "split", (), (key, sample)
-        yield "spread", key, {slab: ranges for slab, (ranges, _) in slabs.items()}
+        t, children = self.task, dict(values)
+        sample = sampled((c.sample for c in children.values()), t.sample)
+        if self.level < t.top:
+            (group,), spans = key, [span for c in children.values() for span in c.spans]
+            if spans:
+                spans = [np.sort(np.concatenate(spans))[[0, -1]]]
+            above = _Child(spans, sample)
+            yield f"sample-{self.level + 1}", (group // t.radix,), (group, above)
+            yield f"spread-{self.level}", key, children
+            return
+        cuts = splitters(sample, t.rows, t.sample)
+        if t.room is not None:
+            at = np.searchsorted(cuts.least, sample.keys, side="right")
+            self.fits(np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample))
+        shards = int(cuts.shards[-1]) + 1
+        for shard in range(shards):
+            yield "shard", (shard,), ((), t.table.empty())
+        yield "numbers", (), {"shards": shards}
+        yield from self.onward(children, cuts)
 
 
-class _Split(_Step):
-    """Under ``()``: where shards begin, to each group; and that each shard exists."""
+@dataclass(frozen=True, eq=False)
+class _Spread(_Node):
+    """Under a group: the cuts from above, to its slabs or groups."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        groups = dict(values)
-        sample = sampled(groups.values(), self.sample)
-        found = splitters(sample, self.rows, self.sample)
-        for group in groups:
-            yield "spread", group, found
-        for shard in range(len(found) + 1):
-            yield "shard", (shard,), ((), self.table.empty())
-        yield "numbers", (), {"shards": len(found) + 1}
+        children = next(v for v in values if isinstance(v, dict))
+        cuts = next((v for v in values if isinstance(v, Cuts)), None)
+        return self.onward(children, cuts) if cuts is not None else iter(())
 
 
-class _Spread(_Step):
-    """Under a group: to each piece the beginnings of shards that it has rows of."""
-
-    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        slabs = next(v for v in values if isinstance(v, dict))
-        found = next(v for v in values if isinstance(v, np.ndarray))
-        for slab, ranges in slabs.items():
-            for i, (least, most) in enumerate(ranges):
-                a, b = np.searchsorted(found, [least, most], side="right").tolist()
-                yield "cut", (slab, i), (a, found[a:b])
-
-
+@dataclass(frozen=True, eq=False)
 class _Cut(_Step):
-    """Under a piece of a slab's part: its rows to the shards."""
+    """Under a piece of a slab's part: its rows to the bins."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         slab, _ = key
-        found: np.ndarray
-        first, found = next(v for v in values if isinstance(v, tuple))
-        piece = next(v for v in values if not isinstance(v, tuple))
-        edges = np.searchsorted(self.table.labels(piece), found).tolist()
+        cuts = next(v for v in values if isinstance(v, Cuts))
+        piece = next(v for v in values if not isinstance(v, Cuts))
+        edges = np.searchsorted(self.task.table.keys(piece), cuts.least).tolist()
+        shards = cuts.shards.tolist()
         for k, (a, b) in enumerate(itertools.pairwise([0, *edges, len(piece)])):
             if a < b:
-                yield "gather", (first + k, slab // self.group), (key, piece[a:b])
+                bin_ = (shards[k], cuts.first + k, slab // self.task.radix)
+                yield "gather-1", bin_, (key, piece[a:b])
 
 
+@dataclass(frozen=True, eq=False)
 class _Gather(_Step):
-    """Under a shard and a group of slabs: what they have of it, merged."""
+    """Under a shard, a bin and a group: what its slabs, or groups, have of it, merged."""
+
+    level: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        shard, group = key
-        for i, piece in enumerate(tables.batches(self.table.merge(_once(values)))):
-            yield "shard", (shard,), ((group, i), piece)
+        (shard, bin_, group), t = key, self.task
+        for i, piece in enumerate(tables.batches(t.table.merge(_once(values)))):
+            if self.level < t.top:
+                above = (shard, bin_, group // t.radix)
+                yield f"gather-{self.level + 1}", above, ((group, i), piece)
+            else:
+                yield "shard", (shard,), ((bin_, i), piece)
 
 
+@dataclass(frozen=True, eq=False)
 class _Shard(_Step):
     """Under a shard: its rows."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        yield "rows", key, self.table.columns(self.table.merge(_once(values)))
+        table = self.task.table
+        yield "rows", key, table.columns(table.merge(_once(values)))
 
 
-def table_flow(table: Table, rows: int = ROWS, sample: int = SAMPLE, group: int = GROUP) -> Flow:
+def table_flow(
+    table: Table,
+    slabs: int,
+    rows: int = ROWS,
+    sample: int = SAMPLE,
+    radix: int = RADIX,
+    room: int | None = None,
+    row_bytes: int = 300,
+) -> Flow:
     """The merge of slabs' parts to a table in shards.
 
     Given under ``(slab,)`` the slab's part, it sends to the port ``"rows"`` under ``(shard,)`` the
     columns of a shard, and to ``"numbers"`` how many ``"shards"`` there are. Shards are numbered from 0
-    in the order of their labels, each has about ``rows`` rows, and a table without rows has one. (Given
+    in the order of their keys, each has about ``rows`` rows, and a table without rows has one. (Given
     no slab at all, nothing comes out: ``table.columns(table.empty())`` are the columns then.) Where
     shards begin depends on the rows alone, not on the slabs.
 
     Parameters
     ----------
     table : Table
+    slabs : int
+        How many there are: slabs are numbered from 0.
     rows : int
         Of a shard.
-    sample, group : int
-        Rows of a sample, and slabs that meet at once: what a worker holds.
+    sample, radix : int
+        Rows of a sample, and slabs or groups of them that meet at once: what a worker holds.
+    room : int, optional
+        Bytes that a step of the merge may hold.
+    row_bytes : int
+        Of a row.
+
+    Raises
+    ------
+    ValueError
+        In a round, before any rows meet: merging them would take more than ``room``.
 
     Examples
     --------
@@ -283,21 +431,39 @@ def table_flow(table: Table, rows: int = ROWS, sample: int = SAMPLE, group: int 
     >>> from beam_volumes.across import rounds, tables
     >>> labels = np.array([[[7, 7, 0, 4]]])
     >>> part = tables.regions(labels, (0, 0, 0), labels.shape)
-    >>> flow = table_flow(RegionTable(labels.shape, ("num_pixels",)))
+    >>> flow = table_flow(RegionTable(labels.shape, ("num_pixels",)), slabs=1)
     >>> [((shard,), columns)] = rounds.run(flow, [((0,), part)])["rows"]
     >>> columns["label"].tolist(), columns["num_pixels"].tolist()
     ([4, 7], [1, 2])
     """
-    how = (table, rows, sample, group)
+    top = 1
+    while radix**top < slabs:
+        top += 1
+    task = _Task(table, rows, sample, radix, top, room, row_bytes)
+    up: list[Round] = []
+    for level in range(1, top):
+        to = (f"sample-{level + 1}", f"spread-{level}")
+        up.append(_Sample(f"sample-{level}", to, task, level))
+    last = f"spread-{top - 1}" if top > 1 else "cut"
+    up.append(_Sample(f"sample-{top}", ("shard", "numbers", last), task, top))
+    down: list[Round] = [
+        _Spread(f"spread-{level}", (f"spread-{level - 1}" if level > 1 else "cut",), task, level)
+        for level in range(top - 1, 0, -1)
+    ]
+    gather: list[Round] = [
+        _Gather(
+            f"gather-{level}", (f"gather-{level + 1}" if level < top else "shard",), task, level
+        )
+        for level in range(1, top + 1)
+    ]
     return Flow(
         (
-            _Slab("slabs", ("sample", "cut"), *how),
-            _Sample("sample", ("split", "spread"), *how),
-            _Split("split", ("spread", "shard", "numbers"), *how),
-            _Spread("spread", ("cut",), *how),
-            _Cut("cut", ("gather",), *how),
-            _Gather("gather", ("shard",), *how),
-            _Shard("shard", ("rows",), *how),
+            _Slab("slabs", ("sample-1", "cut"), task),
+            *up,
+            *down,
+            _Cut("cut", ("gather-1",), task),
+            *gather,
+            _Shard("shard", ("rows",), task),
         ),
         ("rows", "numbers"),
     )

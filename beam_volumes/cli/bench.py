@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
+from beam_volumes.cli.say import say
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan import budget
 from beam_volumes.recipes.recipe import read_recipe
@@ -32,7 +33,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     recipe = read_recipe(args.recipe, args.set)
     found = try_out(recipe, args.crop, memory=args.memory, workers=args.workers)
     for line in report(found):
-        print(line)
+        say(line)
 
 
 def report(trial: Trial) -> Iterator[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-import sys
 import traceback
+
+from beam_volumes.cli.say import tell
 
 #: What a user can mend: a mistake in the request, or files that are not as they should be.
 USER_MISTAKES = (ValueError, TypeError, OSError)
@@ -28,16 +29,17 @@ def quiet() -> None:
 def report(error: BaseException, debug: bool = False) -> int:
     """Tell of an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        print("\nbeam-volumes: interrupted; a run can be continued with --resume", file=sys.stderr)
+        words = f": {error}" if str(error) else "; a run can be continued with --resume"
+        tell(f"\nbeam-volumes: interrupted{words}")
         return INTERRUPTED
     if debug:
-        traceback.print_exception(error)
+        tell("".join(traceback.format_exception(error)).rstrip())
     mistake = isinstance(error, USER_MISTAKES)
     more = "" if mistake or debug else " (--debug tells more)"
     text = message(error)
     if len(text) > 2 * SHOWN:
         text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
-    print(f"beam-volumes: error: {text}{more}", file=sys.stderr)
+    tell(f"beam-volumes: error: {text}{more}")
     return MISTAKE if mistake else FAILED
 
 

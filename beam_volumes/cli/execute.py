@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.cli import say
 from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import format_bytes
@@ -70,13 +71,12 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
     Outcome or None
         None for a dry run, and for a job that was only described.
     """
-    planned = make_plan(built, how)
     if how.dry_run:
-        print(planned.explain())
+        planned = make_plan(built, how)
+        say.say(planned.explain())
         if _elsewhere(how):
-            print(f"\n{advice(planned)}")
+            say.say(f"\n{advice(planned)}")
         return None
-    tell(summary(planned), how)
     outcome = compute.run(
         *built.targets,
         memory=how.memory,
@@ -89,6 +89,7 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
         overwrite=how.overwrite,
         progress=not how.quiet,
         note=built.names,
+        tell=lambda planned: tell(summary(planned), how),
     )
     finish(outcome, built.names, how)
     return outcome if outcome.ran else None
@@ -97,10 +98,10 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
 def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
-        print(compute.DESCRIBED)
+        say.say(compute.DESCRIBED)
         return
     for line in results(names, outcome.results):
-        print(line)
+        say.say(line)
     sys.stdout.flush()
     tell(took(outcome), how)
 
@@ -140,7 +141,7 @@ def table_text(table: pyarrow.Table) -> str:
 def tell(text: str, how: How) -> None:
     """Say what is not a result, unless that is not wanted."""
     if not how.quiet:
-        print(text, file=sys.stderr, flush=True)
+        say.tell(text)
 
 
 def _elsewhere(how: How) -> bool:

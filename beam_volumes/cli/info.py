@@ -9,6 +9,7 @@ from typing import Any
 
 import beam_volumes as bv
 from beam_volumes.cli.options import no_others, opening, parse_index, verb
+from beam_volumes.cli.say import say
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, format_bytes
 from beam_volumes.storage.formats import READERS
@@ -31,7 +32,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     if spec is None and args.dataset is None and args.level is None:
         arrays = group_arrays(Place.of(args.path))
         if arrays is not None:
-            print("\n".join(_listing(args.path, arrays)))
+            say("\n".join(_listing(args.path, arrays)))
             return
     volume = bv.open(spec or args.path, index=index, dataset=args.dataset, level=args.level)
     lines = facts(volume)
@@ -43,7 +44,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
             at = bv.open(args.path, index=index, level=n, dataset=_image(args.dataset, levels))
             lines[f"level {n}"] = f"{path}: {_size(at)}, chunks {_times(at.chunks or ())}"
     width = max(map(len, lines)) + 2
-    print("\n".join(f"{name:<{width}}{text}" for name, text in lines.items()))
+    say("\n".join(f"{name:<{width}}{text}" for name, text in lines.items()))
 
 
 def facts(volume: Volume) -> dict[str, str]:

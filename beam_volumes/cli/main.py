@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from beam_volumes.cli import bench, demo, info, label, pool, resume, run, stats, verify, warm_up
 from beam_volumes.cli.errors import MISTAKE, quiet, report
+from beam_volumes.cli.say import tell
 from beam_volumes.version import __version__
 
 VERBS = (info, run, resume, verify, label, stats, demo, bench, pool, warm_up)
@@ -20,7 +21,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """A line, and the exit code of mistakes."""
-        print(f"beam-volumes: error: {message} ({self.prog} --help tells more)", file=sys.stderr)
+        tell(f"beam-volumes: error: {message} ({self.prog} --help tells more)")
         sys.exit(MISTAKE)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from beam_volumes.cli.execute import How, finish
 from beam_volumes.cli.options import beam_options, running, verb
+from beam_volumes.cli.say import say
 from beam_volumes.drive import compute
 
 #: The runner of a run that says nothing else.
@@ -42,7 +43,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         progress=not args.quiet,
     )
     if found is None:
-        print(f"{args.run}: the run has ended, there is nothing to resume")
+        say(f"{args.run}: the run has ended, there is nothing to resume")
         return
     outcome, names = found
     finish(outcome, names or [""] * len(outcome.results), How(quiet=args.quiet))

@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_volumes.cli.errors import FAILED
 from beam_volumes.cli.options import no_others, verb
+from beam_volumes.cli.say import say
 from beam_volumes.runs.verify import Check
 
 #: Problems that are printed; the search ends there.
@@ -36,9 +37,9 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     code = 0
     for problem in islice(problems, MOST):
         code = FAILED
-        print(" ".join(problem.split()))
+        say(" ".join(problem.split()))
     if next(problems, None) is not None:
-        print(f"and more: the search ended at {MOST}")
+        say(f"and more: the search ended at {MOST}")
     elif not code:
-        print(check.summary())
+        say(check.summary())
     return code

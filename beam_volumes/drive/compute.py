@@ -18,13 +18,13 @@ from beam_volumes.plan import budget as machine
 from beam_volumes.plan.adapt import with_resources
 from beam_volumes.plan.plan import Pass, Plan, Return
 from beam_volumes.plan.planner import Wanted, plan
-from beam_volumes.runs.journal import ENDED, find_run
-from beam_volumes.runs.progress import Summary, Watch, Watching, Work, reporter, summarize
+from beam_volumes.runs.journal import ENDED, Journal, find_run
+from beam_volumes.runs.progress import Watch, Watching, Work, reporter
+from beam_volumes.runs.summary import Summary
 from beam_volumes.session.local import run_local
 from beam_volumes.session.recall import Request, recall
 from beam_volumes.session.session import Session
 from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
 
@@ -156,8 +156,12 @@ def run(
     journal: Any = None,
     keep_journal: bool = True,
     note: Any = None,
+    tell: Callable[[Plan], None] | None = None,
 ) -> Outcome:
-    """As `compute`, with the plan and what the run took; `resume` will give the ``note``."""
+    """As `compute`, with the plan and what the run took; `resume` will give the ``note``.
+
+    ``tell`` is called with the plan before anything is looked at or begun.
+    """
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
             raise ValueError(
@@ -177,10 +181,13 @@ def run(
         # What a run is continued from lies in its folder, with what it gives back.
         held=runner is None and journal is None and not any(map(_is_written, targets)),
     )
-    _check_places(planned, journal, runner)
+    if tell is not None:
+        tell(planned)
+    scratch = _check_places(planned, journal, runner, options)
     session = Session.begin(
         planned,
         journal=journal,
+        scratch=scratch,
         resume=resume,
         overwrite=overwrite,
         request=Request(runner is not None, note),
@@ -226,8 +233,8 @@ def resume(
         runner = "FnApiRunner" if request.beam or options else None
     drive, processes, base = _driver(runner, options, workers or planned.workers)
     planned = with_resources(planned, memory, workers, processes, base)
-    _check_places(planned, journal.spec, runner)
-    session = Session.begin(planned, journal=journal.spec, resume=True, request=request)
+    _check_places(planned, journal.spec, runner, options)
+    session = Session.continued(planned, journal, request)
     return _carry_out(session, drive, progress), request.note
 
 
@@ -247,19 +254,25 @@ def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int,
     return launcher(runner, options, workers)
 
 
-def _check_places(planned: Plan, journal: Any, runner: Any) -> None:
-    if runner is not None:
-        from beam_volumes.transforms.launch import check_places
+def _check_places(planned: Plan, journal: Any, runner: Any, options: Any) -> str | None:
+    if runner is None:
+        return None
+    from beam_volumes.transforms.launch import check_places
 
-        check_places(planned, journal, runner)
+    return check_places(planned, journal, runner, options)
 
 
 def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool = True) -> Outcome:
     planned = session.plan
     begin = time.perf_counter()
-    ended = False
+    watches: list[Watch] = []
+
+    def watching(journal: Journal) -> Watch:
+        watches.append(Watch(journal, _works(planned), reporter(progress)))
+        return watches[-1]
+
     try:
-        known = _watched(session, progress, drive)
+        known = drive(session, watching)
         if known is None:
             _LOG.warning(DESCRIBED)
             seconds = time.perf_counter() - begin
@@ -267,29 +280,23 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
         results = tuple(
             _result(t, r, known) for t, r in zip(planned.returns, planned.results, strict=True)
         )
-        ended = True
-        if session.journal is not None:
-            session.journal.mark(ENDED)
+        session.end()
     finally:
-        if (
-            ended or session.journal is None
-        ):  # a run to be resumed keeps what lies between its passes
-            _clear(session)
+        if session.journal is None:  # a run to be resumed keeps what lies between its passes
+            session.end()
     seconds = time.perf_counter() - begin
     summary = None
     if session.journal is not None:
-        summary = summarize(session.journal, [len(p.grid) for p in session.plan.passes])
+        summary = watches[-1].summary()
         if not keep_journal:
             session.journal.remove()
     return Outcome(results, planned, summary, seconds)
 
 
-def _watched(session: Session, progress: Any, drive: Drive) -> dict[str, Any] | None:
-    works = [
-        Work(_yields(session.plan, p), len(p.grid), p.bytes_read + p.bytes_written)
-        for p in session.plan.passes
+def _works(plan: Plan) -> list[Work]:
+    return [
+        Work(_yields(plan, p), len(p.grid), p.bytes_read + p.bytes_written) for p in plan.passes
     ]
-    return drive(session, lambda journal: Watch(journal, works, reporter(progress)))
 
 
 def _yields(plan: Plan, p: Pass) -> str:
@@ -316,12 +323,6 @@ def _result(back: Return, result: Sink | TableSink | Value, known: dict[str, Any
         return Volume(SourceNode.of(source), source.space)
     array = source.read() if 0 not in source.shape else np.empty(source.shape, source.dtype)
     return array.astype(back.dtype, copy=False).reshape(back.shape)
-
-
-def _clear(session: Session) -> None:
-    """Remove what was stored between passes and in-memory results."""
-    if session.plan.scratch_place is not None:
-        remove_tree(session.plan.scratch_place)
 
 
 @computes

@@ -1,7 +1,8 @@
 """Voxel-by-voxel operations: numpy's ufuncs with numpy's casting, one slice at a time.
 
 Only operations whose bits do not depend on the processor are offered: IEEE arithmetic through numpy,
-and ``exp`` and ``log`` through our own compiled implementations.
+and ``exp`` and ``log`` through our own compiled implementations. So is what numpy leaves open, which is
+for one voxel not as for its neighbour: two NaNs, and the extremum of two zeros.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels import elementary
+from beam_volumes.kernels import elementary, pairs
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
@@ -83,7 +84,11 @@ class Elementwise(Stage):
         )
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return block_rows(rows, cols) * cols * (19 if self.function in _ALLOCATING else 0)
+        if self.function in _ALLOCATING:
+            return block_rows(rows, cols) * cols * 19
+        if self.function in pairs.FUNCTIONS and self.dtype.kind == "f":
+            return max(cols, min(rows * cols, pairs.COPIED)) * 24
+        return 0
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -125,8 +130,13 @@ class Elementwise(Stage):
                 _compiled(_COMPILED[self.function], operands[0], out)
             elif self.function == "power":
                 np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
+            elif _is_open(self.function, operands, out.dtype):
+                a, b = (np.asarray(o) for o in operands)
+                pairs.apply(self.function, a, b, out)
             else:
                 getattr(np, self.function)(*operands, out=out, casting="unsafe")
+                if self.function in ("floor_divide", "remainder") and out.dtype.kind == "f":
+                    pairs.one_nan_of(out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +191,17 @@ def result_dtype(
             return np.asarray(getattr(np, function)(*operands)).dtype
     except OverflowError as error:
         raise ValueError(f"{function}: {error}; cast the volume with astype first") from None
+
+
+def _is_open(function: str, operands: Sequence[Any], dtype: np.dtype) -> bool:
+    """Whether there may be voxels whose bits numpy leaves open."""
+    if function not in pairs.FUNCTIONS or dtype.kind != "f":
+        return False
+    if function in ("minimum", "maximum", "fmin", "fmax"):
+        return all(np.ndim(o) or o == 0 or o != o for o in operands)
+    return all(
+        o.dtype.kind == "f" if isinstance(o, np.ndarray) and o.ndim else o != o for o in operands
+    )
 
 
 def _compiled(

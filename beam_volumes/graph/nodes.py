@@ -7,6 +7,7 @@ nodes with one token are one node to the planner.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -223,6 +224,10 @@ class Value:
     dtype: np.dtype
     shape: tuple[int, ...]
     token: str
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
 
     @property
     def arguments(self) -> tuple[Value, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,22 +41,23 @@ def computes(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+#: Whether this thread may compute expressions.
+_allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", default=True)
+
+
 @contextmanager
 def nothing_computed() -> Iterator[None]:
     """Refuse what would compute an expression now, e.g. one that stands where an array is needed."""
-    global _compute
-
-    def refuse(item: Any) -> Any:
-        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
-
-    before, _compute = _compute, refuse
+    token = _allowed.set(False)
     try:
         yield
     finally:
-        _compute = before
+        _allowed.reset(token)
 
 
 def computed(item: Any) -> Any:
+    if not _allowed.get():
+        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
     if _compute is None:
         raise RuntimeError("import beam_volumes before computing an expression")
     return _compute(item)
@@ -540,9 +542,13 @@ class Options:
     ----------
     max_inmemory : int
         Largest result in bytes that `compute` and ``np.asarray`` return as an array.
+    durable : bool
+        Have runs that begin in this process wait for the disk: before a slab is recorded as finished, its
+        voxels would survive a power cut.
     """
 
     max_inmemory: int = 1 << 30
+    durable: bool = False
 
 
 options = Options()

@@ -21,7 +21,7 @@ def binary_ball(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limi
         See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
         ``out`` is bool or uint8 and gets 0 and 1. There are ``radii`` of voxels around.
     radii : int64 array (3,)
-        How far it reaches along z, y, x; below 255.
+        How far it reaches along z, y, x; below 254, and one step more is counted.
     steps : uint8 or uint16 array (3, n)
         Squared lengths of 0, 1, ... voxels along each axis, as far as the radius. Squared distances
         are of this dtype, which has to hold ``2 * limit + 1``.

@@ -18,6 +18,7 @@ voxel x of the row touches ``x + shift - reach`` to ``x + shift + reach`` there 
 
 import numpy as np
 
+from beam_volumes.kernels.digests import mixed
 from beam_volumes.kernels.jit import kernel
 
 MASK, VALUES, VALUES_NO_BACKGROUND = 0, 1, 2
@@ -53,23 +54,25 @@ def links_of(structure, kind):
 
 
 @kernel
-def find(parent, i):
-    """The root of ``i``, halving the path (Tarjan and van Leeuwen, JACM 1984)."""
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@kernel
 def _unite(parent, i, j):
-    if parent[i] == parent[j]:
-        return
-    i, j = find(parent, i), find(parent, j)
-    if i < j:
-        parent[j] = i
-    elif j < i:
-        parent[i] = j
+    """Join two trees in which parents come before: both paths are walked at once, and shortened.
+
+    After M. Rem (Dijkstra, "A Discipline of Programming", 1976); the root of a tree stays its first member.
+    """
+    a, b = parent[i], parent[j]
+    while a != b:
+        if a > b:
+            parent[i] = b
+            if i == a:
+                return
+            i = a
+            a = parent[i]
+        else:
+            parent[j] = a
+            if j == b:
+                return
+            j = b
+            b = parent[j]
 
 
 @kernel
@@ -118,8 +121,24 @@ def _grown(array, size):
 
 
 @kernel
-def find_components(block, links, is_joined, kind, background):
-    """Components of a block of voxels.
+def _unite_rows(parent, starts, stops, span, shift, reach, is_mask, row, other):
+    """Unite the runs ``i`` to ``i1`` of a row with those ``j`` to ``j1`` of another that they touch."""
+    i, i1, j, j1 = span
+    while i < i1 and j < j1:
+        if (
+            starts[i] + shift - reach < stops[j]
+            and starts[j] < stops[i] + shift + reach
+            and (is_mask or row[starts[i]] == other[starts[j]])
+        ):
+            _unite(parent, i, j)
+        is_before = np.int64(stops[i] + shift < stops[j])
+        i += is_before
+        j += 1 - is_before
+
+
+@kernel
+def find_runs(block, links, is_joined, kind, background, begin, end):
+    """Runs of some rows of a block of voxels, and which of them touch.
 
     Parameters
     ----------
@@ -130,33 +149,35 @@ def find_components(block, links, is_joined, kind, background):
     kind : int
         MASK: touching foreground. VALUES: touching voxels of one value, ``background`` (a scalar of
         the block's dtype) left out. VALUES_NO_BACKGROUND: nothing left out.
+    begin, end : int
+        The rows, as they follow one another in the block.
 
     Returns
     -------
-    offsets, starts, stops, labels
-        The runs, see the module.
-    first : int64 array (count)
-        Linear index in the block of each component's first voxel; increasing.
+    offsets, starts, stops
+        See the module, for these rows alone.
+    parent : int32 array (n)
+        Of each run one of its component, itself or before it.
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
-    capacity = nx + 1 + 2 * nz * ny
+    capacity = nx + 1 + 2 * (end - begin)
     starts = np.empty(capacity, np.int32)
     stops = np.empty(capacity, np.int32)
     parent = np.empty(capacity, np.int32)
-    offsets = np.empty(nz * ny + 1, np.int64)
+    offsets = np.empty(end - begin + 1, np.int64)
     is_set = np.empty(nx + 2, np.uint8)
     turns = np.empty(nx + 2, np.int32)
     is_mask = kind == 0
     n = np.int64(0)  # of a literal's own type, what follows would be compiled once more
-    for r in range(nz * ny):
+    for r in range(begin, end):
         if n + nx + 1 > capacity:
             capacity = capacity + capacity // 2 + nx + 1
             starts = _grown(starts, capacity)
             stops = _grown(stops, capacity)
             parent = _grown(parent, capacity)
         a0 = n
-        offsets[r] = n
+        offsets[r - begin] = n
         if is_mask and is_joined:
             n = _mask_runs(rows[r], is_set, turns, starts, stops, n)
         else:
@@ -168,22 +189,46 @@ def find_components(block, links, is_joined, kind, background):
         z, y = r // ny, r % ny
         for k in range(links.shape[0]):
             dz, dy, shift, reach = links[k, 0], links[k, 1], links[k, 2], links[k, 3]
-            if z + dz < 0 or y + dy < 0 or y + dy >= ny:
-                continue
             q = r + dz * ny + dy
-            i, j, j1 = a0, offsets[q], offsets[q + 1]
-            while i < n and j < j1:
-                if (
-                    starts[i] + shift - reach < stops[j]
-                    and starts[j] < stops[i] + shift + reach
-                    and (is_mask or rows[r, starts[i]] == rows[q, starts[j]])
-                ):
-                    _unite(parent, i, j)
-                is_before = np.int64(stops[i] + shift < stops[j])
-                i += is_before
-                j += 1 - is_before
-    offsets[nz * ny] = n
+            if q < begin or z + dz < 0 or y + dy < 0 or y + dy >= ny:
+                continue
+            span = a0, n, offsets[q - begin], offsets[q - begin + 1]
+            _unite_rows(parent, starts, stops, span, shift, reach, is_mask, rows[r], rows[q])
+    offsets[end - begin] = n
+    return offsets, starts[:n].copy(), stops[:n].copy(), parent[:n].copy()
 
+
+@kernel
+def join_runs(block, links, kind, cuts, offsets, starts, stops, parent):
+    """Unite runs that touch but were found apart: the block's rows were cut before each of ``cuts``."""
+    nz, ny, nx = block.shape
+    rows = block.reshape(nz * ny, nx)
+    is_mask = kind == 0
+    for cut in cuts:
+        for r in range(cut, min(cut + ny + 1, nz * ny)):
+            z, y = r // ny, r % ny
+            for k in range(links.shape[0]):
+                dz, dy, shift, reach = links[k, 0], links[k, 1], links[k, 2], links[k, 3]
+                q = r + dz * ny + dy
+                if q >= cut or z + dz < 0 or y + dy < 0 or y + dy >= ny:
+                    continue
+                span = offsets[r], offsets[r + 1], offsets[q], offsets[q + 1]
+                _unite_rows(parent, starts, stops, span, shift, reach, is_mask, rows[r], rows[q])
+
+
+@kernel
+def number_runs(nx, offsets, starts, parent):
+    """Components of runs: of each its number, and where they begin.
+
+    Returns
+    -------
+    labels
+        See the module.
+    first : int64 array (count)
+        Linear index in the block, of rows of ``nx`` voxels, of each component's first voxel;
+        increasing.
+    """
+    n = parent.size
     labels = np.empty(n, np.uint32)
     count = 0
     for i in range(n):
@@ -194,54 +239,52 @@ def find_components(block, links, is_joined, kind, background):
             labels[i] = labels[parent[i]]  # the parent comes before
     first = np.empty(count, np.int64)
     count = 0
-    for r in range(nz * ny):
+    for r in range(offsets.size - 1):
         for i in range(offsets[r], offsets[r + 1]):
             if parent[i] == i:
                 first[count] = np.int64(r) * nx + starts[i]
                 count += 1
-    return offsets, starts[:n].copy(), stops[:n].copy(), labels, first
+    return labels, first
 
 
 @kernel
-def paint(offsets, starts, stops, labels, ny, table, out):
+def paint(offsets, starts, stops, labels, table, out):
     """Write ``table[label]`` where there are runs and ``table[0]`` elsewhere.
 
-    ``out``, with contiguous rows, is the first slices, rows and columns of a block whose slices have
-    ``ny`` rows.
+    ``out`` (rows, columns), with contiguous rows, begins where the first row of ``offsets`` does, and may
+    have fewer columns.
     """
-    for z in range(out.shape[0]):
-        for y in range(out.shape[1]):
-            row = out[z, y]
-            nx = row.size
-            row[:] = table[0]
-            r = z * ny + y
-            for i in range(offsets[r], offsets[r + 1]):
-                value = table[labels[i]]
-                for x in range(starts[i], min(stops[i], nx)):
-                    row[x] = value
+    for y in range(out.shape[0]):
+        row = out[y]
+        nx = row.size
+        row[:] = table[0]
+        for i in range(offsets[y], offsets[y + 1]):
+            value = table[labels[i]]
+            for x in range(starts[i], min(stops[i], nx)):
+                row[x] = value
 
 
 @kernel
-def plane_equivalences(below, above, links):
-    """Which components of two successive slices touch.
+def unite_planes(below, above, links, values_a, values_b, parent, base_a, base_b):
+    """Unite components of two successive slices that touch.
 
     Parameters
     ----------
     below, above : tuples offsets, starts, stops, labels
         Runs of one slice each, offsets from 0.
     links : int64 array (m, 4)
-        As for `find_components`; those with dz = -1 count.
-
-    Returns
-    -------
-    uint32 array (n, 2)
-        Labels below and above; a pair may come more than once.
+        As for `find_runs`; those with dz = -1 count.
+    values_a, values_b : arrays
+        Of the components below and above: those that differ do not touch. Empty for a mask.
+    parent : int64 array
+        Of each component one of its class, itself or before it.
+    base_a, base_b : int
+        In ``parent``, the place of the first component below and above.
     """
     offsets_a, starts_a, stops_a, labels_a = below
     offsets_b, starts_b, stops_b, labels_b = above
+    is_mask = values_b.size == 0
     ny = offsets_b.size - 1
-    pairs = np.empty((64, 2), np.uint32)
-    n = 0
     for k in range(links.shape[0]):
         dz, dy, shift, reach = links[k, 0], links[k, 1], links[k, 2], links[k, 3]
         if dz != -1:
@@ -253,21 +296,14 @@ def plane_equivalences(below, above, links):
                 if (
                     starts_b[i] + shift - reach < stops_a[j]
                     and starts_a[j] < stops_b[i] + shift + reach
-                    and (n == 0 or pairs[n - 1, 0] != labels_a[j] or pairs[n - 1, 1] != labels_b[i])
                 ):
-                    if n == pairs.shape[0]:
-                        more = np.empty((2 * n, 2), np.uint32)
-                        for k in range(n):
-                            more[k, 0], more[k, 1] = pairs[k, 0], pairs[k, 1]
-                        pairs = more
-                    pairs[n, 0] = labels_a[j]
-                    pairs[n, 1] = labels_b[i]
-                    n += 1
+                    a, b = np.int64(labels_a[j]) - 1, np.int64(labels_b[i]) - 1
+                    if is_mask or values_a[a] == values_b[b]:
+                        _unite(parent, base_a + a, base_b + b)
                 if stops_b[i] + shift < stops_a[j]:
                     i += 1
                 else:
                     j += 1
-    return pairs[:n].copy()
 
 
 @kernel
@@ -285,6 +321,27 @@ def labels_at(offsets, starts, stops, labels, rows, columns):
         if lo < offsets[rows[k] + 1] and starts[lo] <= columns[k]:
             out[k] = labels[lo]
     return out
+
+
+@kernel
+def digest(offsets, starts, stops, labels, nx, values, row):
+    """64 bits of a hash of rows of ``nx`` voxels, numbered from ``row`` on: of every run and its place.
+
+    A sum over rows and runs: those of blocks of successive rows add up, modulo 2**64, to that of all.
+    ``values`` are uint64, of each component, or none.
+    """
+    total = np.uint64(0)
+    for r in range(offsets.size - 1):
+        key = mixed(mixed(np.uint64(row + r)) + np.uint64(nx))
+        total += key
+        if values.size == 0:
+            for i in range(offsets[r], offsets[r + 1]):
+                total += mixed(key ^ (np.uint64(starts[i]) << np.uint64(32) | np.uint64(stops[i])))
+            continue
+        for i in range(offsets[r], offsets[r + 1]):
+            run = key ^ (np.uint64(starts[i]) << np.uint64(32) | np.uint64(stops[i]))
+            total += mixed(mixed(run) + values[labels[i] - 1])
+    return total
 
 
 @kernel
@@ -346,6 +403,12 @@ def unite(count, pairs):
     parent = np.arange(count)
     for k in range(pairs.shape[0]):
         _unite(parent, pairs[k, 0], pairs[k, 1])
-    for i in range(count):
-        parent[i] = parent[parent[i]]
+    flatten(parent)
     return parent
+
+
+@kernel
+def flatten(parent):
+    """Replace each one's parent by its root, which is the smallest of its class."""
+    for i in range(parent.size):
+        parent[i] = parent[parent[i]]

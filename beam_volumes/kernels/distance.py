@@ -133,8 +133,8 @@ def backward(distance, carry, y0, y1):
 
 
 @kernel
-def ends(mask, below, above):
-    """Where the nearest background voxels are, seen from both ends of some slices.
+def ends(mask, below, above, y0, y1):
+    """Where the nearest background voxels are, seen from both ends of some slices, of rows ``y0:y1``.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def ends(mask, below, above):
     """
     far = np.int32(2147483647)
     one = np.int32(1)
-    for y in range(mask.shape[1]):
+    for y in range(y0, y1):
         last, first = below[y], above[y]
         for x in range(first.size):
             first[x] = far

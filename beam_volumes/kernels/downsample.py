@@ -10,6 +10,7 @@ from numba.extending import overload
 
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import is_negative, signed_zero
 
 
 @kernel
@@ -114,7 +115,8 @@ def _divided_for(high, low, n, dtype):
 def pick(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors, method):
     """A voxel of each window: the smallest (0), the largest (1), the lower median (2), the mode (3).
 
-    Of several modes it is the smallest. NaN if the window holds one. Parameters as of `mean`.
+    Of several modes it is the smallest. NaN if the window holds one; -0.0 is less than 0.0, but the
+    same value to the mode. Parameters as of `mean`.
     """
     fz, fy, fx = factors
     window = np.empty(min(fz, iz.size) * min(fy, rows) * min(fx, cols), src.dtype)
@@ -145,7 +147,21 @@ def pick(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors, meth
                 else:
                     _sort(window, n)
                     row[x] = window[(n - 1) // 2] if method == 2 else _mode(window, n)
+                if row[x] == 0:
+                    row[x] = signed_zero(row[x], _is_minus_zero(window, n, method))
             one_nan(row)
+
+
+@kernel
+def _is_minus_zero(window, n, method):
+    """Whether a zero picked from the first ``n`` is -0.0."""
+    below, zeros = 0, 0  # with a minus sign, and those of them that are zeros
+    for i in range(n):
+        below += is_negative(window[i])
+        zeros += is_negative(window[i]) & (window[i] == 0)
+    if method == 3:
+        return zeros > 0
+    return below > (0 if method == 0 else n - 1 if method == 1 else (n - 1) // 2)
 
 
 @kernel

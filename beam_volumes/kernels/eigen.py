@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.elementary import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.rows import has_nan
 
 #: Voxels worked on at a time: a fixed number, so that the compiler sees which memory is which.
 CHUNK = 128
@@ -206,8 +208,11 @@ def _eigenvalue_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which,
 
 @row_kernel
 def _store(work, element, row, x0, n):
+    part = row[x0 : x0 + n]
     for i in range(n):
-        row[x0 + i] = work[element, i]
+        part[i] = work[element, i]
+    if has_nan(part):
+        one_nan(part)
 
 
 @kernel
@@ -267,6 +272,8 @@ def _rows_of_spread(pairs, lines, firsts, lefts, out, to, qx, y0, y1, nx, which)
                 _middle(pair, u, v, w, result)
             else:
                 _least(pair, u, v, w, result)
+            if has_nan(result):
+                one_nan(result)
 
 
 @row_kernel

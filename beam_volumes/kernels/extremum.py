@@ -1,10 +1,11 @@
 """Minimum and maximum over a box or a footprint.
 
-NaN: a voxel is NaN exactly where its footprint holds one.
+NaN: a voxel is NaN exactly where its footprint holds one. -0.0 is less than 0.0.
 """
 
 import numpy as np
 
+from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.footprints import (
     growing_slices,
     largest,
@@ -13,7 +14,15 @@ from beam_volumes.kernels.footprints import (
 )
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import as_unsigned, from_rival, to_rival
-from beam_volumes.kernels.rows import as_rows, box_has_nan, copy_row, mark_nan, write_nan
+from beam_volumes.kernels.rows import (
+    as_rows,
+    box_has_unordered,
+    copy_row,
+    is_negative,
+    mark_nan,
+    signed_zero,
+    write_nan,
+)
 
 #: Footprints of no more need no tables.
 FEW_TAPS = 7
@@ -25,14 +34,13 @@ STREAMED_BYTES = 1 << 19
 
 
 @row_kernel
-def extremum(a, b, out, is_max, nan):
-    """The larger (smaller) of two rows; the later of two equals stays, NaN wins if ``nan`` is set.
+def extremum(a, b, out, is_max, unordered):
+    """The larger (smaller) of two rows, which hold NaN or -0.0 only if ``unordered`` is set; NaN wins.
 
-    Associative bit for bit as long as ``a`` comes before ``b``: the result for a window does not
-    depend on how it was put together, not even in the sign of a zero. ``out`` is neither ``a`` nor
-    ``b``. Without NaNs it is one instruction.
+    Associative bit for bit: the result for a window does not depend on how it was put together.
+    ``out`` is neither ``a`` nor ``b``. Where all is ordered it is one instruction.
     """
-    if not nan:
+    if not unordered:
         if is_max:
             for x in range(out.size):
                 p, q = a[x], b[x]
@@ -44,15 +52,15 @@ def extremum(a, b, out, is_max, nan):
     elif is_max:
         for x in range(out.size):
             p, q = a[x], b[x]
-            out[x] = p if (p > q) | (p != p) else q
+            out[x] = p if (p > q) | (p != p) | ((p == q) & is_negative(q)) else q
     else:
         for x in range(out.size):
             p, q = a[x], b[x]
-            out[x] = p if (p < q) | (p != p) else q
+            out[x] = p if (p < q) | (p != p) | ((p == q) & is_negative(p)) else q
 
 
 @row_kernel
-def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
+def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
     """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
 
     One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
@@ -67,24 +75,24 @@ def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, nan):
     for t in range(taps - 2, -1, -1):
         # A suffix that is no window's own only passes through; windows' own ones are kept.
         target = out[0] if t == 0 else suffix[t]
-        extremum(lines[rows[t], col : col + width], later, target, is_max, nan)
+        extremum(lines[rows[t], col : col + width], later, target, is_max, unordered)
         later = target
     for j in range(1, count):
         row = lines[rows[taps - 1 + j], col : col + width]
         if j == 1:
             earlier = row
         else:
-            extremum(earlier, row, prefix[j % 2], is_max, nan)
+            extremum(earlier, row, prefix[j % 2], is_max, unordered)
             earlier = prefix[j % 2]
         if j == taps - 1:
             own = lines[rows[j], col : col + width]
         else:
             own = suffix[j]
-        extremum(own, earlier, out[j], is_max, nan)
+        extremum(own, earlier, out[j], is_max, unordered)
 
 
 @row_kernel
-def _slide_right(row, taps, out, spare, is_max, nan):
+def _slide_right(row, taps, out, spare, is_max, unordered):
     """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
     if taps == 1:
         copy_row(row, out)
@@ -92,10 +100,10 @@ def _slide_right(row, taps, out, spare, is_max, nan):
     length, reach = row.size, 1
     while 2 * reach < taps:
         length -= reach
-        extremum(row[:length], row[reach : reach + length], spare[:length], is_max, nan)
+        extremum(row[:length], row[reach : reach + length], spare[:length], is_max, unordered)
         row, spare = spare, row
         reach *= 2
-    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, nan)
+    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, unordered)
 
 
 @kernel
@@ -130,19 +138,20 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
     prefix = np.empty((2, width), lines.dtype)
     spare = np.empty(width, lines.dtype)
     rows = np.empty(max(depth + lz, 2 * ly), np.int64)
-    nan = box_has_nan(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
+    nan, minus = box_has_unordered(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
+    unordered = nan or minus
     firsts, to = iz * src.shape[1] + (oy + y0), jz * out.shape[1] + (qy + y0)
     for k in range(0, jz.size, depth):
         _box_of_slices(
             lines, firsts[k:], ox, results, to[k : k + depth], qx, y1 - y0, nx, lz, ly, lx, depth,
-            over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+            over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
         )  # fmt: skip
 
 
 @row_kernel
 def _box_of_slices(
     lines, firsts, ox, results, to, qx, tall, nx, lz, ly, lx, depth,
-    over_z, over_zy, suffix, prefix, spare, rows, is_max, nan,
+    over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
 ):  # fmt: skip
     """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
     left = np.int64(0)
@@ -150,18 +159,22 @@ def _box_of_slices(
         for i in range(to.size + lz - 1):
             rows[i] = firsts[i] + r
         block = over_z[r * depth : r * depth + to.size]
-        _slide_down(lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, nan)
+        _slide_down(
+            lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, unordered
+        )
     for j in range(to.size):
         for y in range(0, tall, ly):
             n = min(ly, tall - y)
             for i in range(n + ly - 1):
                 rows[i] = (y + i) * depth + j
             _slide_down(
-                over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, nan
+                over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, unordered
             )
             for i in range(n):
                 result = results[to[j] + y + i, qx : qx + nx]
-                _slide_right(over_zy[i], lx, result, spare, is_max, nan)
+                _slide_right(over_zy[i], lx, result, spare, is_max, unordered)
+                if nan:
+                    one_nan(result)
 
 
 @kernel
@@ -382,16 +395,20 @@ def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
             found |= _any_nan(p, q, r, s, t, u, v)
+            i, j = is_negative(p) & is_negative(q) & is_negative(r), is_negative(s) & is_negative(t)
+            i, j = i & j, is_negative(u) & is_negative(v)
             p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
             p, q = p if p > q else q, r if r > v else v
-            out[x] = p if p > q else q
+            out[x] = signed_zero(p if p > q else q, i & j)
     else:
         for x in range(out.size):
             p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
             found |= _any_nan(p, q, r, s, t, u, v)
+            i, j = is_negative(p) | is_negative(q) | is_negative(r), is_negative(s) | is_negative(t)
+            i, j = i | j, is_negative(u) | is_negative(v)
             p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
             p, q = p if p < q else q, r if r < v else v
-            out[x] = p if p < q else q
+            out[x] = signed_zero(p if p < q else q, i | j)
     return found
 
 

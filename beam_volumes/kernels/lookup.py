@@ -91,12 +91,19 @@ def _look_up(labels, out, shape, keys, place, values, zero, missing, replacement
     return np.uint64(0)
 
 
-@kernel
 def tally(labels, lower, upper, keys, place, counts, touches):
     """Count each label's voxels, and flag those with some outside ``lower <= (z, y, x) < upper``."""
-    for z in range(labels.shape[0]):
-        for y in range(labels.shape[1]):
-            row = labels[z, y]
+    _tally(strided(labels), labels.shape, lower, upper, keys, place, counts, touches)
+
+
+@kernel
+def _tally(labels, shape, lower, upper, keys, place, counts, touches):
+    voxels, step, pitch = labels
+    slices, rows, cols = shape
+    for z in range(slices):
+        for y in range(rows):
+            at = z * step + y * pitch
+            row = voxels[at : at + cols]
             outside = z < lower[0] or z >= upper[0] or y < lower[1] or y >= upper[1]
             end = 0
             while end < row.size:

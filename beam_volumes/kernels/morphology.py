@@ -4,9 +4,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.extremum import extremum_footprint
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.rows import as_rows
+from beam_volumes.kernels.rows import as_rows, has_nan
 
 
 @kernel
@@ -106,3 +107,5 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
             result = out[jz[k], qy + y, qx : qx + nx]
             for x in range(nx):
                 result[x] = _truncated(extreme[x], result.dtype)
+            if has_nan(result):
+                one_nan(result)

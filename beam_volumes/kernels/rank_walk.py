@@ -11,13 +11,15 @@ TILE_VOXELS = 1 << 13
 #: Positions in a tile are three fields of 9 bits and a guard: subtracting, a field that is too small
 #: shows in its guard.
 _FIELD = 10
+#: Slices, rows or columns that are sorted together: the last position of a field is `_NOWHERE`.
+_LONGEST = (1 << _FIELD - 1) - 1
 #: Voxels of the order looked at together.
 _BLOCK = 32
 _GUARDS = np.uint32(1 << 9 | 1 << 19 | 1 << 29)
 #: Times a power of two, its upper 5 bits tell which (Leiserson, Prokop & Randall 1998).
 _DE_BRUIJN = np.uint32(0x077CB531)
 _BITS = np.argsort([(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)])
-_NOWHERE = np.uint32(511 << 20 | 511 << 10 | 511)  # beyond any box
+_NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # beyond any box
 
 
 @kernel
@@ -47,6 +49,8 @@ def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
     lines, results = as_rows(src), as_rows(out)
     tz, ty, tx = tile_shape(jz.size, y1 - y0, nx, lz, ly, lx)
     sx = tx + lx - 1
+    if max(tz + lz - 1, ty + ly - 1, sx) > _LONGEST:
+        raise ValueError("rank_walk: a box of more than 511 voxels along an axis")
     blocks = -(-(tz + lz - 1) * (ty + ly - 1) * sx // _BLOCK)
     keys = empty_keys(2, blocks * _BLOCK, lines)
     places = np.empty((2, blocks * _BLOCK), np.uint32)
@@ -107,15 +111,21 @@ def _tile(
 
 @kernel
 def tile_shape(depth, rows, cols, lz, ly, lx):
-    """Slices, rows and columns of a tile: as like to the box as the block allows."""
-    most = (depth, rows, cols)
+    """Slices, rows and columns of a tile: as like to the box as the block allows.
+
+    With the box around it, it has at most `_LONGEST` along each axis.
+    """
     box = (lz, ly, lx)
+    most = np.empty(3, np.int64)
+    most[0] = min(depth, _LONGEST + 1 - lz)
+    most[1] = min(rows, _LONGEST + 1 - ly)
+    most[2] = min(cols, _LONGEST + 1 - lx)
     tile = np.ones(3, np.int64)
     limit = max(TILE_VOXELS, 10 * lz * ly * lx)
     while True:
         best = -1
         for a in range(3):
-            if tile[a] == most[a] or tile[a] + box[a] > 500:
+            if tile[a] >= most[a]:
                 continue
             step = min(most[a], tile[a] + max(1, tile[a] // 4)) - tile[a]
             voxels = 1

@@ -21,8 +21,9 @@ check and falls back to scalar code.
 import numpy as np
 from numba import types
 from numba.extending import overload
+from numba.np.numpy_support import as_dtype
 
-from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.jit import kernel, owning_nothing, row_kernel
 
 
 def as_rows(ring):
@@ -81,15 +82,84 @@ def has_nan(row):
     return found
 
 
+def is_negative(value):
+    """Whether a number has a minus sign, as -0.0 does. Call it inside a kernel."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(is_negative, jit_options=owning_nothing)
+def _is_negative(value):
+    if not isinstance(value, types.Float):
+        return lambda value: value < 0
+    real = as_dtype(value)
+    scalar, whole = real.type, np.dtype(f"i{real.itemsize}").type
+    return lambda value: scalar(value).view(whole) < 0
+
+
+def signed_zero(value, negative):
+    """A number, or if it is a zero, -0.0 where ``negative`` and 0.0 elsewhere. Call it inside a kernel."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(signed_zero, jit_options=owning_nothing)
+def _signed_zero(value, negative):
+    if not isinstance(value, types.Float):
+        return lambda value, negative: value
+    plus, minus = as_dtype(value).type(0.0), as_dtype(value).type(-0.0)
+    return lambda value, negative: value if value != plus else minus if negative else plus
+
+
+def has_unordered(row):
+    """Whether a row holds a NaN, and whether a -0.0: what comparisons do not order. Never of integers."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(has_unordered, jit_options=owning_nothing)
+def _has_unordered(row):
+    if not isinstance(row.dtype, types.Float):
+        return lambda row: (False, False)
+    whole = np.dtype(f"i{as_dtype(row.dtype).itemsize}").type
+    minus_zero = whole(np.iinfo(whole).min)
+
+    def look(row):
+        bits = row.view(whole)
+        nan = minus = False
+        for x in range(row.size):
+            nan |= row[x] != row[x]
+            minus |= bits[x] == minus_zero
+        return nan, minus
+
+    return look
+
+
 @kernel
-def box_has_nan(ring, slots, y0, y1, x0, x1):
-    """Whether some slices hold a NaN in rows ``y0:y1`` and columns ``x0:x1``."""
+def box_has_unordered(ring, slots, y0, y1, x0, x1):
+    """`has_unordered` of some slices in rows ``y0:y1`` and columns ``x0:x1``."""
     lines = as_rows(ring)
+    nan = minus = False
     for slot in slots:
         for y in range(y0, y1):
-            if has_nan(lines[slot * ring.shape[1] + y, x0:x1]):
-                return True
-    return False
+            more = has_unordered(lines[slot * ring.shape[1] + y, x0:x1])
+            nan |= more[0]
+            minus |= more[1]
+    return nan, minus
+
+
+@row_kernel
+def count_negative(row, counts):
+    """Add 1 to ``counts[x]`` where ``row[x]`` has a minus sign."""
+    for x in range(counts.size):
+        counts[x] += np.uint8(is_negative(row[x]))
+
+
+@row_kernel
+def order_zeros(out, counts, rank):
+    """Give zeros of some rank the sign that they have where -0.0 comes before 0.0.
+
+    Of the voxels that each is taken from ``counts`` have a minus sign.
+    """
+    for x in range(out.size):
+        out[x] = signed_zero(out[x], counts[x] > rank)
 
 
 @row_kernel

@@ -30,7 +30,7 @@ def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str
         raise ValueError(
             f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
         )
-    return Padding(modes, float(cval))
+    return Padding(modes, exact(cval, volume.dtype))
 
 
 def representable(number: float, dtype: np.dtype) -> bool:
@@ -39,7 +39,33 @@ def representable(number: float, dtype: np.dtype) -> bool:
     if dtype.kind == "b":
         return number in (0, 1)
     info = np.iinfo(dtype)
-    return float(number).is_integer() and info.min <= number <= info.max
+    return float(number).is_integer() and info.min <= int(number) <= info.max
+
+
+def exact(number: float, dtype: np.dtype) -> float:
+    """A number of a dtype as a float, or as an int if a float would round it.
+
+    Examples
+    --------
+    >>> exact(7, np.dtype("i8")), exact(2**53 + 1, np.dtype("i8"))
+    (7.0, 9007199254740993)
+    """
+    whole = int(number) if dtype.kind in "iu" and float(number).is_integer() else 0
+    return whole if whole != float(whole) else float(number)
+
+
+def holds(dtype: np.dtype, number: float) -> bool:
+    """Whether a dtype has the very number, which a wider one may be computed with.
+
+    Examples
+    --------
+    >>> holds(np.dtype("f4"), 0.5), holds(np.dtype("f4"), 0.1), holds(np.dtype("u1"), 255)
+    (True, False, True)
+    """
+    if dtype.kind != "f":
+        return representable(number, dtype)
+    with np.errstate(over="ignore"):
+        return bool(float(dtype.type(number)) == number or np.isnan(number))
 
 
 def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:

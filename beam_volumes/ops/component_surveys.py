@@ -14,7 +14,6 @@ from beam_volumes.across.merge import COMPONENT_BYTES, Keep
 from beam_volumes.across.rounds import Flow
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.volume import format_bytes
-from beam_volumes.kernels.components import paint
 from beam_volumes.ops.component_load import ComponentLoad, expected_load
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
@@ -77,7 +76,7 @@ class Components(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
         return _Labeler(self, grid, index, room)
 
-    def flow(self, grid: Grid) -> Flow:
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
         mask = self.dtype == bool
         how: dict[str, Any] = {} if mask else {"dtype": self.dtype}
         return component_flow(grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **how)
@@ -117,9 +116,9 @@ class _Labeler(Surveyor):
         )
         self.count = 0
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         mask, *seeds = arrays
-        self.count += self.labeler.feed(mask, seeds[0] if seeds else None)
+        self.count += self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
         if self.count * self.survey.component_bytes > self.room:
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
@@ -167,8 +166,7 @@ class _Relabeler(Completer):
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
         ids, digest = next(self.windows)
-        found = cc.found_again(self.labelling, arrays[0], ids, digest)
+        found = cc.found_again(self.labelling, arrays[0], ids, digest, threads)
         table = np.zeros(len(ids) + 1, out.ring.dtype)
         table[1:] = ids
-        for k in range(out.depth):  # slices of a ring do not always lie one after the other
-            paint(*found.slice_runs(k), found.shape[1], table, out.slice(k)[None])
+        found.paint(table, map(out.slice, range(out.depth)), threads)

@@ -137,8 +137,8 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
     -------
     Volume
         Of int64 for bool and integers, uint64 for unsigned ones, float64 for floats. Integers wrap
-        around as numpy's do. Sums of floats along the first axis may differ in their last bits with
-        the slabs.
+        around as numpy's do. Floats are added in order from the first, as numpy adds float64, whatever
+        the slabs: along the first axis these are as deep as the volume.
 
     Examples
     --------
@@ -157,6 +157,8 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
         return volume.astype(dtype)
     if along:
         return stage_of(volume, scan_stages.CumsumAlong("cumsum", dtype, along))
+    if dtype.kind == "f":
+        return stage_of(volume, scan_stages.CumsumAlongZ("cumsum", dtype))
     barrier = Barrier.of(scan_surveys.CumsumSurvey("cumsum"), (volume.node,))
     completion = scan_surveys.CumsumAlongZ("cumsum", dtype)
     return volume.derive(AcrossNode.of(barrier, completion, (volume.node,)))

@@ -7,6 +7,8 @@ Rounding happens once, in ``finish``.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -18,6 +20,9 @@ from beam_volumes.kernels.histogram import bin_counts, digit_bits, radix_counts,
 from beam_volumes.ops import percentile_formulas, threshold_formulas
 from beam_volumes.ops.rounding import root, rounded
 from beam_volumes.sweep.reduction import Reduction
+
+#: Counts of a state that are sent at a time: 1 MiB.
+_PIECE = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +216,7 @@ class Sum(Moments):
         if self.dtype.kind == "f":
             return rounded(Fraction(total, one), self.dtype)
         if not np.iinfo(self.dtype).min <= total <= np.iinfo(self.dtype).max:
-            raise OverflowError(
+            raise ValueError(
                 f"{self.name}: the exact sum {total} does not fit {self.dtype}; "
                 "use mean, or astype(float) first"
             )
@@ -289,7 +294,35 @@ class Std(Var):
 
 
 @dataclass(frozen=True, eq=False)
-class IntegerCounts(Fold):
+class Counts(Fold):
+    """The state is an array of counts."""
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """The shape of the state."""
+        return self.shape
+
+    @property
+    def state_bytes(self) -> int:
+        return 8 * math.prod(self.counters)
+
+    def zero(self) -> Any:
+        return np.zeros(self.counters, np.int64)
+
+    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a + b
+
+    def pieces(self, state: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        counts = state.reshape(-1)
+        for number, start in enumerate(range(0, max(1, counts.size), _PIECE)):
+            yield number, counts[start : start + _PIECE]
+
+    def put_together(self, pieces: Mapping[int, np.ndarray]) -> np.ndarray:
+        return np.concatenate([pieces[k] for k in sorted(pieces)]).reshape(self.counters)
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerCounts(Counts):
     """How often each value of bool or an integer dtype of up to 16 bits occurs.
 
     The result has one count per value in ascending order, from the smallest the dtype can hold.
@@ -307,20 +340,10 @@ class IntegerCounts(Fold):
     def cost(self) -> float:
         return 2.0
 
-    @property
-    def state_bytes(self) -> int:
-        return 8 * self.shape[0]
-
-    def zero(self) -> np.ndarray:
-        return np.zeros(self.shape, np.int64)
-
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
     ) -> np.ndarray:
         return value_counts(voxels, mask)[0]
-
-    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a + b
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         return state
@@ -347,22 +370,15 @@ class ThresholdOfValues(IntegerCounts):
         return cls(method, dtype, shape, source, "raise", extra)
 
     @property
-    def _counts(self) -> IntegerCounts:
-        return IntegerCounts.of(self.source, self.name)
-
-    @property
-    def state_bytes(self) -> int:
-        return self._counts.state_bytes
-
-    def zero(self) -> np.ndarray:
-        return self._counts.zero()
+    def counters(self) -> tuple[int, ...]:
+        return IntegerCounts.of(self.source, self.name).shape
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         return threshold_formulas.of_values(self.name, state, self.source, self.extra)
 
 
 @dataclass(frozen=True, eq=False)
-class Histogram(Fold):
+class Histogram(Counts):
     """Counts in equal bins, exactly ``numpy.histogram(volume, bins, range)``.
 
     Attributes
@@ -396,16 +412,13 @@ class Histogram(Fold):
         return 4.0
 
     @property
-    def state_bytes(self) -> int:
-        return 8 * self.bins
+    def counters(self) -> tuple[int, ...]:
+        return (self.bins,)
 
     def edges(self, values: tuple[Any, ...]) -> np.ndarray:
         """The ``bins + 1`` edges, in numpy's dtype."""
         low, high = values if self.range is None else self.range
         return threshold_formulas.bin_edges(low, high, self.bins, self.source)
-
-    def zero(self) -> np.ndarray:
-        return np.zeros(self.bins, np.int64)
 
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
@@ -413,9 +426,6 @@ class Histogram(Fold):
         counts, bad = bin_counts(voxels, self.edges(values), mask)
         self.strict(bad)
         return counts
-
-    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a + b
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
         return state
@@ -457,7 +467,7 @@ class ThresholdOfBins(Histogram):
 
 
 @dataclass(frozen=True, eq=False)
-class RadixCounts(Fold):
+class RadixCounts(Counts):
     """One level of an exact percentile: counts of the next digit of the order-preserving keys.
 
     A percentile takes ``percentile_levels(dtype)`` of these in turn. The first has no ``values``;
@@ -483,8 +493,10 @@ class RadixCounts(Fold):
         levels = percentile_formulas.percentile_levels(source)
         if not 0 <= level < levels:
             raise ValueError(f"{name} of {source} has levels 0 to {levels - 1}, not {level}")
-        if np.ndim(q) > 1:
-            raise ValueError(f"{name}: q is a number or a sequence of numbers")
+        if np.ndim(q) > 1 or np.asarray(q).dtype.kind not in "iuf":
+            raise TypeError(f"{name}: q={q!r} is neither a number nor a sequence of numbers")
+        if not np.size(q):
+            raise ValueError(f"{name}: q={q!r} is empty: give at least one percentile, 0 to 100")
         q = tuple(float(p) for p in q) if np.ndim(q) else float(q)
         percentile_formulas.percentile_ranks(1, q)
         wanted = len(q) if isinstance(q, tuple) else 1
@@ -505,6 +517,10 @@ class RadixCounts(Fold):
         return groups * 8 << digit_bits(self.source)
 
     @property
+    def counters(self) -> tuple[int, ...]:
+        return -1, 1 << digit_bits(self.source)  # a row for each prefix: the voxels decide how many
+
+    @property
     def last(self) -> bool:
         return self.level == percentile_formulas.percentile_levels(self.source) - 1
 
@@ -519,10 +535,13 @@ class RadixCounts(Fold):
         self.strict(bad)
         return counts
 
-    def merge(self, a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    def merge(self, a: Any, b: Any) -> Any:
         if a is None or b is None:
             return b if a is None else a
         return a + b
+
+    def pieces(self, state: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
+        return iter(()) if state is None else super().pieces(state)
 
     def finish(self, state: Any, values: tuple[Any, ...]) -> Any:
         if state is None or not state.any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,10 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.kernels import generic as kernels
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, representable, stage_of, taps_of, triple
+from beam_volumes.ops.building import compiled, holds, stage_of, taps_of, triple
 from beam_volumes.ops.linear import accumulator
 from beam_volumes.ops.stages import Neighbourhood
+from beam_volumes.sweep.identity import identity
 from beam_volumes.sweep.stage import Padding, digest
 
 
@@ -32,7 +32,7 @@ class GenericFootprint(Neighbourhood):
         return 10.0 + 3.0 * len(self.offsets)
 
     def token(self) -> str:
-        edges = (self.edges.modes, repr(float(self.edges.cval)))
+        edges = self.edges.key
         where = self.before, self.taps, edges, self.offsets
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
@@ -121,7 +121,7 @@ def generic_filter(
             "change it, or use map_overlap, which takes any function of blocks"
         )
     source = compiled(volume)
-    if any("constant" in m for m in modes) and not _holds(source.dtype, cval):
+    if any("constant" in m for m in modes) and not holds(source.dtype, cval):
         source = source.astype(np.float64)
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     half = wanted == np.float16
@@ -134,7 +134,7 @@ def generic_filter(
         taps_of(shape, filter_name),
         extra,
         function,
-        uuid.uuid4().hex if name is None else digest("named", name, version),
+        identity(name, version),
     )
     result = stage_of(source, stage)
     return result.astype(np.float16) if half else result
@@ -156,10 +156,3 @@ def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
         if isinstance(a, np.ndarray):
             a.flags.writeable = False  # numba refuses a function that would change it
     return plain
-
-
-def _holds(dtype: np.dtype, cval: float) -> bool:
-    """Whether a dtype has the very number that the function is to see."""
-    if dtype.kind == "f":
-        return bool(float(dtype.type(cval)) == cval or np.isnan(cval))
-    return representable(cval, dtype)

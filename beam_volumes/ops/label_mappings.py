@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.tables import ParquetTable
 from beam_volumes.sweep.stage import digest
 
@@ -133,6 +134,10 @@ class ParquetMapping(Mapping):
                 raise TypeError(f"{name}: column {column} of {table.name} is not of {what}")
             dtypes.append(dtype)
         return cls(dtypes[1], table.rows, table, (label, value))
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.table.extents
 
     def parts(self) -> Iterable[tuple[int, ...]]:
         return self.table.groups()

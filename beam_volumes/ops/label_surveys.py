@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,14 +22,16 @@ from beam_volumes.across.lookup_rounds import (
 )
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds import Flow
+from beam_volumes.across.table_rounds import MERGE_COPIES
 from beam_volumes.across.tables import as_labels
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels import lookup as kernels
 from beam_volumes.kernels.regions import table_of
 from beam_volumes.ops.label_mappings import check_labels, check_missing, mapping_arrays
-from beam_volumes.ops.table_surveys import MERGE_COPIES, VOXELS_PER_REGION, Rows
-from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.stage import Block, Stage
+from beam_volumes.ops.second_sweep import check_same, digested
+from beam_volumes.ops.table_surveys import SHARE, VOXELS_PER_REGION, Rows
+from beam_volumes.storage.extent import Extent
+from beam_volumes.sweep.stage import Block, Stage, digest
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
 #: Of a label in a tally, and in the table that looks it up.
@@ -73,22 +75,31 @@ class _Labels(Surveyor):
     def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, room: int) -> None:
         self.start = grid.box(index).start
         self.rows = Rows(add, _TALLY_BYTES, room, grid)
+        self.digests: list[int] = []
         within = [(survey.border, n - survey.border) for n in grid.shape]
         everything = (-1, 1 << 62)
         self.within = [within[a] if a in survey.border_axes else everything for a in range(3)]
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels = as_labels(arrays[0])
-        origin = (self.start[0] + z[0], *self.start[1:])
-        lower = tuple(max(-1, a - o) for (a, _), o in zip(self.within, origin, strict=True))
-        upper = tuple(b - o for (_, b), o in zip(self.within, origin, strict=True))
-        found, keys, place = table_of(labels, np.empty((0, 0), labels.dtype))
-        counts, touches = np.zeros(len(found), np.int64), np.zeros(len(found), bool)
-        kernels.tally(labels, lower, upper, keys, place, counts, touches)
-        self.rows.add(Tally(found, counts, touches))
+
+        def strip(y0: int, y1: int) -> None:
+            part = labels[:, y0:y1]
+            origin = (self.start[0] + z[0], self.start[1] + y0, self.start[2])
+            lower = tuple(max(-1, a - o) for (a, _), o in zip(self.within, origin, strict=True))
+            upper = tuple(b - o for (_, b), o in zip(self.within, origin, strict=True))
+            found, keys, place = table_of(part, np.empty((0, 0), labels.dtype))
+            counts, touches = np.zeros(len(found), np.int64), np.zeros(len(found), bool)
+            kernels.tally(part, lower, upper, keys, place, counts, touches)
+            tallies.append(Tally(found, counts, touches))
+
+        tallies: list[Tally] = []
+        self.digests.append(digested(labels, threads, strip, SHARE))
+        for part in tallies:
+            self.rows.add(part)
 
     def finish(self) -> Tally:
-        return self.rows.all()
+        return replace(self.rows.all(), digests=tuple(self.digests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +133,13 @@ class LookupSurvey(UniqueSurvey):
         check_missing(missing, to, np.dtype(labels), name)
         return cls(name, (), 1, mapping, missing, to)
 
-    def flow(self, grid: Grid) -> Flow:
-        return lookup_flow(self.mapping, self.dtype, self.missing)
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.mapping.extents
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        voxels = math.prod(grid.shape)
+        return lookup_flow(self.mapping, self.dtype, self.missing, voxels=voxels, room=room)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +172,8 @@ class FilterSurvey(UniqueSurvey):
         keep = Keep() if keep is None else keep
         return cls(name, tuple(border_axes), border, keep, k_largest)
 
-    def flow(self, grid: Grid) -> Flow:
-        return filter_flow(self.keep, self.k_largest)
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        return filter_flow(self.keep, self.k_largest, voxels=math.prod(grid.shape), room=room)
 
     def nothing(self) -> dict[str, Any]:
         return {"count": 0}
@@ -178,12 +194,19 @@ class LookupCompletion(Completion):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return _labels_in(shape) * (_TABLE_BYTES + 24)
 
-    def begin(self, grid: Grid, index: int, answer: tuple[np.ndarray, np.ndarray]) -> Completer:
+    def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
         return _Lookup(self, *answer)
 
 
 class _Lookup(Completer):
-    def __init__(self, how: LookupCompletion, labels: np.ndarray, answer: np.ndarray) -> None:
+    def __init__(
+        self,
+        how: LookupCompletion,
+        labels: np.ndarray,
+        answer: np.ndarray,
+        digests: tuple[int, ...],
+    ) -> None:
+        self.digests = iter(digests)
         values = answer
         if answer.dtype == bool and how.dtype != bool:
             values = np.where(answer, labels, np.uint64(0))
@@ -209,7 +232,7 @@ class _Lookup(Completer):
                         "materialise it (deterministic=False)"
                     )
 
-        in_strips(out.rows, out.depth * out.rows * out.cols, threads, strip)
+        check_same(digested(labels, threads, strip), next(self.digests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,11 +247,14 @@ class Lookup(Stage):
         Of the result's dtype.
     missing : {"error", "keep"} or number
         What becomes of labels that are not there; 0 stays 0 if it is not.
+    origin : tuple of Extent
+        Where the mapping was read from.
     """
 
     labels: np.ndarray
     values: np.ndarray
     missing: Any
+    origin: tuple[Extent, ...] = ()
 
     @classmethod
     def of(
@@ -238,13 +264,24 @@ class Lookup(Stage):
         missing: Any = "error",
         dtype: Any = None,
         name: str = "relabel",
+        origin: tuple[Extent, ...] = (),
     ) -> Lookup:
         """Of labels of a dtype and a mapping: a dict, or two arrays of labels and of values."""
         check_labels(labels, name)
         old, new = mapping_arrays(mapping, name)
         to = np.dtype(new.dtype if dtype is None else dtype)
         check_missing(missing, to, np.dtype(labels), name)
-        return cls(name, to, *sorted_mapping(old, fitting(new, to)), missing)
+        return cls(name, to, *sorted_mapping(old, fitting(new, to)), missing, origin)
+
+    def token(self) -> str:
+        # One mapping is the same wherever it was read from.
+        return digest(
+            type(self).__name__, self.name, self.dtype, self.labels, self.values, self.missing
+        )
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.origin
 
     @property
     def cost(self) -> float:

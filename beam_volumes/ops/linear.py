@@ -12,7 +12,7 @@ from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
-from beam_volumes.ops.building import compiled, representable, stage_of, triple
+from beam_volumes.ops.building import compiled, holds, stage_of, triple
 from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
@@ -63,7 +63,7 @@ def separable(
         compute = wanted
     result = compute if wanted is None or wanted == np.float16 else wanted
     constant = any(m in ("constant", "grid-constant") for m in modes) and cval != 0
-    if constant and not representable(cval, source.dtype):
+    if constant and not holds(source.dtype, cval):
         source = source.astype(compute)
     # One stage for all passes, but for a constant edge: there scipy pads what each pass yields.
     groups = [[p] for p in passes] if constant else [list(passes)]
@@ -333,7 +333,7 @@ def correlation(
     compute = accumulator(source.dtype)
     if wanted in (np.float32, np.float64):
         compute = wanted  # type: ignore[assignment]
-    if any("constant" in m for m in modes) and not representable(cval, source.dtype):
+    if any("constant" in m for m in modes) and not holds(source.dtype, cval):
         source = source.astype(compute)
     offsets = np.argwhere(weights != 0).astype(np.int64, order="C")
     halo = par.halo_of(weights.shape, shifts)

@@ -297,7 +297,7 @@ def _as_ball(element: np.ndarray) -> tuple[np.ndarray, int] | None:
     Lengths are counted in voxels, or in fractions of the radii for an ellipsoid.
     """
     radii = [n // 2 for n in element.shape]
-    if any(n % 2 == 0 for n in element.shape) or max(radii) >= 255:
+    if any(n % 2 == 0 for n in element.shape) or max(radii) >= 254:
         return None
     whole = math.lcm(*(r for r in radii if r))
     for weights in ([1, 1, 1], [(whole // r) ** 2 if r else 1 for r in radii]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops import stages
-from beam_volumes.sweep.stage import Padding, digest
+from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import Padding
 
 
 def map_overlap(
@@ -33,7 +33,8 @@ def map_overlap(
     func : callable
         Takes one 3-D array (z, y, x) per volume, padded by ``depth``, and returns an array of the
         same shape, or of the shape without the overlap. Each result voxel may depend only on voxels
-        within ``depth``, and not on how the volume is cut. It is called from several threads.
+        within ``depth``, and not on how the volume is cut. It is called from several threads, and
+        computes nothing with this package.
     *volumes : Volume
         Of one shape.
     depth : int or sequence
@@ -83,10 +84,6 @@ def map_overlap(
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo
     padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
-    if name is not None:
-        identity = digest("named", name, version)
-    else:
-        identity = uuid.uuid4().hex
     stage = stages.Overlap(
         name or str(getattr(func, "__name__", "map_overlap")),
         checked_dtype(dtype if dtype is not None else first.dtype),
@@ -95,6 +92,6 @@ def map_overlap(
         padding,
         1 + len(others),
         deterministic,
-        identity,
+        identity(name, version),
     )
     return first.derive(StageNode.of(stage, (first.node, *(o.node for o in others))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +13,7 @@ from beam_volumes.across.exact import Wide
 from beam_volumes.geometry import Triple
 from beam_volumes.kernels import accumulate, projection
 from beam_volumes.kernels.joint import count_pairs
-from beam_volumes.ops.folds import Fold
+from beam_volumes.ops.folds import Counts, Fold
 from beam_volumes.ops.rounding import root, rounded
 from beam_volumes.sweep.stage import digest
 
@@ -124,7 +123,7 @@ class Bins:
 
 
 @dataclass(frozen=True, eq=False)
-class JointHistogram(Fold):
+class JointHistogram(Counts):
     """Counts of pairs in a grid of equal bins, exactly ``numpy.histogram2d``'s.
 
     Attributes
@@ -147,13 +146,6 @@ class JointHistogram(Fold):
     def cost(self) -> float:
         return 10.0
 
-    @property
-    def state_bytes(self) -> int:
-        return 8 * math.prod(self.shape)
-
-    def zero(self) -> np.ndarray:
-        return np.zeros(self.shape, np.int64)
-
     def fold_slices(
         self,
         voxels: Sequence[np.ndarray],
@@ -169,9 +161,6 @@ class JointHistogram(Fold):
             bad += count_pairs(view, others[0][k], edges, counts, where)
         self.strict(bad)
         return counts
-
-    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a + b
 
     def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> np.ndarray:
         return state

@@ -118,16 +118,29 @@ def percentile_of_search(
     """
     lower, upper = np.split(order_statistics(search, dtype), 2)
     _, _, gamma = percentile_ranks(int(search[0, SIZE]), q)
+    ours = between(lower, upper, gamma, percentile_dtype(dtype, q))
+    return ours if isinstance(q, tuple) else ours[0]
+
+
+def between(lower: np.ndarray, upper: np.ndarray, gamma: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Percentiles of a dtype, from the order statistics below and above and the weight between them.
+
+    Examples
+    --------
+    >>> between(np.array([1], "u1"), np.array([4], "u1"), np.array([0.5]), np.dtype("f8"))
+    array([2.5])
+    """
     if lower.dtype.kind == "f":
-        weight = gamma.astype(percentile_dtype(dtype, q))
-        rest = (1 - gamma).astype(weight.dtype)
+        weight = gamma.astype(dtype)
+        rest = (1 - gamma).astype(dtype)
         with np.errstate(over="ignore", invalid="ignore"):
             difference = upper - lower
             ours = np.where(gamma >= 0.5, upper - difference * rest, lower + difference * weight)
     else:
-        pairs = zip(lower.tolist(), upper.tolist(), strict=True)
-        difference = np.array([float(b - a) for a, b in pairs])
+        # Modulo 2**64 the difference of any two integers is exact.
+        whole = np.uint64 if lower.dtype.kind == "u" else np.int64
+        bits = (v.astype(whole).view(np.uint64) for v in (upper, lower))
+        difference = np.subtract(*bits).astype(np.float64)
         below, above = lower.astype(np.float64), upper.astype(np.float64)
         ours = np.where(gamma >= 0.5, above - difference * (1 - gamma), below + difference * gamma)
-    ours = ours.astype(percentile_dtype(dtype, q))
-    return ours if isinstance(q, tuple) else ours[0]
+    return ours.astype(dtype)

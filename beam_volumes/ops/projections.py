@@ -9,7 +9,7 @@ until the end; the numbers are those that the whole-volume reductions give of ea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -170,7 +170,7 @@ class Along(Fold):
 
     def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
         most = max(1, _PIECE // self.cell_bytes)
-        for number, cells in enumerate(_blocks(self.extent, most)):
+        for number, cells in enumerate(blocks(self.extent, most)):
             piece: Parts = {}
             for box, part in state.items():
                 both = box.intersect(cells)
@@ -179,15 +179,21 @@ class Along(Fold):
             if piece:
                 yield number, piece
 
+    def put_together(self, pieces: Mapping[int, Parts]) -> Parts:
+        state: Parts = {}
+        for piece in pieces.values():
+            state = self.merge(state, piece)
+        return state
+
     def finish(self, state: Parts, values: tuple[Any, ...]) -> np.ndarray:
         result = np.empty(self.extent, self.dtype)
-        for cells in _blocks(self.extent):
+        for cells in blocks(self.extent):
             parts = [(box, p) for box, p in state.items() if box.intersect(cells).size]
             result[cells.slices] = self.results(cells, parts)
         return result.reshape(self.shape)
 
 
-def _blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
+def blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
     """Boxes of a bounded number of cells."""
     if not math.prod(extent):
         return iter(())
@@ -197,7 +203,7 @@ def _blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
     return iter(Grid(extent, (max(1, most // (cols * rows)), rows, cols)))
 
 
-def _shared(cells: Box, box: Box) -> tuple[Any, Any]:
+def shared(cells: Box, box: Box) -> tuple[Any, Any]:
     """What two boxes share, as slices of the one and of the other."""
     both = box.intersect(cells)
     return tuple(both.translate([-a for a in b.start]).slices for b in (cells, box))  # type: ignore[return-value]
@@ -237,7 +243,7 @@ class ExtremeAlong(Along):
         every = np.iinfo(u).max
         keys, seen = np.full(cells.shape, every, u), np.zeros(cells.shape, bool)
         for box, (best, there) in parts:
-            here, from_ = _shared(cells, box)
+            here, from_ = shared(cells, box)
             np.minimum(keys[here], best[from_], out=keys[here])
             seen[here] |= there[from_]
         values = accumulate.from_keys(~keys if self.largest else keys, self.source)
@@ -292,15 +298,15 @@ class MomentsAlong(Along):
         return count[at], total, square
 
     def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
-        shared = [(*_shared(cells, box), part) for box, part in parts]
+        inside = [(*shared(cells, box), part) for box, part in parts]
         count = np.zeros(cells.shape, np.int64)
-        for here, from_, part in shared:
+        for here, from_, part in inside:
             count[here] += part[0][from_]
         if self._small(int(count.max(initial=0))):
-            return self._of_small(count, [(here, from_, part[1]) for here, from_, part in shared])
+            return self._of_small(count, [(here, from_, part[1]) for here, from_, part in inside])
         counts = count.ravel().tolist()
         totals, squares = (
-            _integers(cells.shape, [(here, from_, part[i]) for here, from_, part in shared])
+            _integers(cells.shape, [(here, from_, part[i]) for here, from_, part in inside])
             if i == 1 or self.whole.squares
             else [0] * len(counts)
             for i in (1, 2)

@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, representable, triple
+from beam_volumes.ops.building import compiled, exact, representable, triple
 from beam_volumes.ops.regrid import Along, Axes, Positions
 from beam_volumes.space import Space
 
@@ -66,7 +66,7 @@ def pad(
     grid = tuple(n + b + a for n, b, a in zip(shape, before, after, strict=True))
     along = [Along(n, b, _PADDED[mode]) for n, b in zip(shape, before, strict=True)]
     space = v.space.shifted(triple([-b for b in before]))
-    return by_axes("pad", v, along, grid, space, float(constant_values))
+    return by_axes("pad", v, along, grid, space, exact(constant_values, v.dtype))
 
 
 def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:

@@ -126,7 +126,7 @@ def sum(
     Returns
     -------
     Scalar
-        Of numpy's dtype for a sum. An integer total beyond 64 bits raises OverflowError.
+        Of numpy's dtype for a sum. An integer total beyond 64 bits raises ValueError.
 
     Examples
     --------
@@ -281,7 +281,8 @@ def percentile(
     """The exact percentile, equal to `numpy.percentile` with linear interpolation.
 
     One sweep for up to 16 bits, two for 32 and four for 64: each finds the next digits of the order
-    statistics from a histogram of order-preserving keys. Along axes one sweep for each 8 bits.
+    statistics from a histogram of order-preserving keys. Along axes one sweep where lines can be gathered,
+    else one for each 8 bits.
 
     Parameters
     ----------
@@ -290,8 +291,9 @@ def percentile(
     volume, mask, nan
         As of `min`.
     axis : int, str or sequence of them, optional
-        As of `min`: e.g. ``("y", "x")`` for the percentile of each slice. Counts of all cells of the
-        result may take 256 MiB: there may be 65536 of them for one percentile, 32768 for two.
+        As of `min`: e.g. ``("y", "x")`` for the percentile of each slice. Lines of up to 4096 bytes for each
+        percentile are gathered, if all voxels are up to 256 MiB; else the result may have 65536 places for
+        one percentile, 32768 for two.
 
     Returns
     -------
@@ -313,6 +315,9 @@ def percentile(
     result: tuple[Scalar, ...] = ()
     if axes:
         where = (nan, volume.node.shape, kept, axes)
+        if percentiles_along.gathers(volume.dtype, whole.q, volume.node.shape, kept):
+            gathered = percentiles_along.GatheredAlong.of(volume.dtype, whole.q, *where)
+            return fold(gathered, volume, mask)
         for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():
             along = percentiles_along.RadixCountsAlong.of(volume.dtype, whole.q, level, *where)
             result = (fold(along, volume, mask, *result),)

@@ -15,6 +15,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import stage_of
 from beam_volumes.ops.label_mappings import ParquetMapping
 from beam_volumes.ops.label_surveys import FilterSurvey, Lookup, LookupCompletion, LookupSurvey
+from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.survey import Survey
 
 #: Rows of a mapping that is kept in memory by every worker.
@@ -65,11 +66,12 @@ def relabel(
            [  1,   1,   0]], dtype=uint8)
     """
     labels = as_volume(labels)
+    origin: tuple[Extent, ...] = ()
     if isinstance(mapping, str | os.PathLike):
         found = ParquetMapping.of(mapping, columns)
         if found.rows > IN_MEMORY:
             return by_key(labels, found, missing=missing, dtype=dtype)
-        mapping = _whole(found)
+        mapping, origin = _whole(found), found.extents
     elif hasattr(mapping, "column_names") or hasattr(mapping, "to_numpy"):
         mapping = _columns(mapping, columns)
     elif not isinstance(mapping, AnyMapping | tuple | list):
@@ -77,7 +79,7 @@ def relabel(
             f"relabel: a mapping of {type(mapping).__name__}: give a dict, two arrays, a table, or the "
             "path of a Parquet file"
         )
-    return stage_of(labels, Lookup.of(labels.dtype, mapping, missing, dtype))
+    return stage_of(labels, Lookup.of(labels.dtype, mapping, missing, dtype, origin=origin))
 
 
 def by_key(

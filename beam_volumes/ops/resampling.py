@@ -12,7 +12,7 @@ from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, representable, triple
+from beam_volumes.ops.building import compiled, exact, representable, triple
 from beam_volumes.ops.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.regrid import METHODS, Affine, Along, Between, Downsample
 
@@ -451,7 +451,7 @@ def _checked_cval(v: Volume, cval: float, name: str) -> float:
         raise ValueError(
             f"{name}: cval={cval!r} is not a {v.dtype} number; cast the volume with astype"
         )
-    return float(cval)
+    return exact(cval, v.dtype)
 
 
 def _signed(v: Volume, length: Any, axis: int) -> float:

@@ -13,14 +13,14 @@ from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Distance
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels import distance as kernels
-from beam_volumes.sweep.resources import in_strips
+from beam_volumes.ops.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
 
 @dataclass(frozen=True)
 class Windows:
-    """What a slab's second sweep takes from its first: where background follows each window.
+    """What a slab's second sweep takes from its first: where background follows each window, and digests.
 
     Attributes
     ----------
@@ -31,11 +31,14 @@ class Windows:
     planes : tuple of bytes
         For each window the slices from its end to the next background voxel of each column within
         the slab, or `FAR`: `scans.packed`.
+    digests : tuple of int
+        For each window, of its voxels.
     """
 
     depth: int
     ends: tuple[int, ...]
     planes: tuple[bytes, ...]
+    digests: tuple[int, ...]
 
 
 def _plane_bytes(shape: Triple, windows: int) -> int:
@@ -72,7 +75,7 @@ class DistanceSurvey(Survey):
     ) -> _DistanceSurveyor:
         return _DistanceSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid) -> Flow:
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
         return scan_flow(grid, scans.distance_combine, itemsize=4, backward=True)
 
 
@@ -83,10 +86,15 @@ class _DistanceSurveyor(Surveyor):
         self.above = np.empty((self.rows, self.cols), np.int32)
         self.depths: list[int] = []
         self.planes: list[bytes] = []
+        self.digests: list[int] = []
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
-        (mask,) = arrays
-        kernels.ends(_voxels(mask), self.below, self.above)
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        mask = _voxels(arrays[0])
+
+        def strip(y0: int, y1: int) -> None:
+            kernels.ends(mask, self.below, self.above, y0, y1)
+
+        self.digests.append(digested(mask, threads, strip))
         self.depths.append(len(mask))
         self.planes.append(scans.packed(self.above, self.depth))
 
@@ -99,7 +107,7 @@ class _DistanceSurveyor(Surveyor):
             end -= depth
             own = scans.unpacked(data, self.depth, self.rows, self.cols)
             follows = scans.distance_combine(follows, Distance(depth, own))
-        windows = Windows(self.depth, tuple(ends[::-1]), tuple(planes[::-1]))
+        windows = Windows(self.depth, tuple(ends[::-1]), tuple(planes[::-1]), tuple(self.digests))
         return windows, Distance(self.depth, self.below), follows
 
 
@@ -138,7 +146,7 @@ class _DistanceCompleter(Completer):
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
         mask = _voxels(arrays[0])
-        after = self._after(self.done)
+        after, first = self._after(self.done), self.windows.digests[self.done]
         self.done += 1
 
         def strip(y0: int, y1: int) -> None:
@@ -147,7 +155,7 @@ class _DistanceCompleter(Completer):
             for k in range(out.depth - 1, -1, -1):
                 kernels.backward(out.slice(k)[None], after, y0, y1)
 
-        in_strips(out.rows, mask.size, threads, strip)
+        check_same(digested(mask, threads, strip), first)
 
     def _after(self, window: int) -> np.ndarray:
         """What is carried into a window from the slices after it."""
@@ -164,7 +172,10 @@ def _voxels(mask: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class CumsumSurvey(Survey):
-    """The sum of each column of a slab. Summary and answer as of `DistanceSurvey`, a plane each."""
+    """The sum of each column of integers of a slab. Summary and answer are as of `DistanceSurvey`.
+
+    Instead of the windows they hold their digests.
+    """
 
     @property
     def upper(self) -> bool:
@@ -183,7 +194,7 @@ class CumsumSurvey(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> _CumsumSurveyor:
         return _CumsumSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid) -> Flow:
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
         return scan_flow(grid, scans.cumsum_combine)
 
 
@@ -191,21 +202,27 @@ class _CumsumSurveyor(Surveyor):
     def __init__(self, shape: Triple):
         self.shape = shape[1:]
         self.total: np.ndarray | None = None
+        self.digests: list[int] = []
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         (voxels,) = arrays
         if self.total is None:
             self.total = np.zeros(self.shape, scans.cumsum_dtype(voxels.dtype))
-        for plane in voxels:
-            np.add(self.total, plane, out=self.total)
+        total = self.total
 
-    def finish(self) -> tuple[None, np.ndarray | None, None]:
-        return None, self.total, None
+        def strip(a: int, b: int) -> None:
+            for plane in voxels:
+                np.add(total[a:b], plane[a:b], out=total[a:b])
+
+        self.digests.append(digested(voxels, threads, strip))
+
+    def finish(self) -> tuple[tuple[int, ...], np.ndarray | None, None]:
+        return tuple(self.digests), self.total, None
 
 
 @dataclass(frozen=True, eq=False)
 class CumsumAlongZ(Completion):
-    """Running sums along z: the completion of `CumsumSurvey`; dtype is `scans.cumsum_dtype`."""
+    """Running sums along z of integers: the completion of `CumsumSurvey`; dtype is `scans.cumsum_dtype`."""
 
     @property
     def upper(self) -> bool:
@@ -222,11 +239,15 @@ class CumsumAlongZ(Completion):
         return 16 * shape[1] * shape[2]
 
     def begin(self, grid: Grid, index: int, answer: Any) -> _CumsumCompleter:
-        return _CumsumCompleter(grid.box(index).shape, self.dtype, answer[1])
+        digests, before, _ = answer
+        return _CumsumCompleter(grid.box(index).shape, self.dtype, digests, before)
 
 
 class _CumsumCompleter(Completer):
-    def __init__(self, shape: Triple, dtype: np.dtype, before: np.ndarray | None):
+    def __init__(
+        self, shape: Triple, dtype: np.dtype, digests: tuple[int, ...], before: np.ndarray | None
+    ):
+        self.digests = iter(digests)
         self.total = np.zeros(shape[1:], dtype) if before is None else before.astype(dtype)
 
     def run(
@@ -239,4 +260,4 @@ class _CumsumCompleter(Completer):
                 np.add(total[y0:y1], voxels[k, y0:y1], out=total[y0:y1])
                 out.slice(k, y0, y1)[...] = total[y0:y1]
 
-        in_strips(out.rows, voxels.size, threads, strip)
+        check_same(digested(voxels, threads, strip), next(self.digests))

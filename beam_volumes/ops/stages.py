@@ -24,6 +24,7 @@ from beam_volumes.kernels import (
     separable,
     uniform,
 )
+from beam_volumes.sweep.nesting import calling
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 
@@ -55,7 +56,7 @@ class Neighbourhood(Stage):
         return True
 
     def token(self) -> str:
-        edges = (self.edges.modes, repr(float(self.edges.cval)))
+        edges = self.edges.key
         return digest(
             type(self).__name__,
             self.name,
@@ -484,7 +485,7 @@ class Overlap(Stage):
         return self.repeatable
 
     def token(self) -> str:
-        edges = (self.edges.modes, repr(float(self.edges.cval)))
+        edges = self.edges.key
         return digest("Overlap", self.identity, self.depth, edges, self.inputs, self.dtype)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -497,7 +498,9 @@ class Overlap(Stage):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         (bz, az), (by, ay), (bx, ax) = self.depth
-        result = np.asarray(self.function(*(b.array(y0, y1 + by + ay) for b in inputs)))
+        blocks = [b.array(y0, y1 + by + ay) for b in inputs]
+        with calling(self.name):
+            result = np.asarray(self.function(*blocks))
         core = (out.depth, y1 - y0, out.cols)
         padded = (core[0] + bz + az, core[1] + by + ay, core[2] + bx + ax)
         if result.shape == padded:

@@ -12,18 +12,26 @@ from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds import Flow
-from beam_volumes.across.table_rounds import AdjacencyTable, RegionTable, table_flow
+from beam_volumes.across.table_rounds import (
+    MERGE_COPIES,
+    AdjacencyTable,
+    RegionTable,
+    table_flow,
+)
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Box, Grid, Triple
 from beam_volumes.graph.volume import format_bytes
+from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import Survey, Surveyor
 
 #: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
 VOXELS_PER_REGION = 2_000
+#: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
+MOST_BINS = 10_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
-#: Merging holds the rows in parts, put together, in order and summed.
-MERGE_COPIES = 5
+#: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
+SHARE = 8
 
 
 @dataclass
@@ -38,6 +46,8 @@ class Rows:
     merged_bytes: int = 0
 
     def add(self, part: Any) -> None:
+        if self.parts and not len(part):
+            return
         self.parts.append(part)
         held = sum(p.nbytes for p in self.parts)
         if len(self.parts) > 1 and held > 2 * self.merged_bytes:
@@ -168,8 +178,9 @@ class RegionSurvey(Survey):
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
         return RegionSurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid) -> Flow:
-        return table_flow(self.table(grid.shape))
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         table = self.table(shape)
@@ -188,25 +199,29 @@ class RegionSurveyor(Surveyor):
         self.below: np.ndarray | None = None
         self.rows = Rows(tables.merge, survey.row_bytes, room, grid)
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *intensities = arrays
         origin, core = self.windows.of(z)
-        values = None
-        if intensities:
-            values = intensities[0][tuple(slice(0, n) for n in core)]
-        part = tables.regions(
-            labels,
-            origin,
-            self.shape,
-            values,
-            self.survey.nan,
-            core,
-            self.below,
-            self.survey.with_faces,
-        )
-        if core[0] and self.survey.with_faces:
+        how = self.survey
+
+        def strip(a: int, b: int) -> Regions:
+            values = intensities[0][: core[0], a:b, : core[2]] if intensities else None
+            return tables.regions(
+                labels[:, a : b + 1],
+                (origin[0], origin[1] + a, origin[2]),
+                self.shape,
+                values,
+                how.nan,
+                (core[0], b - a, core[2]),
+                None if self.below is None else self.below[a:b],
+                how.with_faces,
+            )
+
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
+        if core[0] and how.with_faces:
             self.below = _last(labels, core)
-        self.rows.add(part)
+        for part in parts:
+            self.rows.add(part)
 
     def finish(self) -> Regions:
         return self.rows.all()
@@ -259,8 +274,10 @@ class AdjacencySurvey(Survey):
         _check_nan(nan, name)
         if value not in ("max", "mean"):
             raise ValueError(f"{name}: value={value!r}; use max or mean")
-        if bins < 0:
-            raise ValueError(f"{name}: bins={bins}; a number from 0 on")
+        if not 0 <= bins <= MOST_BINS:
+            raise ValueError(
+                f"{name}: bins={bins}; a number from 0 to {MOST_BINS:,}: each is a column"
+            )
         if bins and boundary is None:
             raise ValueError(f"{name}: {bins} bins of what? give a boundary volume")
         if bins and range is None:
@@ -307,8 +324,9 @@ class AdjacencySurvey(Survey):
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, room)
 
-    def flow(self, grid: Grid) -> Flow:
-        return table_flow(self.table(grid.shape))
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         table = self.table(shape)
@@ -331,15 +349,29 @@ class AdjacencySurveyor(Surveyor):
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
         self.rows = Rows(pairs.merge, survey.row_bytes, room, grid)
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)
         _, core = self.windows.of(z)
-        how = self.survey
-        part = pairs.adjacency(labels, boundary, how.value, how.edges, how.nan, core, self.below)
+        how, below = self.survey, self.below
+
+        def strip(a: int, b: int) -> Adjacency:
+            under = below and (below[0][a:b], None if below[1] is None else below[1][a:b])
+            return pairs.adjacency(
+                labels[:, a : b + 1],
+                None if boundary is None else boundary[:, a : b + 1],
+                how.value,
+                how.edges,
+                how.nan,
+                (core[0], b - a, core[2]),
+                under,
+            )
+
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
         if core[0]:
             values = None if boundary is None else _last(boundary, core)
             self.below = _last(labels, core), values
-        self.rows.add(part)
+        for part in parts:
+            self.rows.add(part)
 
     def finish(self) -> Adjacency:
         return self.rows.all()

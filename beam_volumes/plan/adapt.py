@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.fitting import costed, refuse
-from beam_volumes.plan.partition import measure
+from beam_volumes.plan.partition import Crew, fit
 from beam_volumes.plan.plan import Plan
 
 
@@ -49,14 +49,15 @@ def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[
             f"the run was planned in {len(slabs)} passes and would now be in {len(plan.passes)}; "
             "resume it with the memory= and slab= it was begun with"
         )
-    passes = []
+    parts = []
     budget = (plan.memory - plan.processes * plan.base) // plan.workers
+    crew = Crew(plan.workers, plan.processes, plan.threads)
     for p, slab, window in zip(plan.passes, slabs, windows, strict=True):
         z, y, x = slab
-        part = measure(p.program, (z, y, x), window, p.partition.overlap, plan.threads)
-        if part.memory > budget and part.overlap:
-            part = measure(p.program, (z, y, x), window, False, plan.threads)
-        if part.memory > budget:
-            refuse(part, plan.memory, plan.base, plan.workers, plan.processes)
-        passes.append(costed(p.index, p.program, part, p.values, budget))
+        parts += fit([p.program], (z, y, x), window, crew, budget)
+    largest = max(parts, key=lambda part: part.memory)
+    if largest.memory > budget:
+        refuse(largest, plan.memory, plan.base, plan.workers, plan.processes)
+    found = zip(plan.passes, parts, strict=True)
+    passes = [costed(p.index, p.program, part, p.values, budget) for p, part in found]
     return replace(plan, passes=tuple(passes))

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from beam_volumes.geometry import NO_HALO, Triple
 from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.graph.nodes import (
@@ -262,8 +260,7 @@ def _normal(padding: Padding) -> Padding:
     constant = any(m in ("constant", "grid-constant") for m in padding.modes)
     names = {"grid-mirror": "reflect", "grid-constant": "constant"}
     modes = tuple(names.get(m, m) for m in padding.modes)
-    cval = float(padding.cval) if constant and not np.isnan(padding.cval) else 0.0
-    return Padding(modes, padding.cval if constant and np.isnan(padding.cval) else cval)  # type: ignore[arg-type]
+    return Padding(modes, padding.cval if constant else 0.0)  # type: ignore[arg-type]
 
 
 def _index(items: list, item: object) -> int:

@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING
 
 from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.volume import format_bytes
+from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.sweep.program import Step
+from beam_volumes.sweep.schedule import Overlap
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Pass, Plan
+
+
+_OVERLAPS = {
+    Overlap(ahead=True, behind=True): "reading ahead and writing behind",
+    Overlap(ahead=False, behind=True): "writing behind, with no room set aside to read ahead",
+    Overlap(ahead=False, behind=False): "with no room set aside to read ahead or write behind",
+}
 
 
 def explain(plan: Plan) -> str:
@@ -23,19 +32,27 @@ def explain(plan: Plan) -> str:
         f"reads {format_bytes(plan.bytes_read)} in chunks, {plan.read_amplification:.2f}x what is needed "
         f"once per pass; writes {format_bytes(plan.bytes_written)}",
     ]
+    inside = {sink.name for sink in plan.intermediates}
+    for name, times in plan.times_read.items():
+        if name in inside:
+            continue
+        passes = [p.index + 1 for p in plan.passes if any(r.name == name for r in p.reads)]
+        lines.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {sweeps} sweep(s)")
     for p in plan.passes:
         lines += ["", *_pass(plan, p)]
     if plan.reasons:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
+    if slow := badly_cut(plan):
+        lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
 
 
 def _pass(plan: Plan, p: Pass) -> list[str]:
     part = p.partition
     slab = " x ".join(map(str, p.grid.step))
-    overlap = "reading ahead and writing behind" if part.overlap else "no room to read ahead"
+    overlap = _OVERLAPS[part.overlap]
     shape = " x ".join(map(str, p.program.shape))
     lines = [
         f"pass {p.index + 1}: {shape} voxels in {len(p.grid)} slab(s) of {slab}, "
@@ -75,8 +92,9 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
             inside = sink in plan.intermediates
             end = "for this run" if inside else f"to {sink.name}"
             lines.append(f"  {'store' if inside else 'write'} {rows} {end} ({sink.format})")
+    chunks = f"{p.chunks_read} chunk(s), " if p.chunks_read else ""
     lines.append(
-        f"  reads {p.chunks_read} chunk(s), {format_bytes(p.bytes_read)} "
+        f"  reads {chunks}{format_bytes(p.bytes_read)} "
         f"({p.read_amplification:.2f}x); writes {p.units_written} unit(s), {format_bytes(p.bytes_written)}"
     )
     lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
@@ -95,7 +113,10 @@ def _surveying(plan: Plan, token: str) -> tuple[int, str]:
 def _step(plan: Plan, p: Pass, step: Step) -> str:
     if step.source is not None:
         kept = {o.sink.name: q.index for q in plan.passes for o in q.program.outputs}
-        where = f", stored by pass {kept[step.source.name] + 1}" if step.source.name in kept else ""
+        name = step.source.name
+        inside = name in {sink.name for sink in plan.intermediates}
+        how = "stored" if inside else "written"
+        where = f", {how} by pass {kept[name] + 1}" if name in kept else ""
         chunk = " x ".join(map(str, step.source.chunk))
         return f"read {step.name} ({step.dtype}, chunks of {chunk}{where})"
     inputs = []

@@ -16,21 +16,23 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan import budget as machine
-from beam_volumes.plan.compile import ancestors, compile_program
+from beam_volumes.plan.compile import compile_program
 from beam_volumes.plan.partition import (
+    Crew,
     Partition,
     TooLarge,
     choose,
     chunks_read,
+    fit,
     least,
-    measure,
     preferred_window,
     units_written,
     write_grid,
 )
-from beam_volumes.plan.passes import Cut
+from beam_volumes.plan.passes import Choice, Cut, in_order, told
 from beam_volumes.plan.plan import Pass
 from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.schedule import OVERLAPS
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,28 @@ class Limits:
     """What a partition has to go by: bytes for a slab, and what the user has said."""
 
     budget: int
-    workers: int
-    threads: int
+    crew: Crew
     slab: Sequence[int] | None
     window: int | None
 
 
 def fitted(
-    cuts: list[Cut], stored: dict[str, Any], limits: Limits, reasons: list[str]
-) -> tuple[list[Pass], list[Value], Partition]:
-    """The passes of cuts, the values they take, and the largest of their smallest partitions."""
-    separate = _separate(cuts, stored, limits, reasons)
-    programs, values = [], []
-    for c in separate:
-        before = _before(c, cuts, stored)
-        programs.append(compile_program(c.shape, c.outputs, c.folds, c.barriers, before))
-        values.append(_needed_values(c, before))
-    reasons += _waits(separate, programs, values, stored)
+    cuts: list[Cut], stored: dict[str, Any], limits: Limits, choices: list[Choice]
+) -> tuple[list[Pass], list[Value], Partition, list[str]]:
+    """The passes of cuts, the values they take, the largest of their smallest partitions, and why.
+
+    The last is why there are so many passes, what each needs of those before it, and what is stored,
+    read back or computed again.
+    """
+    cuts = in_order(cuts, stored)
+    separate, reasons = _separate(cuts, limits)
+    if len(separate) > len(cuts):
+        cuts = in_order(separate, stored)
+    programs = [compile_program(c.shape, c.outputs, c.folds, c.barriers, c.before) for c in cuts]
+    values = [_needed_values(c) for c in cuts]
+    reasons = [*told(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
-    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, False, ())
+    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
     for together in _same_slabs(programs):
         members = [programs[k] for k in together]
         try:
@@ -65,41 +70,39 @@ def fitted(
             parts = error.smallest
         # All passes are looked at before the budget is refused: it must do for each.
         chosen = limits.slab is not None or limits.window is not None
-        for low in parts if chosen else least(members, limits.threads):
+        slab, window = parts[0].grid.step, parts[0].window
+        for low in (
+            fit(members, slab, window, limits.crew, budget=0)
+            if chosen
+            else least(members, limits.crew)
+        ):
             smallest = max(smallest, low, key=lambda p: p.memory)
         for k, part in zip(together, parts, strict=True):
             passes[k] = costed(k, programs[k], part, without_voxels(values[k]), limits.budget)
-    return [p for p in passes if p is not None], [v for vs in values for v in vs], smallest
+    found = [p for p in passes if p is not None]
+    return found, [v for vs in values for v in vs], smallest, reasons
 
 
 def _waits(
-    cuts: list[Cut],
-    programs: Sequence[Program],
-    values: Sequence[Sequence[Value]],
-    stored: dict[str, Any],
+    cuts: list[Cut], programs: Sequence[Program], values: Sequence[Sequence[Value]]
 ) -> list[str]:
     """What each pass needs of those before it."""
     found: dict[str, tuple[int, str]] = {}
-    kept: dict[int, tuple[int, str]] = {}
-    for k, (c, program) in enumerate(zip(cuts, programs, strict=True)):
-        found |= {f.token: (k, f.reduction.name) for f in program.folds}
-        found |= {b.token: (k, b.survey.name) for b in program.surveys}
-        kept |= {
-            id(stored[n.token]): (k, f"the stored {n.name}")
-            for n, _ in c.outputs
-            if n.token in stored
-        }
+    kept: dict[str, tuple[int, str]] = {}
     lines = []
-    for k, (program, own) in enumerate(zip(programs, values, strict=True)):
+    for k, (c, program, own) in enumerate(zip(cuts, programs, values, strict=True)):
         tokens = {
             v.barrier.token if isinstance(v, BarrierValue) else v.token for v in values_below(own)
         }
         needs = {found[t] for t in (*tokens, *program.barriers) if t in found}
-        read = [id(s.source.stored) for s in program.steps if s.source is not None]
-        needs |= {kept[i] for i in read if i in kept}
-        for before in sorted({i for i, _ in needs if i < k}):
+        needs |= {kept[n.token] for n in c.reached if n.token in c.before}
+        for before in sorted({i for i, _ in needs}):
             names = ", ".join(sorted(name for i, name in needs if i == before))
             lines.append(f"pass {k + 1} comes after pass {before + 1}, of which it needs {names}")
+        found |= {f.token: (k, f.reduction.name) for f in program.folds}
+        found |= {b.token: (k, b.survey.name) for b in program.surveys}
+        for n, _ in c.outputs:
+            kept.setdefault(n.token, (k, f"the stored {n.name}"))
     return lines
 
 
@@ -117,24 +120,16 @@ def _surveyed(program: Program) -> set[str]:
     return {b.token for b in program.surveys}
 
 
-def _before(c: Cut, cuts: Sequence[Cut], stored: dict[str, Any]) -> dict[str, Any]:
-    """What is stored before a pass begins: what it stores itself it must compute."""
-    later = {n.token for other in cuts if other.level >= c.level for n, _ in other.outputs}
-    return {token: source for token, source in stored.items() if token not in later}
-
-
-def _separate(
-    cuts: list[Cut], stored: dict[str, Any], limits: Limits, reasons: list[str]
-) -> list[Cut]:
+def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
     """Give outputs of one pass sweeps of their own where their write units do not fit together."""
     separate: list[Cut] = []
+    reasons = []
     for c in cuts:
         units = {s.unit for _, s in c.outputs}
         if len(units) > 1 and limits.slab is None:
-            before = _before(c, cuts, stored)
-            program = compile_program(c.shape, c.outputs, c.folds, c.barriers, before)
+            program = compile_program(c.shape, c.outputs, c.folds, c.barriers, c.before)
             try:
-                choose([program], limits.budget, limits.workers, limits.threads)
+                choose([program], limits.budget, limits.crew)
             except TooLarge:
                 reasons.append(
                     "outputs of one pass have sweeps of their own: the least common multiple of their "
@@ -146,18 +141,17 @@ def _separate(
                     separate.append(Cut(c.level, c.shape, [output], folds, barriers))
                 continue
         separate.append(c)
-    return separate
+    return separate, reasons
 
 
 def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partition]:
     """Partitions of passes that have the same slabs and windows."""
     if limits.slab is None and limits.window is None:
-        return choose(programs, limits.budget, limits.workers, limits.threads)
+        return choose(programs, limits.budget, limits.crew)
     if limits.slab is None:
-        found = choose(programs, limits.budget, limits.workers, limits.threads)
+        found = choose(programs, limits.budget, limits.crew)
         width = machine.checked_count("window", limits.window, 1)
-        step, overlap = found[0].grid.step, found[0].overlap
-        return [measure(p, step, width, overlap, limits.threads) for p in programs]
+        return fit(programs, found[0].grid.step, width, limits.crew, limits.budget)
     asked = slab_shape(limits.slab, programs[0].shape)
     spans = {a for p in programs for a in p.spans}
     shape: Triple = tuple(  # type: ignore[assignment]
@@ -173,7 +167,7 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partition]:
             )
     preferred = preferred_window(programs, (shape[1], shape[2]))
     width = machine.checked_count("window", limits.window, preferred)
-    return [measure(p, shape, width, True, limits.threads) for p in programs]
+    return fit(programs, shape, width, limits.crew, limits.budget)
 
 
 def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
@@ -194,12 +188,12 @@ def cut_across(p: Pass, slab: Sequence[int] | None) -> bool:
     return slab is not None and slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
 
 
-def _needed_values(c: Cut, stored: dict[str, Any]) -> tuple[Value, ...]:
+def _needed_values(c: Cut) -> tuple[Value, ...]:
     """The lazy scalars that a pass's stages and folds take."""
     values = {v.token: v for f in c.folds for v in f.parameters}
     values |= {v.token: v for b in c.barriers for v in b.parameters}
-    for node in ancestors(c.ends, stored):
-        if isinstance(node, StageNode) and node.token not in stored:
+    for node in c.reached:
+        if isinstance(node, StageNode) and node.token not in c.before:
             values.update((v.token, v) for v in node.parameters)
     return tuple(values.values())
 
@@ -215,9 +209,7 @@ def costed(
         program,
         part,
         values,
-        bytes_read=sum(n * size for n, _, size in reads),
-        bytes_once=sum(n * size for _, n, size in reads),
-        chunks_read=sum(n for n, _, _ in reads),
+        reads=tuple(reads),
         bytes_written=sum(size for _, size in units),
         units_written=sum(n for n, _ in units),
         room=max(part.reserved, budget - part.memory + part.reserved),

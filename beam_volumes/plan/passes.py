@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from beam_volumes.geometry import NO_HALO, Box, Triple
 from beam_volumes.graph.nodes import (
@@ -29,13 +29,17 @@ READ_COST, WRITE_COST = 0.5, 1.0
 
 @dataclass
 class Cut:
-    """One pass before it is compiled: what it writes, folds and surveys, all of one shape."""
+    """One pass before it is compiled: what it writes, folds and surveys, all of one shape.
+
+    ``before`` is what it may read of passes before it, by token of a node; `in_order` says so.
+    """
 
     level: int
     shape: Triple
     outputs: list[tuple[Node, Sink]] = field(default_factory=list)
     folds: list[FoldValue] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
+    before: dict[str, Source] = field(default_factory=dict)
 
     @property
     def ends(self) -> list[Node]:
@@ -44,6 +48,25 @@ class Cut:
         return (
             [n for n, _ in self.outputs] + folded + [n for b in self.barriers for n in b.operands]
         )
+
+    @property
+    def given(self) -> list[Node]:
+        """The nodes that later passes can read back from its outputs."""
+        return [n for n, sink in self.outputs if _holds(sink, n)]
+
+    @property
+    def reached(self) -> list[Node]:
+        """What it computes and what it reads, inputs before users."""
+        return ancestors(self.ends, self.before)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """That a node which later passes need is stored for them, or else computed again, and why."""
+
+    node: Node
+    stored: bool
+    why: str
 
 
 class Levels:
@@ -76,6 +99,8 @@ class Levels:
         self.barriers: dict[str, Barrier] = {}
         self.stored: dict[str, str] = {}
         self._pencils = pencils
+        #: Nodes that have to be computed from the volume's first slice on.
+        self._in_order: set[str] = set()
         #: Of bound nodes, whether they reach to the planes beyond the slab.
         self._bound: dict[str, bool] = {}
         self._visit([*nodes, *values, *barriers])
@@ -120,6 +145,8 @@ class Levels:
 
     def _level_of_node(self, node: Node) -> int:
         if isinstance(node, CropNode):
+            if node.start[0] and self._begins_first(node.operand):
+                return self._store(node.operand, "slices after its first are used")
             return self._used(node.operand, None, "a part of it is used")
         if isinstance(node, ViewNode):
             return self._store(node.operand, "its axes are reordered or reversed")
@@ -132,7 +159,9 @@ class Levels:
             return 0
         used = []
         for i, n in enumerate(node.operands):
-            if isinstance(node.stage, Regrid):
+            if isinstance(node.stage, Regrid) and self._begins_first(n):
+                used.append(self._store(n, f"{node.name} takes other slices than its own"))
+            elif isinstance(node.stage, Regrid):
                 used.append(self._used(n, None, f"{node.name} takes other voxels than its own"))
             elif node.stage.halo(i) != NO_HALO:
                 used.append(self._used(n, None, f"{node.name} needs what is around each voxel"))
@@ -140,10 +169,16 @@ class Levels:
                 used.append(self._store(n, f"{node.name} needs whole rows or columns of it"))
             else:
                 used.append(self._used(n, False))
+        if 0 in node.stage.spans or any(map(self._begins_first, node.operands)):
+            self._in_order.add(node.token)
         bound = [self._bound[n.token] for n in node.operands if self._is_bound(n)]
         if bound:
             self._bound[node.token] = all(bound)
         return self._level_of_sweep(used, node.parameters)
+
+    def _begins_first(self, node: Node) -> bool:
+        """Whether a pass that yields a node computes it from the first slice on."""
+        return node.token in self._in_order and node.token not in self.stored
 
     def _is_bound(self, node: Node) -> bool:
         return node.token in self._bound and node.token not in self.stored
@@ -187,7 +222,7 @@ def cut(
     barriers: Sequence[Barrier],
     intermediate: Callable[[Node], Sink],
     pencils: bool = False,
-) -> tuple[list[Cut], dict[str, Source], list[str]]:
+) -> tuple[list[Cut], dict[str, Source], list[Choice]]:
     """Cut a graph into passes.
 
     Parameters
@@ -206,15 +241,15 @@ def cut(
     Returns
     -------
     passes : list of Cut
-        In the order in which they run.
+        By level; `in_order` says how they run.
     stored : dict
-        By token of a node, where later passes read it.
-    reasons : list of str
-        Why nodes are stored or computed again.
+        By token of a node, where passes of later levels read it.
+    choices : list of Choice
+        What is stored or computed again.
     """
     levels = Levels([n for n, _ in targets], values, barriers, pencils)
     cuts: dict[tuple[int, Triple], Cut] = {}
-    reasons: list[str] = []
+    choices: list[Choice] = []
 
     def at(level: int, shape: Triple) -> Cut:
         return cuts.setdefault((level, shape), Cut(level, shape))
@@ -227,30 +262,159 @@ def cut(
         at(levels.barrier[token], barrier.shape).barriers.append(barrier)
 
     stored: dict[str, Source] = {}
-    for node, later in _crossing(levels, targets):
-        here = levels.node[node.token]
-        written = next(
-            (s for n, s in targets if n.token == node.token and s.dtype == node.dtype), None
-        )
-        store, why = True, levels.stored.get(node.token, "")
-        if not why:
-            store, why = _store(node, len(later), written is not None)
-        names = ", ".join(str(p + 1) for p in sorted(later))
-        reasons.append(
-            f"{node.name}: {'stored for' if store else 'computed again in'} pass {names}: {why}"
-        )
-        if not store:
-            continue
-        if written is None:
-            written = intermediate(node)
-            at(here, node.shape).outputs.append((node, written))
-        stored[node.token] = written.read_back()
-    passes = sorted(cuts.values(), key=lambda c: c.level)
-    return passes, stored, list(dict.fromkeys(reasons))
+    written = {n.token: s for n, s in reversed(targets) if _holds(s, n)}
+    for node, passes in _crossing(levels):
+        why = "it is not deterministic" if must_store(node) else levels.stored.get(node.token)
+        if why is not None:
+            choices.append(Choice(node, True, why))
+        elif node.token in written:
+            continue  # `in_order` says whether it is read back
+        else:
+            choices.append(_choice(node, passes, _cost_at_best([node], stored, written)))
+        if choices[-1].stored:
+            if node.token not in written:
+                written[node.token] = intermediate(node)
+                output = (node, written[node.token])
+                at(levels.node[node.token], node.shape).outputs.append(output)
+            stored[node.token] = written[node.token].read_back()
+    return sorted(cuts.values(), key=lambda c: c.level), stored, choices
 
 
-def _crossing(levels: Levels, targets: Sequence[tuple[Node, Sink]]) -> list[tuple[Node, set[int]]]:
-    """Computed nodes that a later pass uses directly, with those passes' levels, inputs first."""
+def _holds(sink: Sink, node: Node) -> bool:
+    """Whether a pass that needs a node can read it back from where it is written."""
+    return sink.holds(node.dtype) and not isinstance(node, SourceNode)
+
+
+def _choice(node: Node, passes: int, again: float) -> Choice:
+    """Whether storing a node beats computing it again, at a cost, in so many later passes."""
+    size, again = _bytes(node), passes * again
+    store = size * WRITE_COST + passes * size * READ_COST
+    text = (
+        f"about {again / 1e9:.1f} s of computing and reading against {store / 1e9:.1f} s of storing"
+    )
+    return Choice(node, store < again, text)
+
+
+def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
+    """Cuts as they run, each with what it reads of those before it.
+
+    That is what earlier levels have stored for it. What an earlier pass writes, of any level, is read
+    back where that is quicker than to compute it again; so of one level those come first whose outputs
+    others rest on.
+    """
+    levels = {n.token: c.level for c in cuts for n, _ in c.outputs}
+    ordered: list[Cut] = []
+    there: dict[str, Source] = {}
+    for level in sorted({c.level for c in cuts}):
+        before = {token: s for token, s in stored.items() if levels[token] < level}
+        waiting = [c for c in cuts if c.level == level]
+        while waiting:
+            c = waiting.pop(_first(waiting, before))
+            own = before | {token: there[token] for token in _quicker(c.ends, before, there)}
+            ordered.append(replace(c, before=own))
+            for n, sink in c.outputs:
+                if _holds(sink, n) and n.token not in there:
+                    there[n.token] = stored.get(n.token) or sink.read_back()
+    return ordered
+
+
+def _first(cuts: Sequence[Cut], before: Collection[str]) -> int:
+    """Which of one level's cuts to run first: one that rests on the outputs of no other.
+
+    If each does, that whose outputs are most of what the others rest on.
+    """
+    needed = [{n.token for n in ancestors(c.ends, before)} for c in cuts]
+    given = []
+    for k, c in enumerate(cuts):
+        others = [j for j in range(len(cuts)) if j != k]
+        if not any(n.token in needed[k] for j in others for n in cuts[j].given):
+            return k
+        given.append(sum(_bytes(n) for j in others for n in c.given if n.token in needed[j]))
+    return given.index(max(given))
+
+
+def _quicker(roots: Sequence[Node], known: Collection[str], there: Collection[str]) -> list[str]:
+    """Which nodes of those that are there to be read are quicker read than computed again."""
+    taken: list[str] = []
+    now = _cost(roots, known)
+    # Users before inputs: behind what is read nothing else is needed.
+    for node in reversed(ancestors(roots, known)):
+        if node.token in there and node.token not in known:
+            then = _cost(roots, {*known, *taken, node.token})
+            if then < now:
+                taken.append(node.token)
+                now = then
+    return taken
+
+
+def _cost_at_best(roots: Sequence[Node], known: Collection[str], there: Collection[str]) -> float:
+    return _cost(roots, {*known, *_quicker(roots, known, there)})
+
+
+def _cost(roots: Sequence[Node], known: Collection[str]) -> float:
+    """Nanoseconds to compute nodes from sources and from what is known, roughly."""
+    cost = 0.0
+    for n in ancestors(roots, known):
+        voxels = Box.of_shape(n.shape).size
+        if n.token in known or isinstance(n, SourceNode):
+            cost += _bytes(n) * READ_COST
+        elif isinstance(n, StageNode):
+            cost += voxels * n.stage.cost
+        elif isinstance(n, AcrossNode):
+            cost += voxels * n.completion.cost
+    return cost
+
+
+def _bytes(node: Node) -> int:
+    return Box.of_shape(node.shape).size * node.dtype.itemsize
+
+
+def told(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
+    """Why nodes are stored, read back or computed again, of cuts that are `in_order`."""
+    reads = [[n for n in c.reached if n.token in c.before] for c in cuts]
+    makes = [[n for n in c.reached if n.token not in c.before] for c in cuts]
+    lines = []
+
+    def tell(node: Node, what: str, passes: Sequence[int], why: str) -> None:
+        if passes:
+            lines.append(f"{node.name}: {what} {', '.join(str(k + 1) for k in passes)}{why}")
+
+    for choice in choices:
+        if choice.stored:
+            passes = _those_with(choice.node, reads)
+            tell(choice.node, "stored for pass", passes, f": {choice.why}")
+        else:
+            passes = _those_with(choice.node, makes)[1:]
+            tell(choice.node, "computed again in pass", passes, f": {choice.why}")
+    known = {choice.node.token for choice in choices}
+    places: dict[str, str] = {}
+    made: set[str] = set()
+    for k, c in enumerate(cuts):
+        for node, sink in c.outputs:
+            if _holds(sink, node) and node.token not in {*known, *places}:
+                passes = [j for j in _those_with(node, reads) if j > k]
+                places[node.token] = "what comes back in memory" if sink.scratch else sink.name
+                why = ", where it is written anyway"
+                tell(node, f"read back from {places[node.token]} in pass", passes, why)
+        # Of a chain that is computed again only the end is told of.
+        used = {n.token for n in c.ends}
+        used |= {i.token for n in makes[k] if n.token not in made for i in n.inputs}
+        for node in makes[k]:
+            if node.token in (made & used) - known and not isinstance(node, SourceNode | CropNode):
+                why = ": it writes or reduces voxels of another shape, or in other write units"
+                if node.token in places:
+                    why = f": reading it back from {places[node.token]} would take longer"
+                tell(node, "computed again in pass", [k], why)
+        made |= {n.token for n in makes[k]}
+    return lines
+
+
+def _those_with(node: Node, passes: Sequence[Sequence[Node]]) -> list[int]:
+    return [k for k, some in enumerate(passes) if any(n.token == node.token for n in some)]
+
+
+def _crossing(levels: Levels) -> list[tuple[Node, int]]:
+    """Computed nodes that passes of later levels use directly, with how many, inputs first."""
     later: dict[str, set[int]] = {}
 
     def use(node: Node, level: int) -> None:
@@ -266,26 +430,4 @@ def _crossing(levels: Levels, targets: Sequence[tuple[Node, Sink]]) -> list[tupl
     for token, barrier in levels.barriers.items():
         for i in barrier.operands:
             use(i, levels.barrier[token])
-    return [(n, later[n.token]) for n in levels.nodes.values() if n.token in later]
-
-
-def _store(node: Node, passes: int, written: bool) -> tuple[bool, str]:
-    """Whether storing a node beats computing it again in ``passes`` later passes."""
-    if must_store(node):
-        return True, "it is not deterministic"
-    compute = read = 0.0
-    for n in ancestors([node]):
-        voxels = Box.of_shape(n.shape).size
-        if isinstance(n, SourceNode):
-            read += voxels * n.dtype.itemsize * READ_COST
-        elif isinstance(n, StageNode):
-            compute += voxels * n.stage.cost
-        elif isinstance(n, AcrossNode):
-            compute += voxels * n.completion.cost
-    size = Box.of_shape(node.shape).size * node.dtype.itemsize
-    again = passes * (compute + read)
-    store = (0.0 if written else size * WRITE_COST) + passes * size * READ_COST
-    text = (
-        f"about {again / 1e9:.1f} s of computing and reading against {store / 1e9:.1f} s of storing"
-    )
-    return store < again, text
+    return [(n, len(later[n.token])) for n in levels.nodes.values() if n.token in later]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,10 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.plan.partition import (
-    Partition,
-)
+from beam_volumes.plan.budget import BASE_KERNEL
+from beam_volumes.plan.partition import Partition, Read, chunks_needed
+from beam_volumes.storage.arrays import ArraySink
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.program import Program
@@ -32,6 +34,8 @@ class Pass:
         Slab grid, window, and the peak memory of one slab.
     values : tuple of Value
         Lazy scalars the stages need, known when the pass starts.
+    reads : tuple of Read
+        What is read, source by source.
     room : int
         Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
     """
@@ -40,12 +44,24 @@ class Pass:
     program: Program
     partition: Partition
     values: tuple[Value, ...]
-    bytes_read: int
-    bytes_once: int
-    chunks_read: int
+    reads: tuple[Read, ...]
     bytes_written: int
     units_written: int
     room: int = 0
+
+    @property
+    def chunks_read(self) -> int:
+        """Arrays of this process are not read in chunks."""
+        return sum(r.units for r in self.reads if not r.in_memory)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(r.bytes for r in self.reads)
+
+    @property
+    def bytes_once(self) -> int:
+        """Bytes of the chunks that are needed at all."""
+        return sum(r.bytes_once for r in self.reads)
 
     @property
     def grid(self) -> Grid:
@@ -57,7 +73,7 @@ class Pass:
 
     @property
     def read_amplification(self) -> float:
-        """Bytes read over the bytes of the chunks that are needed at all."""
+        """Bytes read over `bytes_once`."""
         return self.bytes_read / self.bytes_once if self.bytes_once else 1.0
 
     @property
@@ -124,8 +140,12 @@ class Plan:
         By barrier, where its table is written.
     returns : tuple of Return
         For each target, as what it comes back.
+    slab, window
+        As they were asked for.
     kernels : int
         How many kernels are compiled: part of ``base``.
+    inputs : tuple of (str, tuple of Extent)
+        What is read of storage, by name, and where it is.
     reasons : tuple of str
         Why passes are cut where they are and what is stored between them.
     """
@@ -147,6 +167,9 @@ class Plan:
     tables: dict[str, tuple[TableSink, ...]] = field(default_factory=dict)
     returns: tuple[Return, ...] = ()
     kernels: int = 0
+    inputs: tuple[tuple[str, tuple[Extent, ...]], ...] = ()
+    slab: tuple[int, ...] | None = None
+    window: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -165,7 +188,12 @@ class Plan:
     @property
     def process_memory(self) -> int:
         """Predicted peak bytes of one worker process."""
-        return self.base + -(-self.workers // self.processes) * self.slab_memory
+        return self.base + self.sweeps_a_process * self.slab_memory
+
+    @property
+    def sweeps_a_process(self) -> int:
+        """Slabs in flight in one worker process."""
+        return -(-self.workers // self.processes)
 
     @property
     def bytes_read(self) -> int:
@@ -177,8 +205,26 @@ class Plan:
 
     @property
     def read_amplification(self) -> float:
+        """Bytes read over those that each pass needs once; `times_read` also counts the passes."""
         once = sum(p.bytes_once for p in self.passes)
         return self.bytes_read / once if once else 1.0
+
+    @property
+    def times_read(self) -> dict[str, float]:
+        """For each input, and what is stored and read back, by name: how often its chunks are read.
+
+        On average over those that the run needs at all, in all its passes.
+        """
+        found: dict[str, list[Read]] = {}
+        for read in (r for p in self.passes for r in p.reads):
+            found.setdefault(read.of, []).append(read)
+        bytes_read: dict[str, int] = {}
+        once: dict[str, int] = {}
+        for some in found.values():
+            name, size = some[0].name, some[0].unit_bytes
+            bytes_read[name] = bytes_read.get(name, 0) + sum(r.bytes for r in some)
+            once[name] = once.get(name, 0) + size * chunks_needed([r.cells for r in some])
+        return {name: bytes_read[name] / once[name] for name in once if once[name]}
 
     @property
     def sinks(self) -> tuple[Sink | TableSink, ...]:
@@ -200,10 +246,30 @@ class Plan:
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
             "read_amplification": self.read_amplification,
+            "times_read": self.times_read,
             "sweeps": self.sweeps,
             "reasons": list(self.reasons),
             "passes": [_pass_dict(p) for p in self.passes],
         }
+
+    def replanned(self, slab: Sequence[int] | None) -> Plan | None:
+        """The plan that other slabs would give; None if it does not fit the memory."""
+        from beam_volumes.plan.planner import plan
+
+        try:
+            return plan(
+                *self.targets,
+                memory=self.memory,
+                workers=self.workers,
+                processes=self.processes,
+                threads=self.threads,
+                slab=slab,
+                window=self.window,
+                base=self.base - BASE_KERNEL * self.kernels,
+                held=any(isinstance(sink, ArraySink) for sink in self.results),
+            )
+        except ValueError:
+            return None
 
     def explain(self) -> str:
         """The plan in words and numbers."""
@@ -218,7 +284,7 @@ def _pass_dict(p: Pass) -> dict[str, Any]:
         "slabs": len(p.grid),
         "slab": list(p.grid.step),
         "window": p.partition.window,
-        "overlap": p.partition.overlap,
+        "overlap": p.partition.overlap._asdict(),
         "stages": [s.name for s in p.program.steps if s.source is None],
         "sources": [s.name for s in p.program.steps if s.source is not None],
         "folds": [f.reduction.name for f in p.program.folds],

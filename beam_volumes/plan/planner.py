@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from beam_volumes.geometry import Triple
@@ -14,7 +16,6 @@ from beam_volumes.graph.nodes import (
     BarrierValue,
     FoldValue,
     Node,
-    SourceNode,
     StageNode,
     Value,
     values_below,
@@ -25,6 +26,8 @@ from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import budget as machine
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
+from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
+from beam_volumes.plan.partition import Crew
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.space import Space
@@ -32,6 +35,9 @@ from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
 from beam_volumes.storage.tables import TableSink
+
+#: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
+_INTERNAL_BYTES = 8 << 20
 
 #: What can be asked for.
 Wanted = Target | TableTarget | Volume | Table | Scalar
@@ -98,7 +104,7 @@ def plan(
             raise TypeError(
                 f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
             )
-    _check_outputs(targets)
+    inputs = _checked_inputs(targets)
     workers = machine.checked_count("workers", workers, max(1, machine.cores() // 4))
     processes = min(machine.checked_count("processes", processes, 1), workers)
     threads = machine.checked_count("threads", threads, max(1, machine.cores() // processes))
@@ -119,8 +125,8 @@ def plan(
             chunks=[chunks[a] for a in space.visible] if space.axes else None,
             codec=None,
         )
-        intermediates.append(sink)
-        return sink
+        intermediates.append(replace(sink, scratch=True))
+        return intermediates[-1]
 
     voxels: list[tuple[Node, Sink]] = []
     values: list[Value] = []
@@ -156,13 +162,13 @@ def plan(
     kernels = _kernels(voxels, values, barriers)
     base += machine.BASE_KERNEL * kernels
     budget = (total - processes * base) // workers
-    limits = Limits(budget, workers, threads, slab, window)
+    limits = Limits(budget, Crew(workers, processes, threads), slab, window)
     pencils = False
     while True:
-        cuts, stored, reasons = cut(voxels, values, barriers, intermediate, pencils)
-        passes, used, smallest = fitted(cuts, stored, limits, reasons)
+        cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils)
+        passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
         # Where whole planes do not fit, they are stored and read again by full rows and columns.
-        planes = [p for p in passes if p.program.spans == {1, 2}]
+        planes = [p for p in passes if p.program.spans >= {1, 2}]
         if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
             break
         pencils = True
@@ -187,6 +193,9 @@ def plan(
         tables,
         tuple(map(Return.of, targets)),
         kernels,
+        inputs,
+        None if slab is None else tuple(slab),
+        window,
     )
 
 
@@ -200,23 +209,56 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
 
 
 def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[Any]) -> Triple:
-    """Chunks of what is stored for the run alone: they must not force larger slabs than outputs do."""
-    for t in targets:
-        if slab is None and isinstance(t, Target) and t.sink.shape == node.shape:
-            return t.sink.unit
-    z, y, x = default_chunk(node.shape, node.dtype.itemsize)
-    if slab is None:
-        return (z, y, x)
-    asked = slab_shape(slab, node.shape)
-    z, y, x = (
-        c if s >= n else max(d for d in range(1, min(c, s) + 1) if s % d == 0)
-        for c, s, n in zip((z, y, x), asked, node.shape, strict=True)
-    )
+    """Chunks of what is stored for the run alone: they must not force larger slabs than outputs do.
+
+    They divide the write units of outputs, or the slab that was asked for, and are about as large as
+    chunks are by default: a shard is as much as has to be read and decoded at once if it is a chunk.
+    """
+    wanted = default_chunk(node.shape, node.dtype.itemsize)
+    unit = wanted
+    if slab is not None:
+        asked = slab_shape(slab, node.shape)
+        unit = tuple(  # type: ignore[assignment]
+            c if s >= n else s for c, s, n in zip(wanted, asked, node.shape, strict=True)
+        )
+    else:
+        units = [
+            t.sink.unit for t in targets if isinstance(t, Target) and t.sink.shape == node.shape
+        ]
+        unit = units[0] if units else wanted
+    return _divided(unit, wanted, max(math.prod(wanted), _INTERNAL_BYTES // node.dtype.itemsize))
+
+
+def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
+    """A unit of at most so many voxels that divides another, of about the shape that is wanted.
+
+    As near to it as there are divisors that leave no slivers: a prime stays as it is.
+
+    Examples
+    --------
+    >>> _divided((2048, 2048, 2048), (16, 512, 512), 8 << 20)
+    (16, 512, 1024)
+    >>> _divided((97, 1000, 4001), (16, 512, 512), 8 << 20)
+    (97, 200, 4001)
+    """
+    chunk = list(unit)
+    while math.prod(chunk) > most:
+        smaller = {
+            axis: next(d for d in range(chunk[axis] - 1, 0, -1) if unit[axis] % d == 0)
+            for axis in range(3)
+            if chunk[axis] > 1
+        }
+        able = [axis for axis, d in smaller.items() if 4 * d >= wanted[axis]]
+        if not able:
+            break
+        axis = max(able, key=lambda a: chunk[a] / wanted[a])
+        chunk[axis] = smaller[axis]
+    z, y, x = chunk
     return (z, y, x)
 
 
-def _check_outputs(targets: Sequence[Any]) -> None:
-    seen: dict[str, str] = {}
+def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
+    """What will be read; an error where it is also written."""
     # What lies behind lazy scalars is read too.
     levels = Levels(
         [t.node for t in targets if isinstance(t, Volume)]
@@ -225,16 +267,10 @@ def _check_outputs(targets: Sequence[Any]) -> None:
         [t.barrier for t in targets if isinstance(t, Table)]
         + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
     )
-    inputs = {n.source.name for n in levels.nodes.values() if isinstance(n, SourceNode)}
-    for t in targets:
-        if isinstance(t, Target | TableTarget):
-            if t.sink.name in seen:
-                raise ValueError(f"two targets write {t.sink.name}; give each a path of its own")
-            if t.sink.name in inputs:
-                raise ValueError(
-                    f"{t.sink.name} is an input too; write to another path, never in place"
-                )
-            seen[t.sink.name] = t.sink.name
+    inputs = inputs_below(levels)
+    sinks = [t.sink for t in targets if isinstance(t, Target | TableTarget)]
+    check_in_place(inputs, sinks, run_folders(sinks))
+    return inputs
 
 
 def _kernels(

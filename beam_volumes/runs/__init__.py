@@ -6,13 +6,12 @@ from beam_volumes.runs.progress import (
     Console,
     OnProgress,
     Progress,
-    Summary,
     Watch,
     Work,
     reporter,
-    summarize,
 )
 from beam_volumes.runs.record import Ranges, Record, ranges
+from beam_volumes.runs.summary import Summary
 from beam_volumes.runs.supervise import WorkerDied, call_supervised
 
 __all__ = [
@@ -34,5 +33,4 @@ __all__ = [
     "ranges",
     "reporter",
     "run_folder",
-    "summarize",
 ]

@@ -2,14 +2,23 @@
 
 It is the one mechanism behind progress, retry, resume and verification. Layout of the folder::
 
-    manifest.json
-    plan                                          what is needed to continue, pickled
-    marks/<name>                                  steps done once
-    starts/<pass>/<thousand>/<slab>-<attempt>     an attempt has begun
-    payloads/<pass>/<slab>-<attempt>              what does not fit into a record
-    records/<pass>/<thousand>/<slab>              a slab is finished: its voxels are written
-    scalars/pass-<pass>.pkl                       what a pass has found
-    compiling/<host>-<process>                    a kernel that a process compiles, while it does
+    manifest.json                                   whose the folder is
+
+and in ``runs/<run>/`` what that run alone writes and reads::
+
+    plan                                            what is needed to continue, pickled
+    marks/<name>                                    steps done once
+    starts/<pass>/<thousand>/<slab>-<attempt>       an attempt has begun
+    payloads/<pass>/<slab>-<attempt>                what does not fit into a record
+    records/<pass>/<thousand>/<slab>                a slab is finished: its voxels are written
+    scalars/pass-<pass>                             what a pass has found, pickled
+    failures/<step>                                 what the last attempt at a step has failed of
+    failure                                         what two attempts have failed of, and so all would
+    compiling/<host>-<process>                      a kernel that a process compiles, while it does
+    intermediate/                                   what is stored between passes
+
+A worker that comes late writes where nobody looks any more. The manifest is changed by conditional writes
+alone: of two runs that begin at once one gets the folder.
 """
 
 from __future__ import annotations
@@ -21,12 +30,13 @@ import re
 import socket
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import tee
 from pathlib import Path
 from typing import Any
 
+from beam_volumes.runs.failure import are_alike
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.record import (
@@ -39,16 +49,21 @@ from beam_volumes.runs.record import (
     split,
     unseal,
 )
+from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost
 from beam_volumes.storage.kvstore import Spec, beside, is_local, join, kvstore_spec, url
+from beam_volumes.storage.source import digest
 
 #: Slabs per folder.
 FOLDER = 1000
 #: The mark of a run that has ended well.
 ENDED = "ended"
+#: The mark of a run whose outputs are made.
+PREPARED = "prepared"
 
 _MANIFEST = "manifest.json"
 _PLAN = "plan"
-_PARTS = ("records/", "payloads/", "starts/", "scalars/", "marks/", "compiling/")
+_FAILURE = "failure"
+_RUNS = "runs/"
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 
@@ -127,18 +142,49 @@ class Journal:
         plan: bytes | None = None,
         overwrite: bool = False,
         attempts: bool = True,
+        replaces: str | None = ANY,
     ) -> Journal:
-        """Begin the journal of a new run, in place of any old one if ``overwrite``.
+        """Begin the journal of a run, in place of any old one if ``overwrite``; again changes nothing.
 
-        ``plan`` is what `read_plan` will give to whoever continues the run.
+        Parameters
+        ----------
+        place : path or dict
+        manifest : Manifest
+        plan : bytes, optional
+            What `read_plan` will give to whoever continues the run.
+        overwrite, attempts : bool
+        replaces : str, optional
+            The run, or None, whose journal was there when the run was asked for.
+
+        Raises
+        ------
+        FileExistsError
+            Another run's journal is there.
+        Superseded
+            Another one's than that of ``replaces``.
         """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
-        if not overwrite and journal._folder.read(_MANIFEST) is not None:
-            raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
-        journal.remove()  # also what is left of one that was removed half way
-        if plan is not None:
-            journal._folder.write(_PLAN, seal(plan, manifest.run_id))
-        journal._folder.write(_MANIFEST, manifest.to_json().encode())
+        # Before the place is ours: later runs are not among them.
+        old = {*journal._root.folders(_RUNS)} if is_local(journal.spec) else set[str]()
+        packed = None if plan is None else seal(plan, manifest.run_id)
+        while True:
+            data, generation = journal._document.read()
+            run = run_of(data)
+            if run == manifest.run_id:
+                return journal
+            is_seen = replaces in (ANY, run) or (run is None and replaces != manifest.run_id)
+            if not is_seen:
+                journal._folder.delete(_PLAN)
+                journal._folder.tidy()
+                raise Superseded(_replaced(journal.url, manifest.run_id, run))
+            if data is not None and not overwrite:
+                raise FileExistsError(f"{journal.url} exists; use resume=True or overwrite=True")
+            if packed is not None:
+                journal._folder.write(_PLAN, packed)
+            if journal._document.replace(manifest.to_json().encode(), generation) is not None:
+                break
+        old |= {_key(run)} if run is not None else set()
+        journal._root.delete(*(f"{_RUNS}{key}/" for key in sorted(old - {_key(manifest.run_id)})))
         return journal
 
     @classmethod
@@ -157,17 +203,48 @@ class Journal:
         return None if data is None else Manifest.from_json(data, folder.place(_MANIFEST))
 
     @property
+    def watched(self) -> Watched:
+        """By what is seen whether the folder is still the run's."""
+        return Watched.of(self._document, self.run_id, run_of)
+
+    def check(self) -> None:
+        """Raise `Superseded` if the folder is another run's by now, or nobody's."""
+        if lost([self.watched]):
+            raise Superseded(_replaced(self.url, self.run_id, self.now()))
+
+    def now(self) -> str | None:
+        """The run whose folder it is, if it is any's."""
+        return run_of(self._document.read()[0])
+
+    @property
     def url(self) -> str:
         """How messages name it."""
         return url(self.spec)
 
     @property
+    def own(self) -> Spec:
+        """The folder in which this run alone writes."""
+        return join(self.spec, _RUNS, _key(self.run_id), directory=True)
+
+    @property
     def _folder(self) -> Folder:
+        return Folder(self.own)
+
+    @property
+    def _root(self) -> Folder:
         return Folder(self.spec)
 
+    @property
+    def _document(self) -> Document:
+        return Document(join(self.spec, directory=True), _MANIFEST)
+
     def remove(self) -> None:
-        """Delete the journal, and nothing else that may lie in its folder."""
-        self._folder.delete(_MANIFEST, _PLAN, *_PARTS)
+        """Delete the run's journal, and nothing else that may lie in its folder."""
+        data, generation = self._document.read()
+        if run_of(data) == self.run_id:
+            self._document.replace(None, generation)
+        self._root.delete(f"{_RUNS}{_key(self.run_id)}/")
+        self._root.tidy(_RUNS)
 
     def read_plan(self) -> bytes | None:
         """What `create` was given to continue the run by, or None."""
@@ -198,7 +275,7 @@ class Journal:
 
     def compiling(self) -> list[Compiling]:
         """What processes compile, or did when they were killed, by a journal on a disk."""
-        found = Path(self.spec["path"], "compiling").glob("*-*[0-9]")  # no files half written
+        found = Path(self.own["path"], "compiling").glob("*-*[0-9]")  # no files half written
         keys = [f"compiling/{path.name}" for path in found]
         heads = [json.loads(data) for data in self._folder.read_many(keys) if data is not None]
         return [Compiling(**h) for h in heads if h.pop("run") == self.run_id]
@@ -213,13 +290,23 @@ class Journal:
             self._folder.write(key, f"{socket.gethostname()} {os.getpid()}".encode())
         return attempt
 
-    def write_record(self, pass_index: int, slab: int, record: Record) -> None:
-        """Say that a slab is finished. After its voxels are safely written; may be repeated."""
+    def write_record(
+        self,
+        pass_index: int,
+        slab: int,
+        record: Record,
+        flush: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Say that a slab is finished. After its voxels are safely written; may be repeated.
+
+        ``flush`` waits until a disk holds those, and what the record speaks of here.
+        """
         attempt = record.attempt or new_attempt()
         payload = f"payloads/{pass_index}/{slab:09d}-{attempt}"
         data, body = encode(record, self.run_id, payload)
         if body is not None:
             self._folder.write(payload, body)
+        flush()
         self._folder.write(f"records/{pass_index}/{_slot(slab)}", data)
 
     def read_record(self, pass_index: int, slab: int) -> Record | None:
@@ -288,18 +375,64 @@ class Journal:
         found = (_START.fullmatch(name) for name in self._folder.names(prefix))
         return [(int(m[1]), m[2]) for m in found if m]
 
+    def look(
+        self, pass_index: int, slab: int, launch: str
+    ) -> tuple[Record | None, dict[str, Any] | None]:
+        """The record of a slab, if it is finished, and what the run has failed of, if it has."""
+        key = f"records/{pass_index}/{_slot(slab)}"
+        data, failed = self._folder.read_many([key, _FAILURE])
+        try:
+            record = None if data is None else self._decoded(data, True)
+        except ValueError as error:
+            raise ValueError(
+                f"{self._folder.place(key)} is damaged: {error}; delete it to redo the slab"
+            ) from error
+        return record, _of_launch(failed, launch)
+
+    # What went wrong.
+
+    def note_failure(self, step: str, launch: str, data: Mapping[str, Any]) -> None:
+        """Note what an attempt at a step has failed of; again of the same, the run has failed.
+
+        Notes are of one ``launch``: whoever continues the run tries everything again.
+        """
+        key, text = f"failures/{step}", json.dumps({"launch": launch, **data}).encode()
+        before = _of_launch(self._folder.read(key), launch)
+        self._folder.write(key, text)
+        if before is not None and are_alike(before, data):
+            self._folder.write(_FAILURE, text)
+
+    def failure(self, launch: str) -> dict[str, Any] | None:
+        """What every attempt would fail of, as data, if that is known."""
+        return _of_launch(self._folder.read(_FAILURE), launch)
+
     # What a pass has found.
 
     def write_scalars(self, pass_index: int, values: dict[Any, Any]) -> None:
-        self._folder.write(f"scalars/pass-{pass_index}.pkl", pickle.dumps(values, protocol=4))
+        data = seal(pickle.dumps(values, protocol=4), self.run_id)
+        self._folder.write(_scalars(pass_index), data)
 
     def read_scalars(self, pass_index: int) -> dict[Any, Any] | None:
-        """What `write_scalars` wrote, or None."""
-        key = f"scalars/pass-{pass_index}.pkl"
-        data = self._folder.read(key)
+        """What `write_scalars` wrote for this run, or None."""
+        data = self._sealed_scalars(pass_index)
         try:
             return None if data is None else pickle.loads(data)
-        except Exception as error:
+        except Exception as error:  # unpickling is importing
+            place = self._folder.place(_scalars(pass_index))
+            raise ValueError(f"{place} cannot be loaded here: {error}") from error
+
+    def has_scalars(self, pass_index: int) -> bool:
+        """Whether they are there and whole. Nothing is unpickled: the run may be anybody's."""
+        return self._sealed_scalars(pass_index) is not None
+
+    def _sealed_scalars(self, pass_index: int) -> bytes | None:
+        key = _scalars(pass_index)
+        data = self._folder.read(key)
+        try:
+            if data is None or split(data)[0].get("run") != self.run_id:
+                return None
+            return unseal(data, self.run_id)
+        except ValueError as error:
             raise ValueError(f"{self._folder.place(key)} is damaged: {error}") from error
 
 
@@ -313,6 +446,9 @@ class Tally:
         # Of the folders that are not full, the slabs in them, 4 bytes each: there may be a million.
         self._open = {f: array("i") for f in range(-(-total // FOLDER))}
         self._full = 0
+        #: Slabs seen to be finished, and folders seen to be full, until who adds them up takes them away.
+        self.new = array("i")
+        self.filled: list[range] = []
 
     def update(self, most: int | None = None) -> Tally:
         """Look again; with ``most`` at so many of the folders that are not full, in turn."""
@@ -321,9 +457,11 @@ class Tally:
         listed = self._journal._folder.names_many(prefixes)
         for f, names in zip(folders, listed, strict=True):
             slabs = array("i", (slab for slab in _slabs(names) if slab in self._span(f)))
-            del self._open[f]
+            known = set(self._open.pop(f))
+            self.new.extend(slab for slab in slabs if slab not in known)
             if len(slabs) == len(self._span(f)):
                 self._full += len(slabs)
+                self.filled.append(self._span(f))
             else:
                 self._open[f] = slabs  # last: the others' turn comes first
         return self
@@ -332,6 +470,11 @@ class Tally:
     def done(self) -> int:
         """How many slabs were finished at the last look."""
         return self._full + sum(map(len, self._open.values()))
+
+    @property
+    def unfilled(self) -> list[range]:
+        """The slabs of each folder that was not full."""
+        return [self._span(f) for f in self._open]
 
     def missing(self) -> Ranges:
         """The slabs that were not."""
@@ -357,6 +500,38 @@ class Tally:
 
     def _span(self, f: int) -> range:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))
+
+
+def _of_launch(data: bytes | None, launch: str) -> dict[str, Any] | None:
+    note = None if data is None else json.loads(data)
+    return note if note is not None and note["launch"] == launch else None
+
+
+def _scalars(pass_index: int) -> str:
+    return f"scalars/pass-{pass_index}"
+
+
+def _key(run_id: str) -> str:
+    """The name of a run's folder: its id, if that may be one."""
+    return run_id if re.fullmatch(r"[\w-]{1,100}", run_id, re.ASCII) else digest(run_id)
+
+
+def run_of(manifest: bytes | None) -> str | None:
+    """The run that a manifest names, of whatever version; of a damaged one None."""
+    try:
+        found = None if manifest is None else json.loads(manifest).get("run_id")
+    except (ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _replaced(place: str, run_id: str, now: str | None) -> str:
+    if now is None:
+        return f"{place}: the journal of the run {run_id} is gone: it has ended, or somebody removed it"
+    return (
+        f"{place} is the journal of the run {now} by now, which has taken over from {run_id}: nothing more "
+        "of this one is written"
+    )
 
 
 def _slot(slab: int) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Difference(NamedTuple):

@@ -12,6 +12,7 @@ from pathlib import Path
 import tensorstore as ts
 
 from beam_volumes.storage.context import context, opened
+from beam_volumes.storage.credentials import with_secrets
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.kvstore import Spec, join, url
 
@@ -53,9 +54,9 @@ class Folder:
 
     def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
         """Objects in the order of their keys, many requests at a time."""
-        keys = iter(keys)
+        keys, store = iter(keys), self._store
         while batch := list(islice(keys, _BATCH)):
-            futures = [self._store.read(key) for key in batch]
+            futures = [store.read(key) for key in batch]
             for key, future in zip(batch, futures, strict=True):
                 try:
                     found = future.result()
@@ -79,6 +80,11 @@ class Folder:
                     raise explain(error, f"listing {self.place(prefix)}") from error
                 yield sorted(name.decode() for name in names)
 
+    def folders(self, prefix: str) -> list[str]:
+        """The names of the folders directly below one on a disk, whose name ends with a slash, sorted."""
+        root = Path(self._spec["path"], prefix)
+        return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+
     def delete(self, *keys: str) -> None:
         """Delete objects, and all below the keys that end with a slash."""
         for key in keys:
@@ -94,8 +100,14 @@ class Folder:
             for key in keys:
                 if key.endswith("/"):
                     shutil.rmtree(root / key, ignore_errors=True)
-            with suppress(OSError):
-                root.rmdir()  # only if nothing else is there
+
+    def tidy(self, *folders: str) -> None:
+        """Remove folders on a disk, and the place itself, where nothing is in them."""
+        if self._spec["driver"] == "file":
+            root = Path(self._spec["path"])
+            for folder in (*(root / name for name in folders), root):
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 def _below(prefix: str) -> ts.KvStore.KeyRange:
@@ -103,5 +115,5 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
 
 
 def _open(spec: Spec) -> ts.KvStore:
-    # Objects are synchronised to the disk no more than the voxels they speak of.
-    return ts.KvStore.open(spec, context=context()).result()
+    # Objects are synchronised to the disk no more than the voxels they speak of: see `storage.durable`.
+    return ts.KvStore.open(with_secrets(spec), context=context()).result()

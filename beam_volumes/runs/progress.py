@@ -6,22 +6,20 @@ import logging
 import sys
 import threading
 import time
-from array import array
-from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
-import numpy as np
-
-from beam_volumes.runs.journal import FOLDER, Compiling, Journal, Tally
+from beam_volumes.printable import printable
+from beam_volumes.runs.journal import Compiling, Journal, Tally
+from beam_volumes.runs.summary import Costs, Summary
 from beam_volumes.storage.kvstore import is_local
 
 _LOG = logging.getLogger(__name__)
 
-#: Folders that are listed in a look.
-_FOLDERS = 32
+#: Folders that are listed in a look, and records that are read to be added up.
+_FOLDERS, _RECORDS = 32, 1000
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ def unwatched(journal: Journal) -> AbstractContextManager[Any]:
 
 
 class Watch:
-    """Counts records in the driver and tells a callback.
+    """Counts records in the driver, adds up what they say, and tells a callback.
 
     Call `poll` now and then, or use it as a context manager that does so in a thread. A journal
     that cannot be read for a moment disturbs nothing. A look lists a bounded number of folders, and in a
@@ -110,6 +108,7 @@ class Watch:
         self._journal = journal
         self._passes = passes
         self._tallies = [Tally(journal, k, work.slabs) for k, work in enumerate(passes)]
+        self._costs = Costs(journal)
         self._on_progress = on_progress
         self._local = is_local(journal.spec)
         self._interval = interval or (0.5 if self._local else 5.0)
@@ -135,6 +134,14 @@ class Watch:
         # Where listing is slow, it is done less often.
         spent = self._clock() - time_
         self._next = self._clock() + max(self._interval, 10 * spent)
+
+    def summary(self) -> Summary:
+        """What the run has cost so far: most of it was added up while it went on."""
+        for k, tally in enumerate(self._tallies):
+            tally.update()
+            while tally.new or tally.filled:
+                self._costs.add(k, tally, _RECORDS)
+        return self._costs.summary(self._tallies)
 
     def last_started(self, most: int = 5) -> list[tuple[int, int]]:
         """The (pass, slab) in flight, those started last first."""
@@ -173,7 +180,10 @@ class Watch:
 
     def _look(self, most: int | None) -> None:
         while self._index < len(self._passes):
-            now, done = self._clock(), self._tallies[self._index].update(most).done
+            tally = self._tallies[self._index]
+            now, done = self._clock(), tally.update(most).done
+            with suppress(OSError, ValueError):  # `summary` tells of a record that is damaged
+                self._costs.add(self._index, tally, _RECORDS)
             if self._began is None:
                 self._began = now, done
             progress = self._progress(now, done)
@@ -280,7 +290,7 @@ def _line(p: Progress, bar: str = "") -> str:
         parts.append(f"{duration(p.seconds)}")
     elif p.eta is not None:
         parts.append(f"{duration(p.eta)} left")
-    return f"pass {p.index + 1}/{p.passes} {p.name} {bar}" + ", ".join(parts)
+    return f"pass {p.index + 1}/{p.passes} {printable(p.name)} {bar}" + ", ".join(parts)
 
 
 def duration(seconds: float) -> str:
@@ -297,80 +307,3 @@ def duration(seconds: float) -> str:
     if s < 3600:
         return f"{s // 60} min {s % 60:02d} s"
     return f"{s // 3600} h {s % 3600 // 60:02d} min"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a run has cost, from its records.
-
-    Attributes
-    ----------
-    slabs, redone : int
-        Finished ones, and how many of them were started more than once.
-    seconds : float
-        In which at least one slab was under way; pauses before a resume do not count.
-    slab_seconds : float
-        The sum over slabs.
-    voxels : int
-        Of the slabs of all passes.
-    bytes_read, bytes_written : int
-    peak_memory : int
-        Of any process.
-    """
-
-    slabs: int
-    redone: int
-    seconds: float
-    slab_seconds: float
-    voxels: int
-    bytes_read: int
-    bytes_written: int
-    peak_memory: int
-
-    @property
-    def voxels_per_second(self) -> float:
-        return self.voxels / self.seconds if self.seconds > 0 else 0.0
-
-
-def summarize(journal: Journal, slabs: Sequence[int]) -> Summary:
-    """Add up the records of a run's passes of so many slabs, of which there may be millions."""
-    counts = Counter[str]()
-    peak, spans = 0, array("d")
-    for k, total in enumerate(slabs):
-        for start in range(0, total, FOLDER):
-            some = range(start, min(start + FOLDER, total))
-            for _, r in journal.read_records(k, some, bodies=False):
-                if isinstance(r, ValueError):
-                    raise r
-                if r is None:
-                    continue
-                counts.update(
-                    slabs=1,
-                    voxels=r.box.size,
-                    bytes_read=r.bytes_read,
-                    bytes_written=r.bytes_written,
-                )
-                peak = max(peak, r.peak_memory)
-                spans.extend((r.started, r.ended))
-            counts["redone"] += sum(n > 1 for n in journal.attempts_among(k, some).values())
-    times = np.frombuffer(spans).reshape(-1, 2)
-    return Summary(
-        slabs=counts["slabs"],
-        redone=counts["redone"],
-        seconds=_covered(times),
-        slab_seconds=float((times[:, 1] - times[:, 0]).sum()),
-        voxels=counts["voxels"],
-        bytes_read=counts["bytes_read"],
-        bytes_written=counts["bytes_written"],
-        peak_memory=peak,
-    )
-
-
-def _covered(spans: np.ndarray) -> float:
-    """The length of a union of intervals."""
-    if not len(spans):
-        return 0.0
-    spans = spans[np.argsort(spans[:, 0])]
-    before = np.maximum.accumulate(spans[:-1, 1])
-    gaps = np.maximum(0.0, spans[1:, 0] - before)
-    return float(spans[:, 1].max() - spans[0, 0] - gaps.sum())

@@ -12,7 +12,7 @@ from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.session import Emission, Session
 from beam_volumes.session.spill import Kept, Spill
-from beam_volumes.sweep.resources import release
+from beam_volumes.sweep.resources import gate
 
 
 def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any
         try:
             return _run(session, spill)
         finally:
-            release()
+            gate.release()
 
 
 def _run(session: Session, spill: Spill) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
-from beam_volumes.plan.partition import chunks_read
 from beam_volumes.plan.plan import Pass, Plan
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session, peak_memory
@@ -96,7 +95,7 @@ def measure(plan: Plan) -> Measured:
         / (total or 1)
         for kind in ("read", "write")
     }
-    meters, _, cpu = timed(_one_by_one(plan))
+    meters, _, cpu = timed(replace(plan, workers=1), alone=True)
     items = tuple(
         Item(index, activity, spent.wall, spent.cpu)
         for index, meter in enumerate(meters)
@@ -105,14 +104,9 @@ def measure(plan: Plan) -> Measured:
     return Measured(plan, items, cpu, seconds, busy, waits, peak_memory())
 
 
-def _one_by_one(plan: Plan) -> Plan:
-    passes = (replace(p, partition=replace(p.partition, overlap=False)) for p in plan.passes)
-    return replace(plan, passes=tuple(passes), workers=1)
-
-
-def timed(plan: Plan) -> tuple[tuple[Meter, ...], float, float]:
+def timed(plan: Plan, alone: bool = False) -> tuple[tuple[Meter, ...], float, float]:
     """Run a plan: a meter for each pass, and seconds by the clock and of processors."""
-    meters = tuple(Meter() for _ in plan.passes)
+    meters = tuple(Meter(alone) for _ in plan.passes)
     session = Session(plan, uuid.uuid4().hex, None, overwrite=True, meters=meters)
     wall, cpu = time.perf_counter(), time.process_time()
     run_local(session)
@@ -178,8 +172,6 @@ def _steps(p: Pass) -> list[str]:
 def _work(p: Pass) -> dict[str, list[int]]:
     """By kind of activity, how much there is to do."""
     voxels = swept(p)
-    chunks = iter(chunks_read(p.program, p.grid))
-    reads = [
-        math.prod(next(chunks)[::2]) if step.source is not None else 0 for step in p.program.steps
-    ]
+    each = iter(p.reads)
+    reads = [next(each).bytes if step.source is not None else 0 for step in p.program.steps]
     return {"read": reads, "stage": voxels, "voxels": [p.voxels]}

@@ -53,6 +53,8 @@ def pack(session: Session) -> tuple[bytes | None, str]:
     """A session's plan and request as bytes; or None, and why it cannot be continued from its folder."""
     if session.request is None:
         return None, "it is a step of a pipeline: run that again with resume=True"
+    if not all(sink.portable for sink in session.plan.sinks):
+        return None, "its outputs were memory of the process that began it"
     for p in session.plan.passes:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
@@ -60,8 +62,6 @@ def pack(session: Session) -> tuple[bytes | None, str]:
                     f"its input {step.source.name} was memory of the process that began it: "
                     "run the program again with resume=True"
                 )
-    if not all(sink.portable for sink in session.plan.sinks):
-        return None, "its outputs were memory of the process that began it"
     try:
         return cloudpickle.dumps((session.plan, session.request)), ""
     except Exception as error:  # what a user's function holds may raise anything

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 
@@ -12,7 +13,9 @@ import tensorstore as ts
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import DEFAULT_AXES, select
 from beam_volumes.storage.checksums import crc32
+from beam_volumes.storage.claims import ANY, Watched
 from beam_volumes.storage.context import context
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import DTYPES, Source
 
@@ -24,11 +27,18 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class ArrayReader:
-    """An array in memory, z, y, x."""
+    """An array in memory, z, y, x, which may be mapped of a file.
+
+    Its bytes may be in an order that is not the machine's: they are swapped when they are copied.
+    ``place`` tells what it is a map of, if that is known: then it need not be read to be told.
+    """
 
     array: np.ndarray
+    extents: tuple[Extent, ...] = ()
+    place: str | None = None
     _digest: list[str] = field(default_factory=list, repr=False)
 
+    held = True
     remote = False
 
     @property
@@ -36,13 +46,24 @@ class ArrayReader:
         return self.array.nbytes <= PORTABLE_BYTES
 
     def open(self) -> ts.TensorStore:
-        return ts.array(self.array, copy=False, write=False, context=context())
+        if self.array.dtype.isnative:
+            return ts.array(self.array, copy=False, write=False, context=context())
+        dtype = self.array.dtype.newbyteorder("=")
+        return ts.virtual_chunked(
+            self._read, dtype=dtype, shape=self.array.shape, context=context()
+        )
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: object) -> None:
+        out[...] = self.array[domain.index_exp]
 
     def token(self) -> str:
         if not self._digest:
-            h = hashlib.blake2b(
-                f"{self.array.dtype.str}{self.array.shape}".encode(), digest_size=16
-            )
+            dtype = self.array.dtype.newbyteorder("=")
+            h = hashlib.blake2b(f"{dtype.str}{self.array.shape}".encode(), digest_size=16)
+            if self.place is not None and not self.portable:
+                h.update(self.place.encode())
+                self._digest.append(h.hexdigest())
+                return self._digest[0]
             for piece in _pieces(self.array):
                 h.update(piece.data if self.portable else _summary(piece))
             self._digest.append(h.hexdigest())
@@ -54,7 +75,8 @@ def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
     for part in array if array[:1].nbytes > _PIECE else [array]:
         step = max(1, _PIECE // max(1, part[:1].nbytes))
         for at in range(0, len(part), step):
-            yield np.ascontiguousarray(part[at : at + step]).reshape(-1).view(np.uint8)
+            native = np.ascontiguousarray(part[at : at + step], part.dtype.newbyteorder("="))
+            yield native.reshape(-1).view(np.uint8)
 
 
 def _summary(piece: np.ndarray) -> bytes:
@@ -94,7 +116,13 @@ class ArraySink(Sink):
     def existing_run(self) -> str | None:
         return None
 
-    def create(self, run_id: str, overwrite: bool = False) -> None:
+    def begun_run(self) -> str | None:
+        return None
+
+    def watched(self, run_id: str) -> Watched | None:
+        return None
+
+    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
         if not self._held:
             self._held.append(np.empty(self.shape, self.dtype))
 
@@ -108,8 +136,10 @@ class HeldReader:
 
     sink: ArraySink
 
+    held = True
     portable = False
     remote = False
+    extents = ()
 
     @property
     def array(self) -> np.ndarray:
@@ -122,11 +152,46 @@ class HeldReader:
         return self.sink.token()
 
 
+def _map_of(array: np.ndarray) -> np.memmap | None:
+    """The map of a file that an array is, or is a view of."""
+    part: object = array
+    found = None
+    while isinstance(part, np.ndarray):
+        if isinstance(part, np.memmap) and part.filename is not None:
+            found = part
+        part = part.base
+    return found
+
+
+def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
+    """What tells an array in the map of a file: its place there, and when the file was written.
+
+    None where that does not tell its voxels: of a map whose changes are not those of the file.
+    """
+    if whole.mode == "c":
+        return None
+    if whole.mode != "r":
+        whole.flush()  # what is written from here on gives the file another time
+    try:
+        file = os.stat(name)
+    except OSError:
+        return None
+    at = whole.offset + array.ctypes.data - whole.ctypes.data
+    path = os.path.realpath(name)
+    # Some rows too: the path may have become another file's since.
+    rows = hashlib.blake2b(digest_size=16)
+    for k in range(16):
+        z, y = divmod(k * len(array) * array.shape[1] // 16, array.shape[1])
+        rows.update(np.ascontiguousarray(array[z, y]).view(np.uint8).data)
+    of = (path, at, array.strides, array.dtype.str, file.st_size, file.st_mtime_ns)
+    return f"{of} {rows.hexdigest()}"
+
+
 def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) -> Source:
     """A source of an array's voxels; the array must not change while it is in use."""
     name = f"a numpy array of shape {array.shape}"
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if native.dtype not in DTYPES:
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in DTYPES:
         raise ValueError(
             f"{name} holds {array.dtype}; voxels are one of {', '.join(d.name for d in DTYPES)}"
         )
@@ -136,16 +201,22 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         )
     chosen = select(DEFAULT_AXES[array.ndim], array.shape, index, name)
     fixed = dict(chosen.fixed)
-    view = native[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
+    view = np.asarray(array)[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
     view = view[tuple(slice(None) if a in chosen.axes else None for a in AXES)]
     z, y, x = view.shape
+    whole = _map_of(array)
+    place, extents = None, []
+    if whole is not None:
+        file = os.fspath(whole.filename)  # type: ignore[arg-type]
+        place = _place_of(view, whole, file) if view.size else None
+        extents.append(Extent({"driver": "file", "path": file}))
     return Source(
         name=name,
         shape=(z, y, x),
-        dtype=native.dtype,
+        dtype=dtype,
         chunk=(1, max(1, y), max(1, x)),
         chunk_origin=(0, 0, 0),
         space=Space(axes=chosen.axes),
-        reader=ArrayReader(view),
+        reader=ArrayReader(view, tuple(extents), place),
         encoded=False,
     )

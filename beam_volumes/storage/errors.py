@@ -12,6 +12,10 @@ _NOISE = re.compile(
 _CODE = re.compile(r"^([A-Z][A-Z_]+): ")
 
 _DAMAGED = "the stored data are damaged: restore or rewrite them"
+_GONE = (
+    "what a run stores between its passes is removed when it ends or is replaced: if neither was meant, "
+    "start it anew with overwrite=True"
+)
 _KEYS = "check your keys, and whether they may read and write there"
 _REGION = "the bucket is elsewhere: check AWS_REGION and the storage's address"
 _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
@@ -40,6 +44,7 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("UNAUTHENTICATED", PermissionError, "check your credentials"),
     ("DATA_LOSS", OSError, _DAMAGED),
     ("Error decoding", OSError, _DAMAGED),
+    ("NOT_FOUND: chunk", FileNotFoundError, _GONE),
     ("NOT_FOUND", FileNotFoundError, "check the path"),
     ("UNAVAILABLE", OSError, "the storage does not answer: try again"),
     ("DEADLINE_EXCEEDED", OSError, "the storage does not answer: try again"),

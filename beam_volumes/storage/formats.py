@@ -89,7 +89,8 @@ def _open(
             return open_array(what, index)
         if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
             raise ValueError(
-                f"{what} is no TensorStore spec of an array: it needs an array's 'driver' and a 'kvstore'"
+                f"{kvstore.url(kvstore.kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
+                "array's 'driver' and a 'kvstore'"
             )
         return open_spec(what, index=index)
     if not isinstance(what, str):

@@ -6,6 +6,8 @@ import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from beam_volumes.storage.credentials import check_no_secrets, without_secrets
+
 Spec = dict[str, Any]
 
 
@@ -18,6 +20,7 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     {'driver': 's3', 'bucket': 'bucket', 'path': 'some/run'}
     """
     if isinstance(place, dict):
+        check_no_secrets(place)
         return dict(place)
     text = os.fspath(place)
     scheme = urlsplit(text).scheme if "://" in text else ""
@@ -29,7 +32,7 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
     if driver is None:
         raise ValueError(
-            f"{text!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a "
+            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a "
             "TensorStore spec"
         )
     # not urlsplit: keys may hold ? and #
@@ -43,6 +46,7 @@ def _endpoint() -> Spec:
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if not endpoint:
         return {}
+    check_no_secrets(endpoint)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     return {"endpoint": endpoint, "aws_region": region}
 
@@ -76,5 +80,7 @@ def url(spec: Spec) -> str:
     driver, path = spec.get("driver"), str(spec.get("path", ""))
     if driver == "file":
         return path
+    if driver == "http":
+        return without_secrets(f"{str(spec.get('base_url', '')).rstrip('/')}/{path.lstrip('/')}")
     scheme = {"gcs": "gs"}.get(str(driver), str(driver))
     return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -16,10 +15,13 @@ import tensorstore as ts
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage import kvstore
+from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, prepare, replaced
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.errors import explain
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.ome import image_metadata
-from beam_volumes.storage.place import Place, delete_keys, write_key
+from beam_volumes.storage.place import Place
+from beam_volumes.storage.remove import clear
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.spec import open_spec
 from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, write_units
@@ -54,6 +56,39 @@ class OutputExistsError(FileExistsError, ValueError):
     """An output exists and was not asked to be replaced or continued."""
 
 
+def check_replaces(name: str, replaces: str | None, run: str | None) -> None:
+    """Refuse to replace what another run has begun since it was looked at."""
+    if replaces != ANY and run not in (None, replaces):
+        raise Superseded(
+            f"{name}: the run {run} has begun to write it since this one was asked for, and goes on; this "
+            "one writes nothing: start it again with overwrite=True when the other has ended or is stopped"
+        )
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=1).encode()
+
+
+def _begun(data: bytes | None, name: str) -> tuple[str | None, bool]:
+    """The run that a zarr document names, and whether the output is ready."""
+    if data is None:
+        return None, False
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise OSError(f"the metadata of {name} are damaged: {error}") from None
+    attributes = document.get("attributes", document) if isinstance(document, dict) else None
+    ours = attributes.get(OURS) if isinstance(attributes, dict) else None
+    if not isinstance(ours, dict):
+        return None, False
+    return ours.get("run"), "preparing" not in ours
+
+
+def _ready_run(data: bytes | None) -> str | None:
+    run, is_ready = _begun(data, "an output")
+    return run if is_ready else None
+
+
 @dataclass(frozen=True, eq=False)
 class Sink:
     """An output array.
@@ -76,6 +111,9 @@ class Sink:
         The place of the array or, for OME-Zarr, of the group.
     zarr_version : int
     ome_version : str or None
+    scratch : bool
+        Whether it is a run's own, between its passes: all its chunks are stored, and one that is not
+        there is an error where it is read.
     """
 
     name: str
@@ -89,6 +127,7 @@ class Sink:
     kvstore: dict[str, Any]
     zarr_version: int = 3
     ome_version: str | None = None
+    scratch: bool = False
 
     @property
     def unit(self) -> Triple:
@@ -113,6 +152,15 @@ class Sink:
         """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
 
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where it is stored: all of it is cleared before it is written."""
+        return (Extent(self.kvstore),)
+
+    def holds(self, dtype: np.dtype) -> bool:
+        """Whether voxels of a dtype come back from it as they were; bool is stored as 0 and 1."""
+        return self.dtype == (np.dtype(np.uint8) if dtype.kind == "b" else dtype)
+
     # what is there
 
     def exists(self) -> bool:
@@ -127,13 +175,23 @@ class Sink:
 
     def existing_run(self) -> str | None:
         """The id of the run that created what is there, if one of ours did."""
+        run, is_ready = self._begun()
+        return run if is_ready else None
+
+    def begun_run(self) -> str | None:
+        """The same, or of the run that is creating it."""
+        return self._begun()[0]
+
+    def _begun(self) -> tuple[str | None, bool]:
         place = Place.of(self.kvstore)
         if place.local is not None and not os.path.isdir(place.local):
-            return None
-        meta = place.json("zarr.json")
-        attributes = meta.get("attributes") if meta else place.json(".zattrs")
-        ours = (attributes or {}).get(OURS)
-        return ours.get("run") if isinstance(ours, dict) else None
+            return None, False
+        data = place.read("zarr.json")
+        return _begun(place.read(".zattrs") if data is None else data, self.name)
+
+    def watched(self, run_id: str) -> Watched | None:
+        """By what is seen whether the output is still that of the run which writes it."""
+        return Watched.of(self._document, run_id, _ready_run)
 
     @staticmethod
     def _is_zarr(place: Place) -> bool:
@@ -143,40 +201,77 @@ class Sink:
 
     # making it
 
-    def create(self, run_id: str, overwrite: bool = False) -> None:
+    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
         """Make the output ready to be written, once per run.
 
-        Called again by the same run (a retry) it changes nothing. What another run left is cleared
-        only with ``overwrite``, and only if it is zarr.
+        Called again by the same run (a retry), also at the same time, it changes nothing. What another run
+        left is cleared only with ``overwrite``, and only if it is zarr.
+
+        Parameters
+        ----------
+        run_id : str
+        overwrite : bool
+        replaces : str, optional
+            The run, or None, that was there when the run was asked for.
 
         Raises
         ------
         OutputExistsError
             If something else is there.
+        Superseded
+            If another run is there than ``replaces``.
         """
-        if self.existing_run() != run_id and self.exists():
+
+        def refuse(run: str | None) -> None:
+            now = run or self.begun_run()
+            if now == run_id or not self.exists():  # a twin of this attempt was quicker
+                return
+            check_replaces(self.name, replaces, now)
             if not overwrite:
                 raise OutputExistsError(
                     f"the output {self.name} exists: pass overwrite=True to replace it, resume=True to "
                     "continue the run that began it, or choose another path"
                 )
-            self._clear()
-        directory = kvstore.join(self.kvstore, directory=True)
-        # the first document names the run: a retry after a crash in between completes the rest
-        for key, value in self._documents(run_id).items():
-            write_key(directory, key, json.dumps(value, indent=1).encode())
+            place = Place.of(self.kvstore)
+            if place.local is not None and not self._is_zarr(place):
+                raise OutputExistsError(
+                    f"the output {self.name} exists and is not zarr, so overwrite=True does not delete "
+                    "it; remove it yourself or choose another path"
+                )
 
-    def _clear(self) -> None:
-        place = Place.of(self.kvstore)
-        if place.local is not None and (not os.path.isdir(place.local) or not self._is_zarr(place)):
-            raise OutputExistsError(
-                f"the output {self.name} exists and is not zarr, so overwrite=True does not delete it; "
-                "remove it yourself or choose another path"
+        first, *others = self._documents(run_id).items()
+
+        def written(attempt: str | None) -> bytes:
+            # Until the chunks of another run are cleared, there is no array.
+            return _encoded(first[1] if attempt is None else self._claim(run_id, attempt))
+
+        def make(is_ours: Callable[[], bool]) -> bool:
+            directory = self._document.folder
+            return clear(directory, self._document.key, is_ours) and all(
+                replaced(Document(directory, key), _encoded(value), is_ours)
+                for key, value in others
             )
-        if place.local is not None and not os.path.islink(place.local):
-            shutil.rmtree(place.local)
-        else:
-            delete_keys(place.directory())
+
+        prepare(
+            self._document,
+            run_id,
+            begun=lambda data: _begun(data, self.name),
+            written=written,
+            refuse=refuse,
+            make=make,
+        )
+
+    @property
+    def _document(self) -> Document:
+        """The one that says which run's the output is."""
+        directory = kvstore.join(self.kvstore, directory=True)
+        return Document(directory, "zarr.json" if self.zarr_version == 3 else ".zattrs")
+
+    def _claim(self, run_id: str, attempt: str) -> dict[str, Any]:
+        attributes = {OURS: {"run": run_id, "preparing": attempt}}
+        if self.zarr_version == 2:
+            return attributes
+        return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
 
     # metadata
 
@@ -287,11 +382,14 @@ class Sink:
 
     def _spec(self, shape: Triple) -> dict[str, Any]:
         parts = ("0",) if self.format == "ome-zarr" else ()
-        return {
+        spec: dict[str, Any] = {
             "driver": "zarr3" if self.zarr_version == 3 else "zarr",
             "kvstore": kvstore.join(self.kvstore, *parts, directory=True),
             "metadata": self._metadata(shape),
         }
+        if self.scratch:
+            spec |= {"fill_missing_data_reads": False, "store_data_equal_to_fill_value": True}
+        return spec
 
     # using it
 
@@ -342,7 +440,7 @@ class Sink:
         >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()
         True
         """
-        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls)}
+        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("shape", "chunk", "shard", "codec"):
             known[name] = None if known[name] is None else tuple(known[name])
         space: dict[str, Any] = {
@@ -355,19 +453,30 @@ class Sink:
         return digest(self.kvstore, self.format, self.ome_version, self._documents(""))
 
 
-def write_overhead_bytes(sink: Sink, box_shape: Sequence[int], threads: int = 1) -> int:
-    """About how many bytes writing a box takes beside its array, at most.
+def write_overhead_bytes(
+    written: Sequence[tuple[Sink, Sequence[int]]], threads: int = 1, sweeps: int = 1
+) -> int:
+    """About how many bytes a process takes to write, beside the arrays it writes from, at most.
 
-    The units in flight are held copied and encoded (as large again when they do not compress), and
-    once more while blosc works; one is being put together. Sweeps of one process share it. With
-    incompressible voxels on two threads 24 to 61 MB were measured for chunks of 4 MiB, 130 to 193 MB
-    for chunks and shards of 64 MiB.
+    Each of its ``sweeps`` writes a box of a shape to each sink; they share a lane for what is local and
+    one for what is not. The units in flight are held copied and encoded (as large again when they do
+    not compress), and once more while blosc works; one is being put together. With incompressible
+    voxels on two threads 24 to 61 MB were measured for chunks of 4 MiB, 130 to 193 MB for chunks and
+    shards of 64 MiB.
     """
-    remote = sink.kvstore.get("driver") not in ("file", "memory")
-    flying = in_flight(sink.unit_bytes, threads, remote)
-    units = math.prod(-(-n // u) for n, u in zip(box_shape, sink.unit, strict=True))
-    copies = 3 if sink.codec[0] == "blosc" else 2
-    return copies * min(flying, units * sink.unit_bytes) + sink.unit_bytes + KEPT
+    total = KEPT if written else 0
+    for remote in (False, True):
+        most = boxes = unit = 0
+        for sink, shape in written:
+            if remote != (sink.kvstore.get("driver") not in ("file", "memory")):
+                continue
+            copies = 3 if sink.codec[0] == "blosc" else 2
+            units = math.prod(-(-n // u) for n, u in zip(shape, sink.unit, strict=True))
+            most = max(most, copies * in_flight(sink.unit_bytes, threads, remote))
+            boxes += sweeps * copies * units * sink.unit_bytes
+            unit = max(unit, sink.unit_bytes)
+        total += min(most, boxes) + unit
+    return total
 
 
 def default_chunk(shape: Triple, itemsize: int) -> Triple:

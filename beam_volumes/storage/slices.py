@@ -16,7 +16,7 @@ import re
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import imagecodecs
@@ -24,13 +24,17 @@ import numpy as np
 import tensorstore as ts
 import tifffile
 
+from beam_volumes.geometry import Box
+from beam_volumes.printable import printable
 from beam_volumes.space import Space
 from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import select
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Place, list_keys, read_key
 from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.transfer import Transfer, each_slice
 
 PNG, TIFF = (".png",), (".tif", ".tiff")
 SUFFIXES = PNG + TIFF
@@ -72,6 +76,8 @@ class SliceReader:
     dtype : numpy.dtype
     sample : int or None
         Which of the samples to take.
+    folder : bool
+        Whether all of the directory is meant, or else those names alone.
     """
 
     directory: kvstore.Spec
@@ -79,7 +85,7 @@ class SliceReader:
     shape: tuple[int, ...]
     dtype: np.dtype
     sample: int | None = None
-    whole_slices: bool = field(default=True, repr=False)
+    folder: bool = False
 
     @property
     def portable(self) -> bool:
@@ -88,6 +94,26 @@ class SliceReader:
     @property
     def remote(self) -> bool:
         return self.directory.get("driver") not in ("file", "memory")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        if self.folder:
+            return (Extent(self.directory),)
+        folders: dict[str, list[str]] = {}
+        for i in range(len(self.names)):
+            folder, _, name = self.names[i].rpartition("/")
+            folders.setdefault(folder, []).append(name)
+        return tuple(Extent(kvstore.join(self.directory, f), n) for f, n in folders.items())
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of a decoded slice, with all samples of its pixels."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stack(self) -> str | None:
+        """Tells the slices, of whose samples this is one; None if they have no other."""
+        return None if self.sample is None else replace(self, sample=None).token()
 
     def open(self) -> ts.TensorStore:
         y, x = self.shape[:2]
@@ -106,9 +132,13 @@ class SliceReader:
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         (z0, y0, x0), (z1, y1, x1) = domain.inclusive_min, domain.exclusive_max
         for z in range(z0, z1):
-            out[z - z0] = self._slice(z)[y0:y1, x0:x1]
+            out[z - z0] = self.seen(self.decoded(z))[y0:y1, x0:x1]
 
-    def _slice(self, z: int) -> np.ndarray:
+    def seen(self, image: np.ndarray) -> np.ndarray:
+        """What it takes of a decoded slice."""
+        return image if self.sample is None else image[..., self.sample]
+
+    def decoded(self, z: int) -> np.ndarray:
         """Slice ``z``, decoded and checked."""
         global decoded
         name = self.names[z]
@@ -118,11 +148,33 @@ class SliceReader:
             decoded += 1
         if image.shape != self.shape or image.dtype != self.dtype:
             raise VolumeError(
-                f"slice {path} is {_what(image.shape, image.dtype)}, but {self.names[0]} is "
-                f"{_what(self.shape, self.dtype)}: the slices of a stack must be alike; "
-                "convert it or leave it out by a glob"
+                f"slice {printable(path)} is {_what(image.shape, image.dtype)}, but "
+                f"{printable(self.names[0])} is {_what(self.shape, self.dtype)}: the slices of a stack must "
+                "be alike; convert it or leave it out by a glob"
             )
-        return image if self.sample is None else image[..., self.sample]
+        return image
+
+
+def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
+    """Start reading boxes of the same slices into arrays: each slice is decoded once for all.
+
+    Parameters
+    ----------
+    parts : sequence of (Source, Box, numpy.ndarray)
+        Sources of one `Source.stack`, and for each what `read_into` takes.
+    """
+    source, box, _ = parts[0]
+    reader: Any = source.reader
+
+    def take(z: int) -> None:
+        image = reader.decoded(z + source.offset[0])
+        for part, wanted, out in parts:
+            of: Any = part.reader
+            _, y, x = wanted.translate(part.offset).slices
+            out[z - box.start[0]] = of.seen(image)[y, x]
+
+    of = context if not reader.remote else waiting_context
+    return each_slice(source.open(), box, take, reader.decode_bytes, of(), reader.remote)
 
 
 def open_place(
@@ -165,7 +217,13 @@ def open_place(
         chunk_origin=(0, 0, 0),
         space=Space(axes=("y", "x") if single else ("z", "y", "x")),
         reader=SliceReader(
-            directory, names, shape, dtype, dict(chosen.fixed).get(2) if len(shape) == 3 else None
+            directory,
+            names,
+            shape,
+            dtype,
+            dict(chosen.fixed).get(2) if len(shape) == 3 else None,
+            folder=not single
+            and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
         ),
     )
 
@@ -208,7 +266,7 @@ def _find(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
         names = fnmatch.filter(_listed(folder), pattern) if os.path.isdir(folder) else []
         names = [n for n in names if not n.startswith(".")]
     if not names:
-        raise FileNotFoundError(f"no files match {path}; check the pattern")
+        raise FileNotFoundError(f"no files match {printable(path)}; check the pattern")
     return _directory(place, folder), _images(names, place, all_of_them=True), False
 
 
@@ -297,12 +355,14 @@ def _content(directory: kvstore.Spec, name: str, path: str) -> bytes:
             with open(path, "rb") as file:
                 return file.read()
         except FileNotFoundError:
-            raise VolumeError(f"slice {path} is missing: restore it") from None
+            raise VolumeError(f"slice {printable(path)} is missing: restore it") from None
         except OSError as error:
-            raise VolumeError(f"slice {path} cannot be read: {error.strerror or error}") from None
+            raise VolumeError(
+                f"slice {printable(path)} cannot be read: {error.strerror or error}"
+            ) from None
     data = read_key(directory, name)
     if data is None:
-        raise VolumeError(f"slice {path} is missing: restore it")
+        raise VolumeError(f"slice {printable(path)} is missing: restore it")
     return data
 
 
@@ -313,7 +373,7 @@ def _decode(data: bytes, name: str, path: str) -> np.ndarray:
         return _decode_tiff(data)
     except Exception as error:
         raise VolumeError(
-            f"slice {path} is damaged ({len(data)} bytes): {error}; restore it"
+            f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
         ) from None
 
 
@@ -324,7 +384,8 @@ def _decode_tiff(data: bytes) -> np.ndarray:
         # Some releases leave out one bit a voxel, which tifffile unpacks, more slowly.
         if "not supported" not in str(error):
             raise
-        return np.asarray(tifffile.imread(io.BytesIO(data)))
+        image = np.asarray(tifffile.imread(io.BytesIO(data)))
+        return image.astype(image.dtype.newbyteorder("="), copy=False)
 
 
 def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
@@ -337,7 +398,9 @@ def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, .
         else:
             head = _content(directory, name, path)[:26]
         if len(head) < 26 or head[:8] != b"\x89PNG\r\n\x1a\n" or head[12:16] != b"IHDR":
-            raise VolumeError(f"slice {path} is damaged: it has no PNG header; restore it")
+            raise VolumeError(
+                f"slice {printable(path)} is damaged: it has no PNG header; restore it"
+            )
         x, y, depth, colour = struct.unpack(">IIBB", head[16:26])
         if colour == 3:
             image = _decode(_content(directory, name, path), name, path)
@@ -354,15 +417,15 @@ def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, .
     except VolumeError:
         raise
     except Exception as error:
-        raise VolumeError(f"slice {path} is damaged: {error}; restore it") from None
+        raise VolumeError(f"slice {printable(path)} is damaged: {error}; restore it") from None
     if several:
         raise ValueError(
-            f"slice {path} has several pages; a stack is made of files of one page each"
+            f"slice {printable(path)} has several pages; a stack is made of files of one page each"
         )
     if dtype is None or axes not in ("YX", "YXS"):
         raise ValueError(
-            f"slice {path} of shape {shape} (axes {axes}) is not a plain 2-D image; a stack is made of "
-            "files of one image each"
+            f"slice {printable(path)} of shape {shape} (axes {axes}) is not a plain 2-D image; a stack is "
+            "made of files of one image each"
         )
     return tuple(shape), np.dtype(dtype).newbyteorder("=")
 

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.geometry import Box, Triple, cells_touched
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.context import WAITING, opened
 from beam_volumes.storage.errors import explain
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, read_into
 
 __all__ = ["Reader", "Source", "Transfer", "read_into", "read_overhead_bytes"]
@@ -38,6 +39,11 @@ class Reader(Protocol):
     @property
     def remote(self) -> bool:
         """Whether it lies in a bucket."""
+        ...
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where its bytes are stored; none if they are memory of this process alone."""
         ...
 
     def open(self) -> ts.TensorStore:
@@ -90,6 +96,21 @@ class Source:
         return math.prod(self.chunk) * self.dtype.itemsize
 
     @property
+    def decode_bytes(self) -> int:
+        """Of what is decoded in one piece, if that is more than a chunk of it; else 0."""
+        return getattr(self.reader, "decode_bytes", 0)
+
+    @property
+    def read_unit(self) -> Triple:
+        """What is read at least: a chunk, or a voxel of what is `held`."""
+        return (1, 1, 1) if self.held else self.chunk
+
+    def units_touched(self, axis: int, span: tuple[int, int]) -> int:
+        """How many such units a range along an axis needs."""
+        origin = 0 if self.held else self.chunk_origin[axis]
+        return cells_touched(*span, self.read_unit[axis], origin)
+
+    @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
@@ -104,12 +125,26 @@ class Source:
         return self.reader.source.stored if isinstance(self.reader, ViewReader) else self
 
     @property
+    def held(self) -> bool:
+        """Whether its voxels lie in this process's memory."""
+        return getattr(self.reader, "held", False)
+
+    @property
     def array(self) -> np.ndarray | None:
-        """Its voxels where they lie, if that is in this process's memory; not to be written to."""
+        """Its voxels where they lie, if they are `held`; not to be written to."""
         held: np.ndarray | None = getattr(self.reader, "array", None)
         return (
             held if held is None else held[Box.of_shape(self.shape).translate(self.offset).slices]
         )
+
+    @property
+    def stack(self) -> str | None:
+        """Tells the slices that it is decoded from, if others are from the same; else None.
+
+        Sources of one stack are parts of the same slices, of the same place: `slices.read_stack`.
+        """
+        stack = getattr(self.reader, "stack", None)
+        return None if stack is None else digest(stack, self.offset, self.shape)
 
     def open(self) -> ts.TensorStore:
         """The handle, with domain ``[0, shape)``, shared by this process."""
@@ -184,7 +219,7 @@ class Source:
         """A box of voxels, or all of them, as a new array."""
         box = Box.of_shape(self.shape) if box is None else box
         if self.array is not None:
-            return self.array[box.slices].copy()
+            return self.array[box.slices].astype(self.dtype)
         out = np.empty(box.shape, self.dtype)
         read_into(self.open(), box, out).result()
         return out
@@ -214,8 +249,16 @@ class ViewReader:
         return self.source.reader.remote
 
     @property
-    def whole_slices(self) -> bool:
-        return getattr(self.source.reader, "whole_slices", False)
+    def extents(self) -> tuple[Extent, ...]:
+        return self.source.reader.extents
+
+    @property
+    def decode_bytes(self) -> int:
+        return self.source.decode_bytes
+
+    @property
+    def held(self) -> bool:
+        return self.source.held
 
     @property
     def array(self) -> np.ndarray | None:
@@ -236,23 +279,32 @@ class ViewReader:
         return digest("view", self.source.token(), self.axes, self.flipped, self.step)
 
 
-def read_overhead_bytes(source: Source, threads: int = 1) -> int:
-    """About how many bytes reads take beside the arrays they fill, at most.
+def read_overhead_bytes(sources: Sequence[Source], threads: int = 1) -> int:
+    """About how many bytes a process takes to read sources, beside the arrays it fills, at most.
 
-    The chunks in flight are held decoded and, if a codec compresses, encoded too (as large as decoded
-    when they do not compress); the allocator keeps some more. Sweeps of one process share it. With
-    incompressible voxels on two threads 25 to 36 MB were measured for chunks of 4 MiB, 129 MB for
-    chunks of 64 MiB.
+    Its sweeps share a lane for what is local and one for what is not. The chunks in flight are held
+    decoded and, if a codec compresses, encoded too (as large as decoded when they do not compress);
+    the allocator keeps some more. With incompressible voxels on two threads 25 to 36 MB were measured
+    for chunks of 4 MiB, 129 MB for chunks of 64 MiB.
     """
-    flying = in_flight(source.chunk_bytes, threads, source.reader.remote)
-    if getattr(source.reader, "whole_slices", False):
-        # a slice is decoded beside the buffer it is copied to, its file in memory
-        if source.reader.remote:
-            threads = max(1, min(WAITING, flying // source.chunk_bytes))
-        return flying + threads * 2 * source.chunk_bytes + KEPT
-    # a slab smaller than what may fly does not fill it
-    flying = min(flying, _touched_bytes(source))
-    return (2 if source.encoded else 1) * flying + KEPT
+    total = KEPT if sources else 0
+    for remote in (False, True):
+        lane = [s for s in sources if s.reader.remote == remote]
+        most = touched = decoding = 0
+        for source in lane:
+            flying = in_flight(source.chunk_bytes, threads, remote)
+            copies = 1
+            if source.decode_bytes:
+                # A slice is decoded beside the buffer it is copied to, its file in memory.
+                several = min(WAITING, flying // source.chunk_bytes) if remote else threads
+                decoding = max(decoding, max(1, several) * 2 * source.decode_bytes)
+            elif source.encoded:
+                copies = 2
+            most = max(most, copies * flying)
+            touched += copies * _touched_bytes(source)
+        # Volumes smaller than what may fly do not fill it.
+        total += min(most, touched) + decoding
+    return total
 
 
 def _touched_bytes(source: Source) -> int:

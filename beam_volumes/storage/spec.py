@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from beam_volumes.space import Space
 from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import names_of_axes, select, unit_name
 from beam_volumes.storage.context import context
+from beam_volumes.storage.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.errors import explain
+from beam_volumes.storage.extent import Extent, stores
 from beam_volumes.storage.source import DTYPES, Source, _normal, digest
 
 #: Spec members that make or clear arrays: a source does neither.
@@ -43,6 +46,10 @@ class SpecReader:
     @property
     def remote(self) -> bool:
         return self._kvstore.get("driver") not in ("memory", "array", "file")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(stores(self.spec))
 
     def open(self) -> ts.TensorStore:
         return _open(self.spec)
@@ -78,6 +85,7 @@ def open_spec(
         Voxel size and origin per dimension, in ``unit``.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
+    check_no_secrets(spec)
     if name is None:
         name = _name(spec)
     try:
@@ -110,6 +118,12 @@ def open_spec(
     chosen = select(names, domain.shape, index, name, channels)
     if scale is None:
         scale, unit = _units(known.dimension_units, names, unit)
+    for what, numbers in (("voxel size", scale), ("origin", translation)):
+        if numbers is not None and not _are_numbers(numbers, domain.rank):
+            raise ValueError(
+                f"{name}: the {what} in its metadata is {numbers!r}, not {domain.rank} numbers, one for each "
+                "axis; mend the metadata, or open the array by a TensorStore spec"
+            )
     view = chosen.apply(known)
     layout = view.chunk_layout
     shape = view.domain.shape
@@ -135,16 +149,25 @@ def open_spec(
     )
 
 
+def _are_numbers(found: Any, count: int) -> bool:
+    """Whether something from a file is a list of so many finite numbers."""
+    return (
+        isinstance(found, list | tuple)
+        and len(found) == count
+        and all(isinstance(n, int | float) and math.isfinite(n) for n in found)
+    )
+
+
 def _open(spec: Mapping[str, Any]) -> ts.TensorStore:
     assume = bool(spec.get("assume_metadata"))
     return ts.open(
-        dict(spec), open=True, read=True, assume_metadata=assume, context=context()
+        with_secrets(spec), open=True, read=True, assume_metadata=assume, context=context()
     ).result()
 
 
 def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
     """A view's spec as plain data: with the context the user gave, without what may change."""
-    text = view.to_json()
+    text = as_given(view.to_json(), given)
     text.pop("context", None)
     if "context" in given:
         text["context"] = given["context"]

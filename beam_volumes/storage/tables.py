@@ -11,17 +11,22 @@ import io
 import json
 import math
 import os
-import shutil
+import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from beam_volumes.storage import kvstore
-from beam_volumes.storage.place import Place, delete_keys, list_keys, read_key, write_key
-from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost, prepare
+from beam_volumes.storage.durable import flush
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.place import Place, list_keys, read_key, write_key
+from beam_volumes.storage.remove import clear
+from beam_volumes.storage.sink import OutputExistsError, check_replaces
 from beam_volumes.storage.source import digest
 from beam_volumes.storage.zarr import OURS
 
@@ -87,6 +92,11 @@ class TableSink:
         """Whether other processes can open it."""
         return self.kvstore.get("driver") != "memory"
 
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where it is stored, and its parts until it is whole: all of it is cleared before."""
+        return Extent(self.kvstore), Extent(self._shards)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything about it as plain data; `from_dict` takes it."""
         return asdict(self)
@@ -115,9 +125,6 @@ class TableSink:
             return {}
         return Place.of(self._shards).json(_RUN) or {}
 
-    def _note(self, state: dict[str, Any]) -> None:
-        write_key(self._shards, _RUN, json.dumps(state).encode())
-
     def exists(self) -> bool:
         """Whether something is at the output's place."""
         if self.format == "parquet":
@@ -140,33 +147,82 @@ class TableSink:
     def existing_run(self) -> str | None:
         """The id of the run that created what is there, if one of ours did."""
         state = self._state()
-        gone = self.format != "parquet" and not os.path.lexists(self.kvstore["path"])
-        return None if state.get("finished") and gone else state.get("run")
+        return None if "preparing" in state or self._is_gone(state) else state.get("run")
+
+    def begun_run(self) -> str | None:
+        """The same, or of the run that is creating it."""
+        state = self._state()
+        return None if self._is_gone(state) else state.get("run")
+
+    def _is_gone(self, state: Mapping[str, Any]) -> bool:
+        """Whether the file that was put together is no longer there."""
+        file = self.format == "parquet" or os.path.lexists(self.kvstore["path"])
+        return bool(state.get("finished")) and not file
+
+    @property
+    def _document(self) -> Document:
+        """The one that says which run's the table is."""
+        return Document(self._shards, _RUN)
+
+    def watched(self, run_id: str) -> Watched | None:
+        """By what is seen whether the table is still that of the run which writes it."""
+        return Watched.of(self._document, run_id, _ready_run)
+
+    def _check(self, run_id: str | None) -> None:
+        watched = None if run_id is None else self.watched(run_id)
+        if watched is not None and lost([watched]):
+            raise Superseded(f"{self.name} is gone, or is that of another run than {run_id} now")
 
     # making it
 
-    def create(self, run_id: str, overwrite: bool = False) -> None:
+    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
         """Make the output ready to be written, once per run.
 
-        Called again by the same run (a retry) it changes nothing. What another run left is cleared
-        only with ``overwrite``.
+        Called again by the same run (a retry), also at the same time, it changes nothing. What another run
+        left is cleared only with ``overwrite``.
+
+        Parameters
+        ----------
+        run_id : str
+        overwrite : bool
+        replaces : str, optional
+            The run, or None, that was there when the run was asked for.
 
         Raises
         ------
         OutputExistsError
             If something else is there.
+        Superseded
+            If another run is there than ``replaces``.
         """
-        if self.existing_run() == run_id:
-            return
-        if self.exists():
+
+        def refuse(run: str | None) -> None:
+            now = run or self.begun_run()
+            if now == run_id or not self.exists():  # a twin of this attempt was quicker
+                return
+            check_replaces(self.name, replaces, now)
             if not overwrite:
                 raise OutputExistsError(
                     f"the output {self.name} exists: pass overwrite=True to replace it, resume=True to "
                     "continue the run that began it, or choose another path"
                 )
             self._refuse_others()
-        self._clear()
-        self._note({"run": run_id})
+
+        def begun(data: bytes | None) -> tuple[str | None, bool]:
+            state = _state(data)
+            run = state.get("run")
+            return run, "preparing" not in state and not self._is_gone(state)
+
+        def written(attempt: str | None) -> bytes:
+            state = {"run": run_id} if attempt is None else {"run": run_id, "preparing": attempt}
+            return json.dumps(state).encode()
+
+        def make(is_ours: Callable[[], bool]) -> bool:
+            if self.format != "parquet" and is_ours() and os.path.lexists(self.kvstore["path"]):
+                os.remove(self.kvstore["path"])
+            return clear(self._shards, _RUN, is_ours)
+
+        prepare(self._document, run_id, begun=begun, written=written, refuse=refuse, make=make)
 
     def _refuse_others(self) -> None:
         """Delete nothing that is not a table."""
@@ -181,21 +237,18 @@ class TableSink:
                 "delete it; remove it yourself or choose another path"
             )
 
-    def _clear(self) -> None:
-        shards = self._shards
-        if shards.get("driver") == "file":
-            if os.path.isdir(shards["path"]):
-                shutil.rmtree(shards["path"])
-            if self.format != "parquet" and os.path.lexists(self.kvstore["path"]):
-                os.remove(self.kvstore["path"])
-        else:
-            delete_keys(shards)
-
     def _part(self, shard: int) -> str:
         return f"part-{shard:05d}.{self.format}"
 
-    def write(self, shard: int, columns: Columns) -> None:
-        """Write a shard, whole or not at all; again gives the same."""
+    def write(self, shard: int, columns: Columns, run_id: str | None = None) -> None:
+        """Write a shard, whole or not at all; again gives the same.
+
+        Raises
+        ------
+        Superseded
+            The table is no longer that of the run ``run_id``.
+        """
+        self._check(run_id)
         if self._state().get("finished"):
             return
         if self.format == "parquet":
@@ -215,9 +268,14 @@ class TableSink:
                 write_key(self._shards, "columns.json", json.dumps(dtypes).encode())
         write_key(self._shards, self._part(shard), data)
 
-    def finish(self, shards: int) -> None:
-        """Make the table whole, of shards 0 to ``shards - 1``; once is enough."""
-        state = self._state()
+    def finish(self, shards: int, run_id: str | None = None, durable: bool = False) -> None:
+        """Make the table whole, of shards 0 to ``shards - 1``; once is enough.
+
+        If ``durable``, a disk holds it before it is said to be whole.
+        """
+        self._check(run_id)
+        data, generation = self._document.read()
+        state = _state(data)
         if state.get("finished"):
             return
         have = set(self._keys())
@@ -228,25 +286,46 @@ class TableSink:
             )
         state |= {"finished": True, "shards": shards}
         if self.format != "parquet":
-            state["columns"] = Place.of(self._shards).json("columns.json")
-            state["crc32"] = self._join(shards, list(state["columns"] or {}))
-        self._note(state)
+            try:
+                state["columns"] = Place.of(self._shards).json("columns.json")
+                names = list(state["columns"] or {})
+                state["crc32"], state["rows"] = self._join(shards, names, generation)
+            except FileNotFoundError:
+                self._check(run_id)
+                if not self._state().get("finished"):
+                    raise
+                return  # by another attempt, which removed the parts
+        if durable:
+            flush([self.kvstore, self._shards])
+        if self._document.replace(json.dumps(state).encode(), generation) is None:
+            return self.finish(
+                shards, run_id, durable
+            )  # another attempt, or another run, was quicker
         for key in have - {_RUN}:  # parts are no longer needed
             if self.format != "parquet":
-                os.remove(os.path.join(self._shards["path"], key))
+                with suppress(FileNotFoundError):
+                    os.remove(os.path.join(self._shards["path"], key))
 
-    def _join(self, shards: int, names: list[str]) -> int:
-        """Put the shards together; returns the checksum of the file."""
-        path = self.kvstore["path"]
-        whole = os.path.join(self._shards["path"], "whole")
-        with open(whole, "wb") as out:
-            if self.format == "csv":
-                out.write(_csv_lines([names]).encode())
+    def _join(self, shards: int, names: list[str], generation: bytes) -> tuple[int, int]:
+        """Put the shards together; returns the checksum of the file, and how many rows it has.
+
+        In a file of this attempt alone: another one may be at it.
+        """
+        folder = self._shards["path"]
+        head = _csv_lines([names]).encode() if self.format == "csv" else b""
+        whole = os.path.join(folder, f"whole-{uuid.uuid4().hex}")
+        with open(whole, "xb") as out:
+            out.write(head)
+            crc32, rows = zlib.crc32(head), 0
             for i in range(shards):
-                with open(os.path.join(self._shards["path"], self._part(i)), "rb") as part:
-                    shutil.copyfileobj(part, out, 1 << 20)
-        os.replace(whole, path)
-        return _crc32(path)
+                for data in _pieces(os.path.join(folder, self._part(i))):
+                    out.write(data)
+                    crc32, rows = zlib.crc32(data, crc32), rows + data.count(b"\n")
+        if not self._document.is_still(generation):
+            os.remove(whole)
+            raise FileNotFoundError(f"{self.name}: another run has taken its place")
+        os.replace(whole, self.kvstore["path"])
+        return crc32, rows
 
     def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
         """What is wrong with the table that a run should have written, all of which is read."""
@@ -259,11 +338,7 @@ class TableSink:
         elif not state.get("finished"):
             yield f"{self.name} is not finished"
         elif self.format != "parquet":
-            try:
-                if checksums and _crc32(self.kvstore["path"]) != state.get("crc32"):
-                    yield f"{self.name} is not what was written (checksum)"
-            except OSError as error:
-                yield f"{self.name} cannot be read: {error.strerror}"
+            yield from self._problems_of_file(state, checksums)
         else:
             for i in range(state["shards"]):
                 part = self._part(i)
@@ -278,6 +353,21 @@ class TableSink:
                 except (OSError, pa.ArrowException) as error:
                     reason = " ".join(str(error).split())
                     yield f"{self.name}: shard {part} cannot be read: {reason}"
+
+    def _problems_of_file(self, state: Mapping[str, Any], checksums: bool) -> Iterator[str]:
+        head = _csv_lines([list(state["columns"] or {})]) if self.format == "csv" else ""
+        crc32, lines = 0, -head.count("\n")
+        try:
+            for data in _pieces(self.kvstore["path"]):
+                crc32, lines = zlib.crc32(data, crc32), lines + data.count(b"\n")
+        except OSError as error:
+            yield f"{self.name} cannot be read: {error.strerror}"
+            return
+        rows = state.get("rows", lines)
+        if lines != rows:
+            yield f"{self.name} has {max(lines, 0)} rows, and {rows} were written"
+        elif checksums and crc32 != state.get("crc32"):
+            yield f"{self.name} is not what was written (checksum)"
 
     # using it
 
@@ -309,12 +399,22 @@ class TableSink:
         )
 
 
-def _crc32(path: str) -> int:
-    found = 0
+def _state(data: bytes | None) -> dict[str, Any]:
+    """What a table's document notes."""
+    state = {} if data is None else json.loads(data)
+    return state if isinstance(state, dict) else {}
+
+
+def _ready_run(data: bytes | None) -> str | None:
+    state = _state(data)
+    return None if "preparing" in state else state.get("run")
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """A file's content, some of it at a time."""
     with open(path, "rb") as file:
         while data := file.read(1 << 20):
-            found = zlib.crc32(data, found)
-    return found
+            yield data
 
 
 def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:
@@ -428,6 +528,14 @@ class ParquetTable:
     @property
     def rows(self) -> int:
         return sum(self.sizes)
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where it lies: a file, or the directory of its files."""
+        first = self.files[0]
+        if kvstore.url(first) == self.name:
+            return (Extent(first),)
+        return (Extent({**first, "path": str(first["path"]).rpartition("/")[0]}),)
 
     def groups(self) -> list[tuple[int, int]]:
         """File and row group of each part."""

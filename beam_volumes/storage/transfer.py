@@ -221,6 +221,42 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     return transfer
 
 
+def each_slice(
+    handle: ts.TensorStore,
+    box: Box,
+    take: Callable[[int], None],
+    cost: int,
+    where: ts.Context,
+    remote: bool,
+) -> Transfer:
+    """Start reading slices of a box by a function of our own, each at ``cost`` bytes decoded.
+
+    It is called on TensorStore's threads, those of a context, and puts a slice where it belongs.
+    """
+
+    def called(domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        for z in range(domain.inclusive_min[0], domain.exclusive_max[0]):
+            take(z)
+        out[...] = True
+
+    first, end = box.start[0], box.stop[0]
+    layout = ts.ChunkLayout(chunk_shape=[1])
+    calls = ts.virtual_chunked(
+        called, dtype=ts.bool, shape=[end], chunk_layout=layout, context=where
+    )
+    transfer = Transfer("reading", box, handle)
+    lane, limit = _lanes["read", remote], in_flight(cost, threads(), remote)
+    transfer._expect(end - first)
+    for z in range(first, end):
+
+        def begin(then: Any, z: int = z) -> None:
+            _when(calls[z : z + 1].read(), then)
+
+        lane.add(_Piece(cost, limit, transfer, begin))
+    lane.pump()
+    return transfer
+
+
 def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer:
     """Start writing whole units: each is one write to the store, and nothing is read.
 

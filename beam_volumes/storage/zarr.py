@@ -34,7 +34,12 @@ def find(place: Place) -> Node | None:
     """The zarr array or group at a place, if there is one."""
     meta = place.json("zarr.json")
     if meta is not None:
-        return Node(place, 3, meta.get("node_type") == "array", meta.get("attributes") or {})
+        attributes = meta.get("attributes") or {}
+        if not isinstance(attributes, dict):
+            raise ValueError(
+                f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; mend them"
+            )
+        return Node(place, 3, meta.get("node_type") == "array", attributes)
     is_array = place.read(".zarray") is not None
     if is_array or place.read(".zgroup") is not None or place.read(".zattrs") is not None:
         return Node(place, 2, is_array, place.json(".zattrs") or {})
@@ -69,11 +74,13 @@ def open_place(
         raise ValueError(
             f"level={level}: {node.place.text} is a plain array; only OME-Zarr has levels"
         )
-    ours = node.attributes.get(OURS) or {}
+    ours = node.attributes.get(OURS)
+    ours = ours if isinstance(ours, dict) else {}
+    names = node.attributes.get("_ARRAY_DIMENSIONS")
     return open_spec(
         node.spec,
         name=node.place.text,
-        axes=node.attributes.get("_ARRAY_DIMENSIONS"),
+        axes=names if isinstance(names, list) else None,
         index=index,
         scale=ours.get("voxel_size"),
         translation=ours.get("origin"),

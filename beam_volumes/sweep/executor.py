@@ -1,34 +1,37 @@
 """The streaming executor: one slab of a program, window by window along z.
 
-Every step has a ring buffer of slices. A window reads the slices its sources still lack (the next
-ones are already on their way), runs each stage once over the new slices its users need, folds the
-finished ones, and writes a unit as soon as its last slice is there. The edges of the volume are
-padded per step: rows and columns by rims in the ring, slices by repeating slots. Results that stay
-in memory are where the last stage puts its slices, if it can: their slab is its ring.
+Every step has a ring buffer of slices. A window reads the slices its sources still lack (they are
+on their way as soon as rings have room for them), runs each stage once over the new slices its
+users need, folds the finished ones, and writes a unit as soon as its last slice is there. The edges
+of the volume are padded per step: rows and columns by rims in the ring, slices by repeating slots.
+Results that stay in memory are where the last stage puts its slices, if it can: their slab is its
+ring.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, cells_touched, pad_index
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, pad_index
 from beam_volumes.kernels.rims import fill_rims
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.checksums import checksum
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.slices import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.meter import Activity, Meter
 from beam_volumes.sweep.program import Edge, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
-from beam_volumes.sweep.schedule import Schedule, Window, layer_of, schedule
+from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Schedule, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Surveyor
 
@@ -83,9 +86,10 @@ def sweep(
     *,
     window: int,
     threads: int = 1,
-    overlap: bool = True,
+    overlap: Overlap = OVERLAPS[0],
     answers: Mapping[str, Any] | None = None,
     room: int = 1 << 30,
+    may_write: Callable[[], None] | None = None,
     meter: Meter | None = None,
 ) -> SlabResult:
     """Run a program over one slab of its domain.
@@ -105,12 +109,14 @@ def sweep(
         Slices finished at a time.
     threads : int
         Strips of rows computed at a time.
-    overlap : bool
-        Read ahead and write behind.
+    overlap : Overlap
+        What rings have room for.
     answers : mapping, optional
         By barrier, what its completions take for this slab.
     room : int
         Bytes that surveys may keep of the slab.
+    may_write : callable, optional
+        Called before units are written; raises if they must not be.
     meter : Meter, optional
         What is to add up where the time goes.
 
@@ -124,6 +130,7 @@ def sweep(
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
+    run.may_write = may_write
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
         share = room // len(program.surveys)
@@ -162,11 +169,13 @@ class _Sweep:
         arena: Arena,
         window: int,
         threads: int,
-        overlap: bool,
+        overlap: Overlap,
         meter: Meter | None = None,
     ):
-        self.program, self.box, self.threads, self.overlap = program, box, threads, overlap
+        self.program, self.box, self.threads = program, box, threads
         self.meter = meter
+        self.alone = meter is not None and meter.alone
+        self.may_write: Callable[[], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
         self.completers: dict[int, Completer] = {}
@@ -177,6 +186,11 @@ class _Sweep:
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
             for o in program.outputs
         ]
+        self.carried = {
+            i: np.full((y[1] - y[0], x[1] - x[0]), s.stage.carried)
+            for i, (s, y, x) in enumerate(zip(program.steps, self.y, self.x, strict=True))
+            if s.stage is not None and s.stage.carried is not None
+        }
         self.in_place = self._in_place()
         self.rings = self._cut_rings(arena)
         self.tops = [lo for lo, _ in self.plan.regions]
@@ -189,6 +203,8 @@ class _Sweep:
             for i, s in enumerate(program.steps)
             if s.source is not None
         }
+        # Sources that are decoded together have the same course.
+        self.stacks = {i: stack for stack in program.stacks for i in stack}
         self.written = [box.start[0]] * len(program.outputs)
         self.result = SlabResult(
             {f.token: f.reduction.zero() for f in program.folds},
@@ -237,8 +253,9 @@ class _Sweep:
         begin = time.perf_counter()
         try:
             for k, window in enumerate(self.plan.windows):
-                ahead = self.plan.windows[k + 1] if k + 1 < len(self.plan.windows) else None
-                self._read(window, ahead)
+                self._read(window)
+                if not self.alone:
+                    self._read_ahead(k)
                 for i in range(len(self.program.steps)):
                     self._advance(i, window)
                 for f in range(len(self.program.folds)):
@@ -256,14 +273,25 @@ class _Sweep:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _read(self, window: Window, ahead: Window | None) -> None:
+    def _read(self, window: Window) -> None:
+        """Start reading what a window needs of all sources."""
         for i in self.handles:
             self._issue(i, window.tops[i], window)
-            if self.meter is not None and not self.overlap:
+            if self.alone:
                 self._await(i, (self.tops[i], window.tops[i]))  # so that it is known what it takes
-            here = isinstance(self.handles[i], np.ndarray)
-            if self.overlap and ahead is not None and not here:
-                self._issue(i, ahead.tops[i], window)
+
+    def _read_ahead(self, k: int) -> None:
+        """Start reading what the windows after ``k`` need, in their order, as far as there is room."""
+        windows, ends = self.plan.windows, [hi for _, hi in self.plan.regions]
+        stored = [i for i, handle in self.handles.items() if not isinstance(handle, np.ndarray)]
+        for later in range(k + 1, len(windows)):
+            tops = windows[later].tops
+            for i in stored:
+                self._issue(i, tops[i], windows[k])
+            # Those that have given all, and those whose rings are full, are asked no more.
+            stored = [i for i in stored if tops[i] <= self.issued[i] < ends[i]]
+            if not stored:
+                break
 
     def _issue(self, i: int, top: int, window: Window) -> None:
         """Start reading up to slice ``top``, as far as the ring has room, layer by whole layer."""
@@ -274,21 +302,31 @@ class _Sweep:
         while self.issued[i] < top:
             at = self.issued[i]
             stop = min(top, at + ring.capacity - (at - ring.base) % ring.capacity)
-            box = Box((at, self.y[i][0], self.x[i][0]), (stop, self.y[i][1], self.x[i][1]))
-            view, handle = ring.view(at, stop, self.y[i], self.x[i]), self.handles[i]
+            handle, stack = self.handles[i], self.stacks.get(i, (i,))
+            parts = []
+            for j in stack:
+                box = Box((at, self.y[j][0], self.x[j][0]), (stop, self.y[j][1], self.x[j][1]))
+                parts.append((box, self.rings[j].view(at, stop, self.y[j], self.x[j])))
             if isinstance(handle, np.ndarray):
+                ((box, view),) = parts
                 with self._doing("read", i, (at, stop)):
                     self._copy(view, handle[box.slices])
+            elif len(stack) == 1:
+                self.reads[i].append((at, read_into(handle, *parts[0])))
             else:
-                self.reads[i].append((at, read_into(handle, box, view)))
-            self.issued[i] = stop
+                sources: list[Any] = [self.program.steps[j].source for j in stack]
+                read = read_stack([(s, *p) for s, p in zip(sources, parts, strict=True)])
+                for j in stack:
+                    self.reads[j].append((at, read))
+            for j in stack:
+                self.issued[j] = stop
 
     def _copy(self, to: np.ndarray, voxels: np.ndarray) -> None:
         # By slices if it can: threads that first touch the same page wait for each other.
         axis = 0 if len(to) >= self.threads else 1
         to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
         in_strips(
-            len(to), to.size, self.threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "no")
+            len(to), to.size, self.threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv")
         )
 
     # -- computing -------------------------------------------------------------------------------
@@ -325,6 +363,8 @@ class _Sweep:
         inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
         out = self._out(i, new)
         values = tuple(self.values[t] for t in step.values)
+        if i in self.carried:
+            values += (self.carried[i],)
         with self._doing("stage", i, new):
             in_strips(
                 out.cols if 1 in stage.spans else out.rows,
@@ -358,7 +398,7 @@ class _Sweep:
             for part in self._windows((domain[0], through), self.box.stop[0]):
                 arrays = tuple(self._block(e, part, y, x, NO_HALO).array() for e in seen.edges)
                 with self._doing("survey", k, part, seen.survey.name):
-                    surveyor.feed(arrays, self._inside(part))
+                    surveyor.feed(arrays, self._inside(part), self.threads)
 
     def _inside(self, z: Range) -> Range:
         return z[0] - self.box.start[0], z[1] - self.box.start[0]
@@ -471,9 +511,11 @@ class _Sweep:
                 with self._doing("check", k, z, doing):
                     self._note_units(output.sink, box, view)
                 with self._doing("write", k, z, doing):
+                    if self.may_write is not None:
+                        self.may_write()
                     transfer = write_units(self.sinks[k], box, view)
                 self.writes.append((*z, k, transfer))
-                if not self.overlap:
+                if self.alone:
                     self._finish_write()
 
     def _make_room(self, i: int, top: int) -> None:
@@ -490,7 +532,7 @@ class _Sweep:
         self.writes.popleft()
 
     def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
-        """List the write units of a layer, and their checksums; those of zeros are not stored."""
+        """List the write units of a layer, and their checksums; an output's zeros are not stored."""
         grid = sink.grid
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
@@ -499,7 +541,7 @@ class _Sweep:
                 index = (z * ny + y) * nx + x
                 unit = grid.box(index).translate([-a for a in box.start])
                 # Slice by slice: the first one tells, mostly.
-                is_stored = any(map(_is_stored, view[unit.slices]))
+                is_stored = sink.scratch or any(map(_is_stored, view[unit.slices]))
                 found = self.result.written if is_stored else self.result.empty
                 found[sink.name].append(index)
                 if is_stored:
@@ -509,10 +551,10 @@ class _Sweep:
         """Bytes of the chunks that this slab reads of a source."""
         source = self.program.steps[i].source
         assert source is not None
-        chunks = 1
+        units = 1
         for axis, (a, b) in enumerate((self.plan.regions[i], self.y[i], self.x[i])):
-            chunks *= cells_touched(a, b, source.chunk[axis], source.chunk_origin[axis])
-        return chunks * source.chunk_bytes
+            units *= source.units_touched(axis, (a, b))
+        return units * math.prod(source.read_unit) * source.dtype.itemsize
 
     def _doing(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:
         """Names what is done, and its slices, in whatever goes wrong inside; and meters it."""

@@ -40,7 +40,7 @@ class Meter:
     """Adds up seconds by activity.
 
     Those of processors are the whole process's: they are an activity's own where sweeps follow one
-    another and neither read ahead nor write behind (``overlap=False``).
+    another and, as a meter with ``alone`` asks them to, neither read ahead nor write behind.
 
     Examples
     --------
@@ -51,7 +51,8 @@ class Meter:
     ['exp']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = False) -> None:
+        self.alone = alone
         self.spent: dict[Activity, Spent] = {}
         self._lock = threading.Lock()
 

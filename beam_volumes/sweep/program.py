@@ -101,7 +101,10 @@ class Surveyed:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The steps of one sweep over a domain of ``shape``, and what it yields."""
+    """The steps of one sweep over a domain of ``shape``, and what it yields.
+
+    ``stacks`` are the sources that are decoded from the same slices, where there are several.
+    """
 
     shape: Triple
     steps: tuple[Step, ...]
@@ -109,6 +112,7 @@ class Program:
     folds: tuple[Fold, ...]
     surveys: tuple[Surveyed, ...] = ()
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
+    stacks: tuple[tuple[int, ...], ...] = field(init=False)
 
     def __post_init__(self) -> None:
         users: list[list[tuple[int, Edge]]] = [[] for _ in self.steps]
@@ -116,6 +120,12 @@ class Program:
             for e in step.edges:
                 users[e.step].append((i, e))
         object.__setattr__(self, "users", tuple(map(tuple, users)))
+        stacks: dict[str, list[int]] = {}
+        for i, step in enumerate(self.steps):
+            if step.source is not None and step.source.stack is not None:
+                stacks.setdefault(step.source.stack, []).append(i)
+        several = (tuple(steps) for steps in stacks.values() if len(steps) > 1)
+        object.__setattr__(self, "stacks", tuple(several))
 
     @property
     def barriers(self) -> tuple[str, ...]:
@@ -167,12 +177,20 @@ class Program:
             if step.completion is not None:
                 # Whatever is used of it, it has to see what its survey saw.
                 regions[i] = self.reach(step.completion.upper, axis, wanted)
-            if regions[i] is not None and step.stage is not None and axis in step.stage.spans:
+            # Slabs are as deep as the volume where a stage spans z: it begins with the first slice.
+            spans = step.stage.spans if step.stage is not None and axis else ()
+            if regions[i] is not None and axis in spans:
                 regions[i] = (0, step.shape[axis])
             region = regions[i]
             if region is not None:
                 for edge in step.edges:
                     widen(edge, region)
+        for stack in self.stacks if axis == 0 else ():
+            # What is decoded together is read together.
+            ranges = [r for r in (regions[i] for i in stack) if r is not None]
+            union = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
+            for i in stack:
+                regions[i] = union
         return [r for r in regions if r is not None]
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:

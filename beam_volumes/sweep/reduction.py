@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -94,8 +94,12 @@ class Reduction:
         return state
 
     def pieces(self, state: Any) -> Iterable[tuple[int, Any]]:
-        """A state as numbered states that merge to it, of few megabytes each: to be sent by number."""
+        """A state as numbered pieces of few megabytes each; those of one number `merge`."""
         return [(0, state)]
+
+    def put_together(self, pieces: Mapping[int, Any]) -> Any:
+        """The state that `pieces` made pieces of, merged by number."""
+        return pieces[0]
 
     def merge(self, a: Any, b: Any) -> Any:
         raise NotImplementedError

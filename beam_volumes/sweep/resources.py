@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 
+from beam_volumes.sweep.nesting import check_not_nested
+
+Result = TypeVar("Result")
+
 _ALIGN = 64
+#: Voxels that are worth a thread.
+_WORTHWHILE = 16384
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
-_gates: dict[int, Gate] = {}
 
 
 class Arena:
@@ -46,46 +53,61 @@ def aligned(n: int) -> int:
 
 
 class Gate:
-    """Admits at most ``width`` sweeps at a time, each with an arena of its own."""
+    """Admits sweeps in the order in which they come, each with an arena of its own."""
 
-    def __init__(self, width: int):
-        self._free = [Arena() for _ in range(width)]
+    def __init__(self) -> None:
+        self._idle: list[Arena] = []
+        self._running = 0
+        self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
     @contextmanager
-    def admitted(self) -> Iterator[Arena]:
+    def admitted(self, width: int) -> Iterator[Arena]:
+        """Wait until it is this sweep's turn and fewer than ``width`` are running, of whatever plan.
+
+        Parameters
+        ----------
+        width : int
+            How many sweeps there may be at a time by the plan of this one.
+        """
+        check_not_nested()
+        turn = object()
         with self._changed:
-            while not self._free:
-                self._changed.wait()
-            arena = self._free.pop()
+            self._waiting.append(turn)
+            try:
+                while self._waiting[0] is not turn or self._running >= width:
+                    self._changed.wait()
+                self._running += 1
+            finally:  # also where waiting is interrupted
+                self._waiting.remove(turn)
+                self._changed.notify_all()
+            arena = self._idle.pop() if self._idle else Arena()
         try:
             yield arena
         finally:
             with self._changed:
-                self._free.append(arena)
-                self._changed.notify()
+                self._running -= 1
+                self._idle.append(arena)
+                self._changed.notify_all()
+
+    def release(self) -> None:
+        """Give back the memory of arenas that no sweep is using."""
+        with self._changed:
+            self._idle.clear()
 
 
-def gate(width: int) -> Gate:
-    """This process's gate of a width, however many threads a runner starts."""
-    with _lock:
-        return _gates.setdefault(width, Gate(width))
-
-
-def release() -> None:
-    """Give the arenas' memory back."""
-    with _lock:
-        _gates.clear()
+#: This process's, however many threads a runner starts and however many runs they are of.
+gate = Gate()
 
 
 def in_strips(
-    rows: int, voxels: int, threads: int, work: Callable[[int, int], object]
-) -> list[object]:
+    rows: int, voxels: int, threads: int, work: Callable[[int, int], Result]
+) -> list[Result]:
     """Call ``work(y0, y1)`` for strips of rows on the process's threads; results in order.
 
     Small work is not worth a thread.
     """
-    strips = max(1, min(threads, rows, voxels // 16384))
+    strips = max(1, min(threads, rows, voxels // _WORTHWHILE))
     if strips == 1:
         return [work(0, rows)]
     strip = [(rows * i // strips, rows * (i + 1) // strips) for i in range(strips)]

@@ -6,8 +6,29 @@ The executor follows a schedule and the planner measures it, so that what is pre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from beam_volumes.sweep.program import Program, Range, reversed_view
+from beam_volumes.sweep.program import Edge, Program, Range, reversed_view
+
+
+class Overlap(NamedTuple):
+    """What rings have room for beside what a window needs.
+
+    Attributes
+    ----------
+    ahead : bool
+        What each source has to give next: it is read while a window is computed. Without, as much of
+        it is as slices no longer needed leave room for.
+    behind : bool
+        Another unit of each output, to be computed while one is written.
+    """
+
+    ahead: bool = True
+    behind: bool = True
+
+
+#: From the most memory to the least.
+OVERLAPS = (Overlap(), Overlap(ahead=False), Overlap(ahead=False, behind=False))
 
 
 @dataclass(frozen=True)
@@ -59,11 +80,8 @@ def layer_of(program: Program, step: int) -> tuple[int, int]:
     return (outputs[0].sink.unit[0], outputs[0].edge.offset[0]) if outputs else (1, 0)
 
 
-def schedule(program: Program, z: Range, window: int, overlap: bool) -> Schedule:
-    """Move a window of ``window`` slices over the slab ``z``.
-
-    With ``overlap`` sources have room to prefetch a layer and sinks to write one behind.
-    """
+def schedule(program: Program, z: Range, window: int, overlap: Overlap) -> Schedule:
+    """Move a window of ``window`` slices over the slab ``z``, with room for an overlap."""
     regions = program.regions(0, z)
     layers = [layer_of(program, i) for i in range(len(program.steps))]
     windows: list[Window] = []
@@ -76,8 +94,7 @@ def schedule(program: Program, z: Range, window: int, overlap: bool) -> Schedule
         windows.append(Window((done, upto), tops, keeps))
         done = upto
     rings = [
-        _ring(program, i, regions[i], windows, layers[i], window, overlap)
-        for i in range(len(regions))
+        _ring(program, i, regions[i], windows, layers[i], overlap) for i in range(len(regions))
     ]
     return Schedule(regions, windows, [c for c, _ in rings], [b for _, b in rings])
 
@@ -117,6 +134,10 @@ def _tops(
             if tops[i] > regions[i][0]:
                 size = program.steps[edge.step].shape[0]
                 raise_(edge.step, edge.needs(0, (regions[i][0], tops[i]), size)[1])
+    for stack in program.stacks:
+        most = max(tops[i] for i in stack)
+        for i in stack:
+            tops[i] = most
     return tops
 
 
@@ -147,6 +168,10 @@ def _keeps(
             for edge in step.edges:
                 size = program.steps[edge.step].shape[0]
                 lower(edge.step, edge.needs(0, (tops[i], regions[i][1]), size)[0])
+    for stack in program.stacks:
+        least = min(keeps[i] for i in stack)
+        for i in stack:
+            keeps[i] = least
     return keeps
 
 
@@ -156,8 +181,7 @@ def _ring(
     region: Range,
     windows: list[Window],
     layer: tuple[int, int],
-    window: int,
-    overlap: bool,
+    overlap: Overlap,
 ) -> tuple[int, int]:
     """Capacity and base of a step's ring: layers are whole and never wrap around."""
     depth, origin = layer
@@ -165,15 +189,46 @@ def _ring(
     def floor(at: int) -> int:
         return origin + (at - origin) // depth * depth
 
-    held = max((w.tops[step] - floor(w.keeps[step]) for w in windows), default=0)
+    tops = [w.tops[step] for w in windows]
+    source = program.steps[step].source
+    if overlap.ahead and source is not None and not source.held:
+        tops = _next(tops)
+    held = max((t - floor(w.keeps[step]) for t, w in zip(tops, windows, strict=True)), default=0)
     capacity = -(-held // depth) * depth
-    if overlap and program.steps[step].source is not None:
-        # Two layers of chunks deeper than the window leave room to prefetch as they are used up.
-        if not (depth > window and capacity >= 2 * depth):
-            capacity += -(-max(window, depth) // depth) * depth
-    elif overlap and program.sinks_of(step):
+    if overlap.behind and program.sinks_of(step):
         capacity += depth
     whole = region[1] - region[0]
     if capacity >= whole:
         return whole, region[0]
     return capacity, floor(region[0])
+
+
+def gathered(program: Program, plan: Schedule) -> list[int]:
+    """Per step, the most slices at a time that surveys and completions cannot be given as they lie."""
+    copies = [0] * len(program.steps)
+
+    def give(edge: Edge, z: Range) -> None:
+        i, n = edge.step, z[1] - z[0]
+        slot = (z[0] + edge.offset[0] - plan.base[i]) % plan.capacity[i]
+        if slot + n > plan.capacity[i]:
+            copies[i] = max(copies[i], n)
+
+    tops = [lo for lo, _ in plan.regions]
+    for window in plan.windows:
+        for seen in program.surveys:
+            for edge in seen.edges:
+                give(edge, window.domain)
+        for i, step in enumerate(program.steps):
+            if step.completion is not None:
+                for edge in step.edges:
+                    give(edge, (tops[i], window.tops[i]))
+        tops = window.tops
+    return copies
+
+
+def _next(tops: list[int]) -> list[int]:
+    """For each window, up to where the next one that needs more than it will need it."""
+    found = list(tops)
+    for k in range(len(tops) - 2, -1, -1):
+        found[k] = tops[k + 1] if tops[k + 1] > tops[k] else found[k + 1]
+    return found

@@ -9,14 +9,30 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Halo, Triple
+from beam_volumes.storage.extent import Extent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Padding:
-    """What a stage sees beyond the edges of the volume: a boundary mode per axis and a constant."""
+    """What a stage sees beyond the edges of the volume: a boundary mode per axis and a constant.
+
+    The constant is a float, or an int where a float would round it.
+    """
 
     modes: tuple[str, str, str] = ("reflect", "reflect", "reflect")
     cval: float = 0.0
+
+    @property
+    def key(self) -> tuple[tuple[str, str, str], str]:
+        """What tells it from another: zeros have signs, and NaN is itself."""
+        exact = isinstance(self.cval, int) and float(self.cval) != self.cval
+        return self.modes, repr(self.cval if exact else float(self.cval))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Padding) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
 @dataclass(frozen=True)
@@ -51,8 +67,16 @@ class Block:
         y1 = self.rows if y1 is None else y1
         first, n = int(self.slots[0]), len(self.slots)
         consecutive = np.array_equal(self.slots, np.arange(first, first + n))
-        slices = self.ring[first : first + n] if consecutive else self.ring[self.slots]
-        result = slices[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
+        rows = self.ring[:, self.y + y0 : self.y + y1, self.x : self.x + self.cols]
+        if consecutive:
+            result = rows[first : first + n]
+        else:
+            # A kernel is compiled for parts of arrays or for whole ones: this is what a view would be.
+            cols = rows.shape[2]
+            beside = not rows.flags.c_contiguous
+            result = np.empty((n, rows.shape[1], cols + beside), rows.dtype)[:, :, :cols]
+            for k, slot in enumerate(self.slots):
+                result[k] = rows[slot]
         result.flags.writeable = False  # other stages read the same ring
         return result
 
@@ -100,17 +124,29 @@ class Stage:
         return True
 
     @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where what it was given besides its inputs was read from, if that is stored."""
+        return ()
+
+    @property
     def together(self) -> int:
         """Slices that it is best asked for at a time, for it shares work among them."""
         return 1
 
     @property
     def spans(self) -> tuple[int, ...]:
-        """Axes (1: y, 2: x) of which it needs the whole extent at once.
+        """Axes of which it needs the whole extent: y (1) or x (2) at once, z (0) slice by slice.
 
         With y among them `run` is given columns instead of rows: ``y0:y1`` are those to compute.
+        With z, slices come in order from the volume's first, and ``values`` ends with a plane that
+        stays from one to the next, filled with `carried` before the first.
         """
         return ()
+
+    @property
+    def carried(self) -> np.generic | None:
+        """What a stage that spans z knows of each column before the first slice."""
+        return None
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         """Bytes one call allocates for itself, for an output of this many slices, rows and columns."""

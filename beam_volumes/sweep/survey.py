@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Grid, Triple
+from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
 
@@ -25,10 +26,11 @@ from beam_volumes.sweep.stage import Block, digest
 class Surveyor:
     """A survey of one slab under way."""
 
-    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int]) -> None:
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         """Take slices ``z``, counted from the slab's first: one array (slices, rows, columns) per input.
 
-        They may be views of memory that is used again: not to be kept, nor changed.
+        They may be views of memory that is used again: not to be kept, nor changed. So many ``threads``
+        of the process may share the work.
         """
         raise NotImplementedError
 
@@ -55,6 +57,11 @@ class Survey:
         return True
 
     @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where what it reads besides its inputs is stored."""
+        return ()
+
+    @property
     def cost(self) -> float:
         """Rough nanoseconds per voxel on one core."""
         return 5.0
@@ -71,8 +78,11 @@ class Survey:
         """A survey of slab ``index``; one that would keep more than ``room`` bytes raises ValueError."""
         raise NotImplementedError
 
-    def flow(self, grid: Grid) -> Any:
-        """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``."""
+    def flow(self, grid: Grid, room: int | None = None) -> Any:
+        """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``.
+
+        Of what a step would hold more than ``room`` bytes of, it is cut finer, or raises ValueError.
+        """
         raise NotImplementedError
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ voxels are read twice, and what is shuffled are summaries of slabs, ids and noth
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterable
 from typing import Any
@@ -34,7 +35,7 @@ from beam_volumes.graph.volume import Volume, as_volume, format_bytes
 from beam_volumes.ops.component_load import ComponentLoad, Load
 from beam_volumes.ops.label_mappings import check_missing, mapping_arrays
 from beam_volumes.plan.budget import parse_bytes
-from beam_volumes.transforms.rounds import Decoded, RunFlow, whole
+from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
 from beam_volumes.transforms.slab import MOST_BYTES, Slab
 from beam_volumes.transforms.slabs import ReadSlabs, read_slab, slab_grid
 
@@ -150,8 +151,8 @@ def _summarise(
     labeler.feed(slab.data[region.translate([-a for a in slab.box.start]).slices])
     summary = labeler.finish()
     # Compressing tells; a summary that is not even large otherwise is not compressed for that.
-    least = 8 * len(summary.ids) + sum(c.nbytes for c in summary.payload.values())
-    if least > MOST_BYTES and (size := len(SummaryCoder().encode(summary))) > MOST_BYTES:
+    plain = len(pickle.dumps(summary, protocol=5))
+    if plain > MOST_BYTES and (size := len(SummaryCoder().encode(summary))) > MOST_BYTES:
         depth, rows, cols = core.shape
         shallower = depth * MOST_BYTES // size
         tile = (-(-rows // 2), -(-cols // 2))
@@ -331,10 +332,11 @@ class RelabelSlabs(beam.PTransform):
                 f'RelabelSlabs takes "answers" and a "mapping", and was given {", ".join(given)}'
             )
         answers = given["answers"]
-        labels = answers | beam.GroupByKey() | "Labels" >> beam.Map(_labels_of)
-        parts = given["mapping"] | "Mapping" >> beam.Map(_part_of)
-        flow = given_flow(self.dtype, self.missing)
-        found = (labels, parts) | beam.Flatten() | "Look up" >> RunFlow(flow)
+        flow = given_flow(self.dtype, self.missing, voxels=math.prod(self.found.grid.shape))
+        labels = answers | beam.GroupByKey() | "Labels" >> FirstRound(flow, _labels_of)
+        parts = given["mapping"] | "Mapping" >> FirstRound(flow, _part_of)
+        both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
+        found = both | "Look up" >> RunFlow(flow)
         relabel = beam.Map(_rename, *how)
         return (
             {"answers": answers, "found": found["answers"]}
@@ -369,7 +371,7 @@ def _rename(
     dtype: np.dtype,
 ) -> Slab:
     ids, digest = _answer(group[1]["answers"])
-    ((labels, values),) = whole(group[1]["found"])
+    ((labels, values, _),) = whole(group[1]["found"])
     new = np.zeros(len(ids), dtype)
     kept = ids != 0
     new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
@@ -449,8 +451,15 @@ class SlabScan(beam.PTransform):
     ):
         super().__init__()
         self.backward = backward
+        grid = grid_of(slabs)
+        _, rows, cols = grid.step
+        if (size := rows * cols * itemsize) > MOST_BYTES:
+            raise ValueError(
+                f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are {format_bytes(size)} "
+                f"each; elements are at most {format_bytes(MOST_BYTES)}: read slabs with a smaller tile="
+            )
         self.flow = scan_flow(
-            grid_of(slabs),
+            grid,
             combine,
             itemsize=itemsize,
             forward=not backward,
@@ -459,11 +468,15 @@ class SlabScan(beam.PTransform):
         )
 
     def expand(self, states: beam.PCollection) -> beam.PCollection:
-        carry = beam.Map(_carry, 2 if self.backward else 1).with_output_types(Decoded)
-        given = states | "Own" >> beam.MapTuple(lambda key, state: (key, (None, state, state)))
+        carry = beam.Map(_carry, 2 if self.backward else 1)
+        given = states | "Own" >> FirstRound(self.flow, _scanned)
         answers = (given | "Scan" >> RunFlow(self.flow))["answers"]
         carries = answers | beam.GroupByKey() | "Carry" >> carry
         return carries
+
+
+def _scanned(state: tuple[Key, Any]) -> tuple[Key, Any]:
+    return state[0], (None, state[1], state[1])
 
 
 def _carry(group: tuple[Key, Iterable[bytes]], which: int) -> tuple[Key, Any]:

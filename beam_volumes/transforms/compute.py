@@ -7,8 +7,9 @@ one before by taking the numbers known so far as a side input.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -17,19 +18,19 @@ from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.graph.nodes import Value, evaluate
+from beam_volumes.across.rounds import Key, Round
+from beam_volumes.graph.nodes import Value
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
 from beam_volumes.plan import machines
 from beam_volumes.plan.plan import Pass, Plan
 from beam_volumes.plan.planner import plan
-from beam_volumes.session.session import Session, check_portable
-from beam_volumes.storage.kvstore import Spec
-from beam_volumes.storage.remove import remove_tree
+from beam_volumes.session.session import Session, check_portable, check_scratch, journal_place
 from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.transforms.rounds import RunFlow, whole
+from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
+from beam_volumes.transforms.slab import MOST_BYTES
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
@@ -63,7 +64,7 @@ class Compute(beam.PTransform):
     slab, window, threads
         As of `beam_volumes.plan`.
     journal : path, optional
-        Where the journal is kept instead of beside the first output.
+        Where the journal is kept instead of beside the first output, and what lies between passes.
     resume : bool
         Continue a run that was killed, from the slabs that are complete.
     overwrite : bool
@@ -121,27 +122,30 @@ class Compute(beam.PTransform):
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)
         check_portable(planned, journal)
-        session = Session.begin(planned, journal=journal, resume=resume, overwrite=overwrite)
-        self.session = session if run_id is None else named(session, run_id, resume)
+        check_scratch(planned, journal, None, "the workers of a pipeline")
+        check_numbers(planned, journal_place(planned, journal) is not None)
+        self.session = Session.begin(
+            planned, journal=journal, resume=resume, overwrite=overwrite, run_id=run_id
+        )
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
-        known, rows = build(begin.pipeline, self.session, self.resource_hints)
+        wanted = {barrier.token for barrier in self.rows.values()}
+        known, rows = build(begin.pipeline, self.session, self.resource_hints, rows=wanted)
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
         for k, result in enumerate(plan.results, 1):
             if k in self.rows:
                 barrier = self.rows[k]
-                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(row_batches)
+                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(_batch)
                 results[_unused(barrier.name, results)] = batches
             elif isinstance(result, Value):
-                number = known[-1] | f"Target {k}" >> beam.Map(_number, result)
+                number = known[-1] | f"Target {k}" >> beam.Map(_number, self.session, result)
                 results[_unused(result.name, results)] = number
             else:
                 after = 1 + max(p.index for p in plan.passes if result in _written(plan, p))
                 done = known[after] | f"Target {k}" >> beam.Map(_instead, result.name)
                 results[result.name] = done
-        if plan.scratch_place is not None:
-            _ = known[-1] | "Tidy" >> beam.Map(_tidy, plan.scratch_place)
+        _ = known[-1] | "End" >> beam.Map(end, self.session)
         return results
 
 
@@ -149,18 +153,6 @@ def _written(plan: Plan, p: Pass) -> list[Any]:
     """What is complete when a pass and its merges are."""
     sinks: list[Any] = [o.sink for o in p.program.outputs]
     return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
-
-
-def named(session: Session, run_id: str, resume: bool = False) -> Session:
-    """A session under a name of the caller's: whatever runs under it is the same run."""
-    if resume and session.run_id != run_id:
-        raise ValueError(f"resume=True continues the run {session.run_id}, not run_id={run_id!r}")
-    journal = session.journal
-    return replace(
-        session,
-        run_id=run_id,
-        journal=None if journal is None else replace(journal, run_id=run_id),
-    )
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
@@ -171,17 +163,42 @@ def _unused(name: str, names: Iterable[str]) -> str:
     return unused
 
 
-def _number(known: States, value: Value) -> Any:
-    return evaluate(value, dict(known))
+def _number(known: States, session: Session, value: Value) -> Any:
+    return session.number(value, known)
+
+
+def check_numbers(plan: Plan, has_journal: bool) -> None:
+    """Refuse numbers that do not travel as elements.
+
+    Raises
+    ------
+    ValueError
+    """
+    for value in plan.results:
+        if isinstance(value, Value) and value.nbytes > MOST_BYTES:
+            raise ValueError(
+                f"{value.name} is an array of {value.shape} {value.dtype}, "
+                f"{format_bytes(value.nbytes)}, and would be one element, of at most "
+                f"{format_bytes(MOST_BYTES)}: crop the volume, or take it from "
+                "bv.compute(..., runner=...), which gives it back through the run's journal"
+            )
+    folds = [f.reduction for p in plan.passes for f in p.program.folds]
+    total = sum(r.dtype.itemsize * math.prod(r.shape) for r in folds)
+    if total > MOST_BYTES and not has_journal:
+        raise ValueError(
+            f"the numbers of this run, {', '.join(r.name for r in folds)}, are {format_bytes(total)} "
+            f"together, and elements are at most {format_bytes(MOST_BYTES)}: give journal=, a place that "
+            "the workers reach, where they are kept"
+        )
 
 
 def _instead(_: Any, item: Any) -> Any:
     return item
 
 
-def _tidy(_: Any, place: Spec) -> None:
-    """Remove what was stored between passes."""
-    remove_tree(place)
+def end(_: Any, session: Session) -> None:
+    """The last step of a session, where no driver waits for it."""
+    session.end()
 
 
 def _without_places(plan: Plan) -> Plan:
@@ -195,14 +212,41 @@ def _without_places(plan: Plan) -> Plan:
     return replace(plan, tables=tables, intermediates=left, scratch_place=place)
 
 
-def row_batches(rows: tuple[Any, dict[str, np.ndarray]]) -> Iterator[dict[str, np.ndarray]]:
+def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
     """A shard's rows in elements that runners take."""
-    columns = rows[1]
     count = len(next(iter(columns.values())))
     size = sum(c.itemsize for c in columns.values())
     step = max(1, _BATCH // size)
     for i in range(0, count, step):
         yield {name: column[i : i + step] for name, column in columns.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Writes a shard wherever its table goes, in the step that made it: it is too large for an element.
+
+    Makes of it, under the shard's key, batches of rows if they are ``wanted``, and then None.
+    """
+
+    session: Session
+    token: str
+    wanted: bool
+
+    def __call__(self, key: Key, columns: dict[str, np.ndarray]) -> Iterator[Any]:
+        self.session.write_rows(self.token, key[0], columns)
+        if self.wanted:
+            for batch in row_batches(columns):
+                yield key, batch
+        yield key, None
+
+
+def _batch(rows: tuple[Key, Any]) -> Iterator[dict[str, np.ndarray]]:
+    if rows[1] is not None:
+        yield rows[1]
+
+
+def _is_whole(rows: tuple[Key, Any]) -> bool:
+    return rows[1] is None
 
 
 Collections = dict[str, beam.PCollection]
@@ -213,6 +257,7 @@ def build(
     session: Session,
     resource_hints: bool = False,
     ready: beam.PCollection | None = None,
+    rows: Iterable[str] = (),
 ) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
 
@@ -227,6 +272,8 @@ def build(
         Whether steps say what memory a machine must have.
     ready : PCollection, optional
         The first step waits until this is complete.
+    rows : iterable of str
+        The barriers whose rows are wanted.
 
     Returns
     -------
@@ -234,16 +281,17 @@ def build(
         Per pass, and before the first, the numbers known then: one dict each. An element of the last
         entry appears when everything is done.
     rows : dict of PCollection
-        By barrier, the rows of its table: (shard, columns).
+        By barrier, (shard, batch): some of the rows of its table, or None.
     """
     wait = {} if ready is None else {"ready": AsIter(ready)}
     known = [
         pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
     ]
     answers: Collections = {}
-    rows: Collections = {}
+    found: Collections = {}
+    wanted = frozenset(rows)
     for k in range(len(session.plan.passes)):
-        step: beam.PTransform = _Pass(session, k, answers)
+        step: beam.PTransform = _Pass(session, k, answers, wanted)
         if resource_hints:
             # One for all of a pass: what a sweep found is as large as it is, and must not leave the
             # worker before the first round of its merge has made pieces of it.
@@ -251,8 +299,8 @@ def build(
         then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more
-        rows |= tables
-    return known, rows
+        found |= tables
+    return known, found
 
 
 def _prepare(_: Any, session: Session, ready: Any = None) -> States:
@@ -263,39 +311,44 @@ def _prepare(_: Any, session: Session, ready: Any = None) -> States:
 class _Pass(beam.PTransform):
     """One pass: from the numbers known before it to those known after it.
 
-    ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece).
+    ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece);
+    ``wanted`` are the barriers whose rows are to come out.
     """
 
-    def __init__(self, session: Session, index: int, answers: Collections):
+    def __init__(self, session: Session, index: int, answers: Collections, wanted: frozenset[str]):
         super().__init__()
-        self.session, self.index, self.answers = session, index, answers
+        self.session, self.index, self.answers, self.wanted = session, index, answers, wanted
 
     def expand(self, known: beam.PCollection) -> tuple[beam.PCollection, Collections, Collections]:
         session, index = self.session, self.index
         p = session.plan.passes[index]
-        surveyed = [b.token for b in p.program.surveys]
-        swept = self._slabs(known) | "Sweep" >> beam.ParDo(
-            _Sweep(session, index, p.program.barriers), known=AsSingleton(known)
-        ).with_outputs(*surveyed, main="states")
+        flows = session.flows(index)
+        takes = {t: taking({"rows": _Rows(session, t, t in self.wanted)}) for t in flows}
+        firsts = {token: flow.rounds[0] for token, flow in flows.items()}
+        tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
+        sweep = beam.ParDo(
+            _Sweep(session, index, p.program.barriers, firsts, takes), known=AsSingleton(known)
+        )
+        swept = self._slabs(known) | "Sweep" >> sweep.with_outputs(*tags.values(), main="states")
         states = swept["states"]
         if reductions := session.reductions(index):
             states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
         known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
-        if not surveyed:
+        if not flows:
             return known, {}, {}
         answers: Collections = {}
         rows: Collections = {}
         numbers, written = [], []
-        for n, (token, flow) in enumerate(session.flows(index).items(), 1):
+        for n, (token, flow) in enumerate(flows.items(), 1):
+            sent = {to: swept[tags[token, to]] for to in firsts[token].to}
             # Only what has been found to fit is merged.
-            came = swept[token] | f"Survey {n}" >> RunFlow(flow, ready=known)
+            came = sent | f"Survey {n}" >> RunFlow(flow, ready=known, take=takes[token])
             if "answers" in came:
                 answers[token] = came["answers"]
             if "numbers" in came:
                 numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
             if "rows" in came:
-                write = beam.Map(_write_rows, session, token)
-                written.append(came["rows"] | f"Write rows {n}" >> write)
+                written.append(came["rows"] | f"Written {n}" >> beam.Filter(_is_whole))
                 rows[token] = came["rows"]
         found = {
             name: AsIter(
@@ -364,10 +417,21 @@ def _of(numbers: tuple[Any, States], token: str) -> tuple[str, States]:
 
 
 class _Sweep(beam.DoFn):
-    """Sweeps a slab; emits the state of each reduction under its token, and what surveys found."""
+    """Sweeps a slab; emits the state of each reduction under its token, in pieces.
 
-    def __init__(self, session: Session, index: int, barriers: tuple[str, ...]):
+    What surveys found goes through the first round of its merge here: a summary is no element.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        index: int,
+        barriers: tuple[str, ...],
+        firsts: dict[str, Round],
+        takes: Mapping[str, Mapping[str, Take]],
+    ):
         self.session, self.index, self.barriers = session, index, barriers
+        self.firsts, self.takes = firsts, takes
 
     def process(
         self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
@@ -386,9 +450,12 @@ class _Sweep(beam.DoFn):
         reductions = self.session.reductions(self.index) if emission.states else {}
         for token, state in emission.states.items():
             for part, piece in reductions[token].pieces(state):
-                yield f"{token} {part}", {token: piece}
+                yield f"{token} {part}", (token, part, piece)
         for token, summary in emission.summaries.items():
-            yield TaggedOutput(token, ((number,), summary))
+            for to, element in elements_of(
+                self.firsts[token], (number,), [summary], self.takes[token]
+            ):
+                yield TaggedOutput(f"{token} {to}", element)
 
 
 _SWEPT = Metrics.counter("beam_volumes", "slabs")
@@ -402,44 +469,43 @@ def _count(result: SlabResult) -> None:
     _WRITTEN.inc(result.bytes_written)
 
 
+#: A token, which piece of its state, and the piece; None before there is any.
+_Piece = tuple[str, int, Any] | None
+
+
 class MergeStates(beam.CombineFn):
-    """Merges dicts of states, token by token; exact, so in any order."""
+    """Merges the pieces of one number of states of one token; exact, so in any order."""
 
     def __init__(self, reductions: dict[str, Reduction]):
         self.reductions = reductions
 
-    def create_accumulator(self) -> States:
-        return {}
+    def create_accumulator(self) -> _Piece:
+        return None
 
-    def add_input(self, accumulator: States, states: States) -> States:
-        return self.merge_accumulators([accumulator, states])
+    def add_input(self, accumulator: _Piece, piece: _Piece) -> _Piece:
+        return self.merge_accumulators([accumulator, piece])
 
-    def merge_accumulators(self, accumulators: Iterable[States]) -> States:
-        merged: States = {}
-        for states in accumulators:
-            for token, state in states.items():
-                known = token in merged
-                merged[token] = (
-                    self.reductions[token].merge(merged[token], state) if known else state
-                )
+    def merge_accumulators(self, accumulators: Iterable[_Piece]) -> _Piece:
+        merged: _Piece = None
+        for piece in accumulators:
+            if merged is None or piece is None:
+                merged = piece if merged is None else merged
+            else:
+                token, part, state = merged
+                merged = token, part, self.reductions[token].merge(state, piece[2])
         return merged
 
-    def extract_output(self, accumulator: States) -> States:
+    def extract_output(self, accumulator: _Piece) -> _Piece:
         return accumulator
 
 
 def _finish(
-    known: States, session: Session, index: int, states: Iterable[tuple[str, States]]
+    known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
 ) -> States:
     # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
-    merged = session.merge(index, (part for _, part in states))
-    return session.finish_pass(index, merged, known)
-
-
-def _write_rows(rows: tuple[Any, States], session: Session, token: str) -> int:
-    (shard,), columns = rows
-    session.write_rows(token, shard, columns)
-    return shard
+    joined = session.put_together(index, (piece for _, piece in states))
+    after = session.finish_pass(index, session.merge(index, [joined]), known)
+    return session.by_name(known, after, index)
 
 
 def _finish_merge(

@@ -16,16 +16,23 @@ from apache_beam.pvalue import TaggedOutput
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
+from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan.budget import BASE_BEAM, checked_count, parse_bytes
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import plan
 from beam_volumes.runs import Journal
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import ENDED, Session, journal_place, make_manifest
-from beam_volumes.storage.remove import remove_tree
+from beam_volumes.session.recall import Request
+from beam_volumes.session.session import (
+    ENDED,
+    Session,
+    journal_place,
+    make_manifest,
+    outputs_of,
+)
+from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
-from beam_volumes.transforms.compute import named
 from beam_volumes.transforms.slab import MOST_BYTES
 
 _ERRORS = "errors"
@@ -122,8 +129,10 @@ class ComputeAll(beam.PTransform):
             threads,
             on_error,
             digest(run or uuid.uuid4().hex),
+            uuid.uuid4().hex,
             resume,
             overwrite,
+            settings.durable,
         )
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection | dict[str, beam.PCollection]:
@@ -146,11 +155,14 @@ class _Each(beam.DoFn):
         threads: int | None,
         on_error: str,
         run: str,
+        pipeline: str,
         resume: bool,
         overwrite: bool,
+        durable: bool,
     ):
         self.function, self.memory, self.workers, self.threads = function, memory, workers, threads
-        self.on_error, self.run, self.resume, self.overwrite = on_error, run, resume, overwrite
+        self.on_error, self.run, self.pipeline = on_error, run, pipeline
+        self.resume, self.overwrite, self.durable = resume, overwrite, durable
 
     def process(self, element: Any) -> Iterator[Any]:
         try:
@@ -165,7 +177,9 @@ class _Each(beam.DoFn):
         yield element, results
 
     def computed(self, element: Any) -> dict[str, Any]:
-        targets = _checked(self.function(element))
+        # Tried again, it calls its functions without a name again; those of another pipeline may differ.
+        with repeating(self.pipeline, beam.coders.FastPrimitivesCoder().encode(element)):
+            targets = _checked(self.function(element))
         planned = plan(
             *targets.values(),
             memory=self.memory,
@@ -179,13 +193,15 @@ class _Each(beam.DoFn):
         # Two elements that ask for the same are one run; for one place and different voxels, two.
         run_id = f"{self.run}-{digest(sorted(planned.fingerprint.items()))}"
         begun = self._begun(planned, run_id)
-        if begun is not None and (results := _finished(planned, begun)) is not None:
+        if begun is not None and (results := _finished(planned, begun, targets)) is not None:
             return results
         # An element has one slab in flight; its neighbours in this process have the other shares.
         session = replace(
-            self._session(replace(planned, workers=1), run_id, begun), sweeps=self.workers
+            self._session(replace(planned, workers=1), run_id, begun),
+            sweeps=self.workers,
+            launch=self.pipeline,
+            durable=self.durable,
         )
-        ended = False
         try:
             known = run_local(session)
             results = {
@@ -196,49 +212,71 @@ class _Each(beam.DoFn):
             }
             _check_size(results)
             if session.journal is not None:
-                session.journal.write_scalars(len(session.plan.passes), results)
-                session.journal.mark(ENDED)
-            ended = True
+                kept = {_key(targets[name]): result for name, result in results.items()}
+                session.journal.write_scalars(len(session.plan.passes), kept)
+            session.end()
         finally:
-            place = session.plan.scratch_place
-            if place is not None and (ended or session.journal is None):
-                remove_tree(place)
+            if session.journal is None:
+                session.end()
         return results
 
     def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
         """The run that an element is to continue, if there is one."""
-        for sink in _outputs(planned):
-            other = sink.existing_run()
-            if other is not None and other != run_id and other.startswith(f"{self.run}-"):
+        for sink in outputs_of(planned):
+            other = sink.begun_run()
+            if other is not None and not _is(run_id, other) and other.startswith(f"{self.run}-"):
                 raise ValueError(
                     f"the output {sink.name} is that of another element of this run: give each element "
-                    "outputs of its own, or run= another name if it was begun with other steps"
+                    "outputs of its own, or run= another name if it was begun with other steps or with "
+                    "a function that has no name= and version="
                 )
         place = journal_place(planned, None)
         begun = None if place is None else Journal.load(place)
-        return begun if begun is not None and (self.resume or begun.run_id == run_id) else None
+        return begun if begun is not None and (self.resume or _is(run_id, begun.run_id)) else None
 
     def _session(self, planned: Plan, run_id: str, begun: Manifest | None) -> Session:
+        # Its plan is kept: another attempt goes on with it, whatever memory its machine has.
+        request = Request(beam=False)
         if begun is None:
-            return named(Session.begin(planned, overwrite=self.overwrite), run_id)
-        # It may have stopped before all its outputs were made: that goes on as it began.
-        return replace(Session.begin(planned, resume=True), overwrite=self.overwrite)
+            return Session.begin(planned, overwrite=self.overwrite, request=request, run_id=run_id)
+        try:
+            # It may have stopped before all its outputs were made: that goes on as it began.
+            session = Session.begin(planned, resume=True, request=request)
+            return replace(session, overwrite=self.overwrite)
+        except ValueError:
+            runs = {sink.begun_run() for sink in outputs_of(planned)} - {None, begun.run_id}
+            if runs or compare(begun, make_manifest(planned, begun.run_id)):
+                raise
+        # The same, but it cannot go on here: its slabs are too large for this machine, for one.
+        again = f"{run_id}-{uuid.uuid4().hex[:8]}"
+        return Session.begin(planned, overwrite=True, request=request, run_id=again)
 
 
-def _finished(planned: Plan, begun: Manifest) -> dict[str, Any] | None:
+def _is(run_id: str, other: str) -> bool:
+    """Whether a run is that of an element, or one that began it anew."""
+    return other == run_id or other.startswith(f"{run_id}-")
+
+
+def _key(target: Any) -> str:
+    """By what a result is known again, whatever its target is called, and in which order they come."""
+    if isinstance(target, Scalar):
+        return target.value.token
+    return target.barrier.token if isinstance(target, Table) else target.sink.name
+
+
+def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dict[str, Any] | None:
     """The results of an element that another attempt has finished, if its outputs are still there."""
     place = journal_place(planned, None)
     assert place is not None
     journal = Journal(place, begun.run_id)
     if compare(begun, make_manifest(planned, begun.run_id)) or not journal.marked(ENDED):
         return None
-    if any(sink.existing_run() != begun.run_id for sink in _outputs(planned)):
+    if any(sink.existing_run() != begun.run_id for sink in outputs_of(planned)):
         return None
-    return journal.read_scalars(len(begun.passes))  # beyond those of the passes
-
-
-def _outputs(planned: Plan) -> list[Any]:
-    return [sink for sink in planned.sinks if sink not in planned.intermediates]
+    kept = journal.read_scalars(len(begun.passes))  # beyond those of the passes
+    if kept is None or any(_key(target) not in kept for target in targets.values()):
+        return None
+    return {name: kept[_key(target)] for name, target in targets.items()}
 
 
 def _checked(targets: Any) -> dict[str, Any]:

@@ -8,20 +8,17 @@ nothing keeps one in a temporary place for the purpose.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 import logging
-import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import apache_beam as beam
-import cloudpickle
 from apache_beam.options.pipeline_options import (
     DebugOptions,
     DirectOptions,
@@ -29,26 +26,27 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     StandardOptions,
 )
+from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
+from apache_beam.transforms.resources import parse_resource_hints
 
-from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.plan import budget
 from beam_volumes.plan.budget import checked_count
 from beam_volumes.plan.plan import Plan
+from beam_volumes.printable import printable
 from beam_volumes.runs import Journal, Watch, call_supervised
-from beam_volumes.runs.child import pickled
 from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.runs.supervise import RemoteTraceback
 from beam_volumes.session.compilation import compilation_told
+from beam_volumes.session.large import numbers_of
 from beam_volumes.session.needs import ASKED, Needs
-from beam_volumes.session.session import ENDED, Emission, Session, check_portable, check_remote
+from beam_volumes.session.session import Session, check_portable, check_remote, check_scratch
 from beam_volumes.storage.kvstore import join, kvstore_spec
-from beam_volumes.storage.remove import remove_tree
-from beam_volumes.sweep.executor import SlabResult
-from beam_volumes.sweep.reduction import Reduction
-from beam_volumes.transforms.compute import build
+from beam_volumes.transforms.compute import build, end
+from beam_volumes.transforms.jobs import cancelled_if_hopeless
 from beam_volumes.transforms.probe import probed
+from beam_volumes.transforms.telling import Telling, raise_original, unmarked
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,7 +57,6 @@ REMOTE = {"dataflow"}
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
-_MARK = re.compile(r"\[\[beam-volumes:([\w+/=]*)\]\]")
 
 #: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
 #: described the job.
@@ -156,11 +153,22 @@ def is_remote(runner: Any) -> bool:
     return runner_name(runner).lower().removesuffix("runner") in REMOTE
 
 
-def check_places(plan: Plan, journal: Any, runner: Any) -> None:
-    """Refuse what a runner's workers cannot open."""
+def check_places(plan: Plan, journal: Any, runner: Any, options: Any) -> str | None:
+    """Refuse what a runner's workers cannot open.
+
+    Returns
+    -------
+    str or None
+        Where a run without a journal stores what is its own, if not on this machine.
+    """
     check_portable(plan, journal)
+    if is_local(runner):
+        return None
+    place: str | None = pipeline_options(options).view_as(GoogleCloudOptions).temp_location
     if is_remote(runner):
-        check_remote(plan, journal, runner_name(runner))
+        check_remote(plan, journal, runner_name(runner), place)
+    check_scratch(plan, journal, place, f"the workers of {runner_name(runner)}")
+    return place
 
 
 def runner_name(runner: Any) -> str:
@@ -194,7 +202,7 @@ class Here:
             except _CLEAR:
                 raise
             except Exception:
-                _LOG.error("the log of the run ends with:\n%s", _tail(log))
+                _LOG.error("the log of the run ends with:\n%s", _tail(log, telling.secret))
                 raise
             return numbers(session.plan, journal)
 
@@ -298,16 +306,9 @@ def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
     telling: Any = Telling(session)
     pipeline = beam.Pipeline(runner=runner, options=options)
     known, _ = build(pipeline, telling, resource_hints=True)
-    _ = known[-1] | "End" >> beam.Map(_end, session)
+    bound(pipeline, plan.sweeps_a_process)
+    _ = known[-1] | "End" >> beam.Map(end, session)
     pipeline.run()
-
-
-def _end(_: Any, session: Session) -> None:
-    """What the driver does after a run that it waits for."""
-    if session.plan.scratch_place is not None:
-        remove_tree(session.plan.scratch_place)
-    if session.journal is not None:
-        session.journal.mark(ENDED)
 
 
 def run_here(session: Any, options: PipelineOptions) -> None:
@@ -329,121 +330,59 @@ def run_pipeline(
     With ``needs``, workers are asked first whether they meet them.
     """
     pipeline = beam.Pipeline(runner=runner, options=options)
-    ready = None if needs is None else probed(pipeline, needs)
+    ready = None if needs is None else probed(pipeline, needs, session.secret)
     build(pipeline, session, resource_hints, ready)
+    if resource_hints:
+        bound(pipeline, session.plan.sweeps_a_process)
     try:
-        state = pipeline.run().wait_until_finish()
+        result = pipeline.run()
+        try:
+            with cancelled_if_hopeless(result, session.journal, session.launch):
+                state = result.wait_until_finish()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(cancelled(result)) from None
     except Exception as error:
-        raise_original(error)
+        raise_original(error, session.secret)
         raise
     if state is not None and state != PipelineState.DONE:
         raise RuntimeError(f"the pipeline ended in the state {state}; its runner's log says why")
 
 
-# Errors on their way back. A runner makes one long text of an error and its traceback in the worker.
-
-
-@dataclass(frozen=True)
-class Telling:
-    """A session whose steps put what they raise into the message, to be read out of a runner's text."""
-
-    session: Session
-
-    @property
-    def plan(self) -> Plan:
-        return self.session.plan
-
-    @property
-    def journal(self) -> Journal | None:
-        return self.session.journal
-
-    def prepare(self) -> None:
-        with told():
-            self.session.prepare()
-
-    def slab(
-        self,
-        pass_index: int,
-        index: int,
-        known: dict[str, Any],
-        answers: Mapping[str, Any] | None = None,
-        count: Callable[[SlabResult], None] | None = None,
-    ) -> Emission:
-        with told():
-            return self.session.slab(pass_index, index, known, answers, count)
-
-    def merge(self, pass_index: int, parts: Any) -> dict[str, Any]:
-        with told():
-            return self.session.merge(pass_index, parts)
-
-    def finish_pass(
-        self, pass_index: int, states: dict[str, Any], known: dict[str, Any]
-    ) -> dict[str, Any]:
-        with told():
-            return self.session.finish_pass(pass_index, states, known)
-
-    def reductions(self, pass_index: int) -> dict[str, Reduction]:
-        return self.session.reductions(pass_index)
-
-    def flows(self, pass_index: int) -> dict[str, Flow]:
-        return {
-            token: replace(flow, rounds=tuple(Told(r.name, r.to, r) for r in flow.rounds))
-            for token, flow in self.session.flows(pass_index).items()
-        }
-
-    def write_rows(self, token: str, shard: int, columns: Mapping[str, Any]) -> None:
-        with told():
-            self.session.write_rows(token, shard, columns)
-
-    def finish_merge(
-        self,
-        pass_index: int,
-        numbers: Mapping[str, Mapping[str, Any]],
-        known: dict[str, Any],
-    ) -> dict[str, Any]:
-        with told():
-            return self.session.finish_merge(pass_index, numbers, known)
-
-
-@dataclass(frozen=True, eq=False)
-class Told(Round):
-    """A round of a merge, likewise."""
-
-    round: Round
-
-    def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
-        with told():
-            yield from self.round.step(key, values)
-
-
-@contextlib.contextmanager
-def told() -> Iterator[None]:
-    """Put an exception, pickled, into the message of the one that leaves.
+def cancelled(result: Any) -> str:
+    """Cancel a job that nobody waits for any more; says what goes on if its runner cannot.
 
     Examples
     --------
-    >>> try:
-    ...     with told():
-    ...         raise OSError(28, "No space left")
-    ... except RuntimeError as error:
-    ...     raise_original(Exception(f"Traceback ... {error} [while running 'Sweep']"))
-    Traceback (most recent call last):
-    OSError: [Errno 28] No space left
+    >>> from apache_beam.runners.runner import PipelineResult
+    >>> print(cancelled(PipelineResult("RUNNING")))  # doctest: +ELLIPSIS
+    the job goes on: its runner did not cancel it (NotImplementedError). Stop it by ...
     """
     try:
-        yield
-    except Exception as error:
-        mark = base64.b64encode(pickled(error)).decode()
-        raise RuntimeError(f"{type(error).__name__}: {error} [[beam-volumes:{mark}]]") from error
+        result.cancel()
+    except Exception as error:  # of whatever client the runner has
+        reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+        return (
+            f"the job goes on: its runner did not cancel it ({reason}). Stop it by the runner's own means, "
+            "or let it end; a run begun with overwrite=True takes its place, and is not written over"
+        )
+    return "the job is cancelled: resume=True continues it"
 
 
-def raise_original(error: Exception) -> None:
-    """Raise the exception that `told` put into a message, if there is one."""
-    mark = _MARK.search(str(error))
-    if mark is None:
-        return
-    original, trace = cloudpickle.loads(base64.b64decode(mark[1]))
-    raise original from RemoteTraceback(trace)
+def bound(pipeline: beam.Pipeline, bundles: int) -> None:
+    """Have a worker take so many bundles of the passes at a time, where a runner goes by that.
+
+    More would only wait at the gate, each with a thread and its side inputs. Beam adds the numbers of
+    steps that contain each other, so it is said of the innermost ones alone, and of all of them: steps
+    that ask for different things are not fused.
+    """
+    hints = parse_resource_hints({"max_active_bundles_per_worker": str(bundles)})
+
+    class Bound(PipelineVisitor):
+        def visit_transform(self, step: Any) -> None:
+            if step.full_label.startswith("Pass "):
+                step.resource_hints = {**step.resource_hints, **hints}
+
+    pipeline.visit(Bound())
 
 
 def _works(plan: Plan) -> list[Work]:
@@ -458,9 +397,9 @@ def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
     return f"The last slabs started: {slabs or 'none'}; {again}"
 
 
-def _tail(log: IO[bytes]) -> str:
+def _tail(log: IO[bytes], secret: str) -> str:
     log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
-    return _MARK.sub("", log.read().decode(errors="replace"))[-_TAIL:]
+    return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
 
 
 def _nobody(_: Any) -> None:
@@ -497,11 +436,5 @@ def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for p in plan.passes:
         if p.program.folds or p.program.surveys:
-            found = journal.read_scalars(p.index)
-            if found is None:
-                raise OSError(
-                    f"the numbers of pass {p.index + 1} are not in {journal.url}: workers elsewhere need a "
-                    "place that they and this machine reach; give journal=, or temp_location in options"
-                )
-            known.update(found)
+            known.update(numbers_of(journal, p.index))
     return known

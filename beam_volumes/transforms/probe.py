@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import importlib
 import inspect
+import json
 import os
 import pickle
 import socket
@@ -36,15 +37,17 @@ class Probe(beam.DoFn):
     needs : bytes
         A pickled object with a method ``check`` that raises what is wrong with the worker. It is unpickled
         once the versions agree.
+    secret : str
+        The run's, as `telling` has it in marks.
     copies : int
     """
 
-    def __init__(self, versions: Versions, needs: bytes, copies: int = 1):
-        self.versions, self.needs, self.copies = versions, needs, copies
+    def __init__(self, versions: Versions, needs: bytes, secret: str, copies: int = 1):
+        self.versions, self.needs, self.secret, self.copies = versions, needs, secret, copies
         self.fit = False
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
-        arguments = (self.versions, self.needs, self.copies)
+        arguments = (self.versions, self.needs, self.secret, self.copies)
         # Workers pickle what they have unpickled: there the text is a variable.
         text = globals().get("text") or inspect.getsource(sys.modules[__name__])
         space = {"__name__": __name__, "text": text}
@@ -59,8 +62,10 @@ class Probe(beam.DoFn):
                 check(self.versions, self.needs)
                 self.fit = True
         except Exception as error:
-            mark = base64.b64encode(pickle.dumps((error, traceback.format_exc()))).decode()
-            raise RuntimeError(f"{error} [[beam-volumes:{mark}]]") from None
+            trace = traceback.format_exc()
+            data = {"kind": type(error).__name__, "arguments": [str(error)], "trace": trace}
+            word = base64.b64encode(json.dumps(data).encode()).decode()
+            raise RuntimeError(f"{error} [[beam-volumes:{self.secret}:{word}]]") from None
         yield from range(self.copies)
 
 
@@ -93,7 +98,7 @@ def versions() -> Versions:
     return found
 
 
-def probed(pipeline: beam.Pipeline, needs: Any) -> beam.PCollection:
+def probed(pipeline: beam.Pipeline, needs: Any, secret: str) -> beam.PCollection:
     """Check workers: what waits for all elements of this runs only if all of them were found fit.
 
     The step after the shuffle runs on as many workers as the runner has. That before it keeps the
@@ -103,7 +108,7 @@ def probed(pipeline: beam.Pipeline, needs: Any) -> beam.PCollection:
     return (
         pipeline
         | "Ask" >> beam.Impulse()
-        | "Probe one" >> beam.ParDo(Probe(ours, pickled, _COPIES)).with_output_types(int)
+        | "Probe one" >> beam.ParDo(Probe(ours, pickled, secret, _COPIES)).with_output_types(int)
         | "Spread" >> beam.Reshuffle()
-        | "Probe all" >> beam.ParDo(Probe(ours, pickled)).with_output_types(int)
+        | "Probe all" >> beam.ParDo(Probe(ours, pickled, secret)).with_output_types(int)
     )

@@ -36,8 +36,8 @@ def render(node: Node, box: Box) -> np.ndarray:
     sink: Any = ArraySink("a slab", out)  # all of a `Sink` that a sweep uses
     program = compile_program(box.shape, [(crop, sink)], [], [], {})
     width = preferred_window([program], box.shape[1:])
-    with gate(cores()).admitted() as arena:
-        sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width, overlap=True)
+    with gate.admitted(cores()) as arena:
+        sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width)
     return out
 
 
@@ -47,6 +47,7 @@ class ArraySink:
 
     name: str
     array: np.ndarray
+    scratch = False
 
     @property
     def unit(self) -> tuple[int, ...]:
@@ -99,6 +100,7 @@ class _Array:
     voxels: np.ndarray
     portable = False
     remote = False
+    extents = ()
 
     def open(self) -> Any:
         raise NotImplementedError
@@ -165,7 +167,8 @@ def check_no_numbers(node: Node) -> None:
                 f"{n.name} needs {', '.join(v.name for v in n.values)} of the whole volume, which no slab "
                 "knows: compute it first and pass the number, or use Compute"
             )
-        if isinstance(n, AcrossNode | ViewNode):
+        spans_z = isinstance(n, StageNode) and 0 in n.stage.spans
+        if spans_z or isinstance(n, AcrossNode | ViewNode):
             raise ValueError(
                 f"{n.name} needs the whole of {n.inputs[0].name} before its first voxel, which no slab "
                 "has: write it first and open that, or use Compute"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -25,7 +25,6 @@ _HEAD = struct.Struct("<16sII")
 
 #: A key, and a piece of a message or a value.
 Keyed: Any = Tuple[Tuple[int, ...], bytes]
-Decoded: Any = Tuple[Tuple[int, ...], Any]
 
 
 def pieces(value: Any, most: int = MOST_PIECE) -> Iterator[bytes]:
@@ -67,20 +66,37 @@ def whole(some: Iterable[bytes]) -> list[Any]:
     return values
 
 
+#: What a step makes of what comes out at a port: elements, each small enough.
+Take = Callable[[Key, Any], Iterable[Any]]
+
+
+def as_it_is(key: Key, value: Any) -> Iterable[Any]:
+    """For ports of small values: ``(key, value)``."""
+    return [(key, value)]
+
+
+def taking(take: Mapping[str, Take] | None = None) -> dict[str, Take]:
+    """What is made of all ports' values, of those that are said and what is so by default."""
+    return {"numbers": as_it_is, **(take or {})}
+
+
 class RunFlow(beam.PTransform):
     """Run a flow of rounds: PCollection[(key, value)] to a dict of a PCollection for each port.
 
     What is given to the first round goes to it as it is, one value for each key; before each round
-    after it messages are grouped by key, in pieces of at most 4 MiB.
+    after it messages are grouped by key, in pieces of at most 4 MiB. Given the dict of `FirstRound`
+    instead, it goes on from there.
 
     Parameters
     ----------
     flow : Flow
     ready : PCollection, optional
         Of one element: no round but the first starts before it is there, or if it never is.
-    decoded : tuple of str
-        Ports whose PCollections hold ``(key, value)``; values must be small. Those of the others hold
-        ``(key, piece)``: group them by key, with whatever else is wanted there, and make them `whole`.
+    take : dict of callable, optional
+        By port what is made of each key and value in the step where they come out: an iterable of
+        elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be small. Those of
+        the other ports are ``(key, piece)``: group them by key, with whatever else is wanted there,
+        and make them `whole`.
 
     Examples
     --------
@@ -105,51 +121,113 @@ class RunFlow(beam.PTransform):
         self,
         flow: Flow,
         ready: beam.PCollection | None = None,
-        decoded: tuple[str, ...] = ("numbers", "rows"),
+        take: Mapping[str, Take] | None = None,
     ):
         super().__init__()
-        self.flow, self.ready, self.decoded = flow, ready, decoded
+        self.flow, self.ready = flow, ready
+        self.take = taking(take)
 
-    def expand(self, given: beam.PCollection) -> dict[str, beam.PCollection]:
-        sent: dict[str, list[beam.PCollection]] = {r.name: [] for r in self.flow.rounds}
-        sent |= {port: [] for port in self.flow.ports}
+    def expand(
+        self, given: beam.PCollection | dict[str, beam.PCollection]
+    ) -> dict[str, beam.PCollection]:
+        rounds = self.flow.rounds[1:]
+        first = given if isinstance(given, dict) else given | FirstRound(self.flow, take=self.take)
+        sent = {address: [some] for address, some in typed(first, self.take).items()}
+        for name in (*(r.name for r in rounds), *self.flow.ports):
+            sent.setdefault(name, [])
 
         def arrived(name: str) -> beam.PCollection:
-            hint = Decoded if name in self.decoded else Keyed
             all_sent = tuple(sent[name])
             if len(all_sent) == 1:
                 return all_sent[0]
-            flatten = beam.Flatten(pipeline=given.pipeline).with_output_types(hint)
+            flatten = beam.Flatten().with_output_types(_hint(name, self.take))
             return all_sent | f"To {name}" >> flatten
 
-        for k, r in enumerate(self.flow.rounds):
-            if k == 0:
-                step = beam.ParDo(_First(r, self.decoded))
-                out = given | r.name >> step.with_outputs(*r.to)
-            else:
-                groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
-                wait = {} if self.ready is None else {"ready": AsSingleton(self.ready)}
-                step = beam.ParDo(_Step(r, self.decoded), **wait)
-                out = groups | r.name >> step.with_outputs(*r.to)
-            for address in r.to:
-                out[address].element_type = Decoded if address in self.decoded else Keyed
-                sent[address].append(out[address])
+        for r in rounds:
+            groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
+            wait = {} if self.ready is None else {"ready": AsSingleton(self.ready)}
+            step = beam.ParDo(_Step(r, self.take), **wait)
+            out = groups | r.name >> step.with_outputs(*r.to)
+            for address, some in typed({to: out[to] for to in r.to}, self.take).items():
+                sent[address].append(some)
         return {port: arrived(port) for port in self.flow.ports}
+
+
+class FirstRound(beam.PTransform):
+    """The first round of a flow: a PCollection to a dict of what it sends, by address.
+
+    Messages leave the step in pieces. Where values are large, ``given`` makes them of the elements in the
+    same step: no runner gets them whole.
+
+    Parameters
+    ----------
+    flow : Flow
+    given : callable, optional
+        From an element to ``(key, value)``.
+    take : dict of callable, optional
+        As of `RunFlow`.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        given: Callable[[Any], tuple[Key, Any]] | None = None,
+        take: Mapping[str, Take] | None = None,
+    ):
+        super().__init__()
+        self.round, self.given = flow.rounds[0], given
+        self.take = taking(take)
+
+    def expand(self, elements: beam.PCollection) -> dict[str, beam.PCollection]:
+        step = beam.ParDo(_First(self.round, self.take, self.given))
+        out = elements | self.round.name >> step.with_outputs(*self.round.to)
+        return typed({to: out[to] for to in self.round.to}, self.take)
+
+
+def typed(
+    sent: dict[str, beam.PCollection], take: Mapping[str, Take]
+) -> dict[str, beam.PCollection]:
+    """What is sent, by address, told of what type it is."""
+    for address, some in sent.items():
+        some.element_type = _hint(address, take)
+    return sent
+
+
+def _hint(address: str, take: Mapping[str, Take]) -> Any:
+    return Any if address in take else Keyed
+
+
+def elements_of(
+    r: Round, key: Key, values: list[Any], take: Mapping[str, Take]
+) -> Iterator[tuple[str, Any]]:
+    """What a round sends as elements: each with its address."""
+    for address, to, value in r.step(key, values):
+        if address in take:
+            for element in take[address](to, value):
+                yield address, element
+        else:
+            for piece in pieces(value):
+                yield address, (to, piece)
 
 
 class _First(beam.DoFn):
     """The round that values are given to as they are."""
 
-    def __init__(self, r: Round, decoded: tuple[str, ...]):
-        self.round, self.decoded = r, decoded
+    def __init__(
+        self,
+        r: Round,
+        take: Mapping[str, Take],
+        given: Callable[[Any], tuple[Key, Any]] | None = None,
+    ):
+        self.round, self.take, self.given = r, take, given
 
-    def process(self, given: tuple[Key, Any]) -> Iterator[TaggedOutput]:
-        return self.sent(given[0], [given[1]])
+    def process(self, element: Any) -> Iterator[TaggedOutput]:
+        key, value = element if self.given is None else self.given(element)
+        return self.sent(key, [value])
 
     def sent(self, key: Key, values: list[Any]) -> Iterator[TaggedOutput]:
-        for address, to, value in self.round.step(key, values):
-            for item in [value] if address in self.decoded else pieces(value):
-                yield TaggedOutput(address, (to, item))
+        for address, element in elements_of(self.round, key, values, self.take):
+            yield TaggedOutput(address, element)
 
 
 class _Step(_First):

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsSingleton
+from apache_beam.typehints import Tuple
 
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Target, Volume, as_volume, format_bytes
 from beam_volumes.plan.compile import ancestors
+from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
+from beam_volumes.plan.passes import Levels
+from beam_volumes.storage.claims import Superseded, lost
 from beam_volumes.storage.sink import OutputExistsError, Sink
 from beam_volumes.storage.transfer import write_units
-from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.complete import CheckComplete
+from beam_volumes.transforms.compute import Compute, slab_ranges
 from beam_volumes.transforms.render import (
     BlockSource,
     check_no_numbers,
@@ -174,6 +180,13 @@ def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
             f"{stage_names(result.node)} need {need}: read it with ReadSlabs(..., halo={need})"
         )
     halo = (left[0], left[1], left[2])
+    size = slab.core.expand(halo).size * result.dtype.itemsize
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"slab {tuple(slab.key)}: its {slab.data.dtype} voxels become {format_bytes(size)} of "
+            f"{result.dtype}; elements are at most {format_bytes(MOST_BYTES)}: read smaller slabs, with "
+            f"{_remedy(slab.core.shape, halo, result)}"
+        )
     data = render(result.node, slab.core.expand(halo))
     return Slab(slab.core, halo, data, slab.shape, result.space)
 
@@ -192,14 +205,17 @@ class WriteSlabs(beam.PTransform):
         An expression of the shape, dtype and space that the slabs have.
     overwrite : bool
         Replace an output that exists.
+    partial : bool
+        Write the slabs there are. Otherwise the pipeline fails, at its end, if they are not the whole
+        volume: what no slab has written reads as 0.
     **how
         ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`.
 
     Raises
     ------
     ValueError
-        The output exists; in a worker, where a slab is not made of whole write units or not of
-        ``like``'s shape and dtype.
+        The output exists, or is read by a step before; in a worker, where a slab is not made of whole
+        write units or not of ``like``'s shape and dtype, or slabs are missing (the message names them).
 
     Examples
     --------
@@ -219,7 +235,15 @@ class WriteSlabs(beam.PTransform):
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Any, *, like: Volume, overwrite: bool = False, **how: Any):
+    def __init__(
+        self,
+        path: Any,
+        *,
+        like: Volume,
+        overwrite: bool = False,
+        partial: bool = False,
+        **how: Any,
+    ):
         super().__init__()
         target: Target = like.to(path, **how)
         self.sink = target.sink
@@ -230,26 +254,71 @@ class WriteSlabs(beam.PTransform):
                 f"the output {self.sink.name} exists: pass overwrite=True to replace it, or choose "
                 "another path"
             )
-        self.overwrite = overwrite
-        self.run_id = uuid.uuid4().hex
+        check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
+        self.overwrite, self.partial = overwrite, partial
+        self.run_id, self.replaces = uuid.uuid4().hex, self.sink.begun_run()
 
     def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[SlabKey]:
+        steps = list(_steps_before(slabs))
+        check_in_place(_read_by(steps), [self.sink])
         made = (
             slabs.pipeline
             | "Begin" >> beam.Create([None])
-            | "Make" >> beam.Map(_make, self.sink, self.run_id, self.overwrite)
+            | "Make" >> beam.Map(_make, self.sink, self.run_id, self.overwrite, self.replaces)
         )
-        write = beam.Map(write_slab, self.sink, made=AsSingleton(made))
-        return slabs | "Write" >> write.with_output_types(SlabKey)
+        write = beam.Map(_write, self.sink, made=AsSingleton(made))
+        written = slabs | "Write" >> write.with_output_types(Tuple[SlabKey, Box])
+        if not self.partial:
+            grid = next(_grids_of(steps, self.sink.shape), None)
+            boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
+            _ = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
+        return written | "Keys" >> beam.Keys().with_output_types(SlabKey)
 
 
-def _make(_: Any, sink: Sink, run_id: str, overwrite: bool) -> str:
-    sink.create(run_id, overwrite=overwrite)
-    return sink.name
+def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
+    """The transforms of the pipeline that some slabs come of, those nearest to them first."""
+    steps, seen = deque([slabs.producer]), set()
+    while steps:
+        step = steps.popleft()
+        if step is None or id(step) in seen:
+            continue
+        seen.add(id(step))
+        steps += [step.parent, *(i.producer for i in step.inputs if hasattr(i, "producer"))]
+        steps += [side.pvalue.producer for side in step.side_inputs]
+        if step.transform is not None:
+            yield step.transform
 
 
-def write_slab(slab: Slab, sink: Sink, made: Any = None) -> SlabKey:
-    """Write a slab's core into an output that is made (`made` only makes Beam wait for that)."""
+def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
+    """What some transforms read of volumes."""
+    found: list[Named] = []
+    for step in steps:
+        nodes = [v.node for v in vars(step).values() if isinstance(v, Volume)]
+        found += inputs_below(Levels(nodes, []))
+        if isinstance(step, Compute):
+            found += step.session.plan.inputs
+    return found
+
+
+def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]:
+    """The grids of slabs of a volume of a shape that some transforms know."""
+    for step in steps:
+        grid = getattr(step, "grid", None)
+        if isinstance(grid, Grid) and grid.shape == shape:
+            yield grid
+
+
+def _make(_: Any, sink: Sink, run_id: str, overwrite: bool, replaces: str | None) -> str:
+    sink.create(run_id, overwrite=overwrite, replaces=replaces)
+    return run_id
+
+
+def _write(slab: Slab, sink: Sink, made: str) -> tuple[SlabKey, Box]:
+    return write_slab(slab, sink, made), slab.core
+
+
+def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
+    """Write a slab's core into an output that is made, by the run ``made`` if that is given."""
     key = tuple(slab.key)
     voxels = slab.voxels
     if slab.shape != sink.shape:
@@ -272,6 +341,11 @@ def write_slab(slab: Slab, sink: Sink, made: Any = None) -> SlabKey:
                 f"{sink.name} along {axis}, so that two slabs would write one unit; read with a {what} that "
                 f"is a multiple of {u}, or write with chunks= that divide the slabs"
             )
+    watched = None if made is None else sink.watched(made)
+    if watched is not None and lost([watched]):
+        raise Superseded(
+            f"slab {key}: {sink.name} is gone, or another run's by now: nothing more is written to it"
+        )
     write_units(sink.open(), slab.core, voxels).result()
     return slab.key
 

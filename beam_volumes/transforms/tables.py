@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.typehints import Tuple
 
 from beam_volumes.across import tables
 from beam_volumes.across.components import region_of
 from beam_volumes.across.rounds import Key
-from beam_volumes.across.table_rounds import table_flow
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.volume import Volume, as_volume
@@ -20,7 +19,7 @@ from beam_volumes.ops.tables import spacing_of
 from beam_volumes.transforms.components import ABOUT, grid_of
 from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.render import render
-from beam_volumes.transforms.rounds import RunFlow
+from beam_volumes.transforms.rounds import FirstRound, RunFlow
 from beam_volumes.transforms.slab import Slab
 from beam_volumes.transforms.slabs import ReadSlabs, check_readable
 
@@ -99,10 +98,17 @@ class RegionTable(beam.PTransform):
         )
 
     def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[dict[str, Any]]:
-        measure = beam.Map(measure_slab, self.grid, self.survey, self.intensity)
-        parts = slabs | "Measure" >> measure.with_output_types(Tuple[Tuple[int, ...], Regions])
-        flow = table_flow(self.survey.table(self.grid.shape))
-        return (parts | "Merge" >> RunFlow(flow))["rows"] | "Rows" >> beam.FlatMap(row_batches)
+        measure = partial(
+            measure_slab, grid=self.grid, survey=self.survey, intensity=self.intensity
+        )
+        flow = self.survey.flow(self.grid)
+        # Neither what a slab adds nor a shard is an element: either may be large.
+        parts = slabs | "Measure" >> FirstRound(flow, measure)
+        return (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
+
+
+def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return row_batches(columns)
 
 
 def measure_slab(

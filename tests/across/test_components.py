@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import ndimage as ndi
 from skimage import measure
 
+from beam_volumes.across import component_rounds
 from beam_volumes.across import components as cc
 from beam_volumes.across import merge as mg
 from beam_volumes.across.component_rounds import component_flow
@@ -62,7 +63,9 @@ def test_equal_to_scipy(partition, structure):
     shape, slab, window, radix, seed = partition
     mask = random_mask(shape, np.random.default_rng(seed))
     want, n = ndi.label(mask, structure)
-    got, m, _ = label_by_slabs(mask, slab, window, cc.Labelling(structure), seed, radix)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(component_rounds, "_LAYERS", 1 + seed % 3)  # few meet in a step, or all
+        got, m, _ = label_by_slabs(mask, slab, window, cc.Labelling(structure), seed, radix)
     assert m == n
     np.testing.assert_array_equal(got, want)
 
@@ -392,7 +395,9 @@ def test_rounds():
     assert names((1, 2, 3)) == [
         "slabs", "merge-1", "roots", "tiles", "bands", "ranks", "down-1", "down-0"
     ]  # fmt: skip
-    assert len(names((100_000, 1, 1))) == 1 + 5 + 3 + 6
+    assert len(names((1000, 1, 1))) == 1 + 3 + 3 + 4
+    # No step takes in all layers.
+    assert len(names((100_000, 1, 1))) == 1 + 5 + 5 + 6
 
 
 class TestRefusals:
@@ -431,18 +436,43 @@ class TestRefusals:
         with pytest.raises(TypeError, match="integer dtype"):
             component_flow(Grid((1, 1, 1), (1, 1, 1)), dtype=float)
 
-    def test_neighbours_differ(self):
+    def test_neighbours_are_missing(self):
         grid, tree = Grid((4, 4, 4), (2, 4, 4)), mg.Tree((2, 1, 1))
-        masks = [np.ones((4, 4, 4)), np.ones((4, 4, 4))]
-        masks[1][2, 0] = 0
-        ups = [
-            mg.leaf(summarise(lambda b, m=m: m[b.slices], grid, (z, 0, 0), 2, self.labelling()))[0]
-            for z, m in enumerate(masks)
-        ]
+        ones = lambda b: np.ones(b.shape)  # noqa: E731
+        up = mg.leaf(summarise(ones, grid, (0, 0, 0), 2, self.labelling()))[0]
+        with pytest.raises(ValueError, match="missing"):
+            mg.merge(tree, (1, 0, 0, 0), [up])
+
+    @pytest.mark.parametrize("axis", range(3))
+    @pytest.mark.parametrize("by_value", [False, True])
+    @given(st.integers(0, 2**32))
+    def test_neighbours_that_see_another_plane_are_not_merged(self, axis, by_value, seed):
+        """Any voxel counts, also where first voxels are the same; slabs may have other windows."""
+        rng = np.random.default_rng(seed)
+        structure = cc.connectivity_structure(int(rng.integers(1, 4)))
+        background = rng.choice([0, 1, None]) if by_value else 0
+        labelling = cc.Labelling(structure, by_value, background)
+        shape = [4, 5, 6]
+        step = [-(-n // 2) if a == axis else n for a, n in enumerate(shape)]
+        grid = Grid(tuple(shape), tuple(step))
+        voxels = rng.choice(np.array([0, 1, 2], rng.choice(["u1", "i8", "f4"])), shape)
+        other = voxels.copy()
+        plane = np.moveaxis(other, axis, 0)[step[axis]]
+        at = tuple(rng.integers(0, n) for n in plane.shape)
+        plane[at] = (plane[at] + rng.integers(0, 3)) % 3
+        ups = []
+        for above, volume in enumerate((voxels, other)):
+            cell = tuple(above * (a == axis) for a in range(3))
+            width = int(rng.integers(1, 5))
+            read = lambda b, v=volume: v[b.slices]  # noqa: E731
+            ups.append(mg.leaf(summarise(read, grid, cell, width, labelling))[0])
+        tree = mg.Tree(grid.counts)
+        same = np.array_equal(voxels, other) if by_value else ((voxels != 0) == (other != 0)).all()
+        if same:
+            mg.merge(tree, (1, 0, 0, 0), ups)
+            return
         with pytest.raises(ValueError, match="found different voxels"):
             mg.merge(tree, (1, 0, 0, 0), ups)
-        with pytest.raises(ValueError, match="missing"):
-            mg.merge(tree, (1, 0, 0, 0), ups[:1])
 
 
 def test_label_in_memory():
@@ -452,6 +482,34 @@ def test_label_in_memory():
         want, m = ndi.label(mask, cc.connectivity_structure(c))
         assert n == m and labels.dtype == np.uint32
         np.testing.assert_array_equal(labels, want)
+
+
+@pytest.mark.parametrize("kind", ["mask", "values", "all values"])
+@settings(max_examples=40)
+@given(
+    st.sampled_from([(1, 1000, 90), (90000, 1, 1), (40, 47, 48), (2, 2, 23000), (300, 300, 1)]),
+    structures,
+    st.integers(0, 2**32),
+)
+def test_threads_find_the_same_components(kind, shape, structure, seed):
+    """Rows are shared out wherever that cuts a slice: numbers, runs and digests do not know."""
+    rng = np.random.default_rng(seed)
+    mask = random_mask(shape, rng)
+    labelling = cc.Labelling(structure)
+    if kind != "mask":
+        mask = rng.integers(0, 3, shape, np.uint8) * mask
+        labelling = cc.Labelling(structure, True, 0 if kind == "values" else None)
+    alone, together = labelling.find(mask), labelling.find(mask, int(rng.integers(2, 6)))
+    for a, b in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert alone.digest() == together.digest(threads=3)
+    out = np.full((2, *shape), 99, np.uint32)
+    for labels, threads in zip(out, (1, 4), strict=True):
+        table = np.arange(len(alone.first) + 1, dtype=np.uint32)
+        alone.paint(table, labels, threads)
+    np.testing.assert_array_equal(*out)
+    if kind == "mask":
+        np.testing.assert_array_equal(out[0], ndi.label(mask, structure)[0])
 
 
 def test_background_that_the_dtype_lacks():
@@ -465,6 +523,22 @@ def test_digest_of_values():
     labelling = cc.Labelling(cc.connectivity_structure(1), by_value=True, background=None)
     a, b = np.array([[[1, 2]], [[1, 3]]]), np.array([[[1, 2]], [[3, 2]]])
     assert labelling.find(a).digest() != labelling.find(b).digest()
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "u4", "i8", "f2", "f4", "f8"])
+def test_digests_tell_any_voxel_and_add_up(dtype):
+    """Of all blocks of six voxels, each with three rows of two, no two have one digest."""
+    every = np.array(list(itertools.product((0, 1), repeat=6))).astype(dtype).reshape(-1, 3, 1, 2)
+    for by_value in (False, True):
+        for structure in (cc.connectivity_structure(2), np.zeros((3, 3, 3))):
+            labelling = cc.Labelling(structure, by_value, None if by_value else 0)
+            digests = [labelling.find(block).digest() for block in every]
+            assert len(set(digests)) == len(every)
+            for block, whole in zip(every, digests, strict=True):
+                lower, upper = labelling.find(block[:1]), labelling.find(block[1:])
+                assert (lower.digest() + upper.digest(row=1)) % 2**64 == whole
+    wide = np.zeros((1, 1, 3), dtype)
+    assert labelling.find(wide).digest() != labelling.find(wide[:, :, :2]).digest()
 
 
 def test_regions():

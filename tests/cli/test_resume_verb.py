@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.session import recall
 from beam_volumes.session.session import Session
 
 RECIPE = """\
@@ -73,6 +74,11 @@ def edit(folder, **fields):
     path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
+def kept_plan(folder):
+    (path,) = folder.glob("b/labels.zarr.run/runs/*/plan")
+    return path
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -103,6 +109,23 @@ def test_continued_from_the_folder_alone(stopped, work, command, monkeypatch, op
     assert code == 0 and "has ended" in out and out.count("\n") == 1
 
 
+def test_the_plan_is_unpickled_once_and_its_inputs_are_looked_at_once(
+    stopped, command, monkeypatch
+):
+    loads, checks = [], []
+    check = recall.check_inputs
+
+    def loaded(data):
+        loads.append(len(data))
+        return pickle.loads(data)
+
+    monkeypatch.setattr(recall.cloudpickle, "loads", loaded)
+    monkeypatch.setattr(recall, "check_inputs", lambda *a: checks.append(0) or check(*a))
+    code, _, err = command("resume", "b/labels.zarr", "--runner", "none")
+    assert code == 0, err
+    assert len(loads) == len(checks) == 1
+
+
 @pytest.mark.parametrize(
     ("happens", "says"),
     [
@@ -110,8 +133,8 @@ def test_continued_from_the_folder_alone(stopped, work, command, monkeypatch, op
         (lambda w: edit(w, python="2.7"), "begun with Python 2.7, and this is 3."),
         (lambda w: os.remove(w / "slices" / "z11.tif"), "differs in input "),
         (lambda w: shutil.rmtree(w / "slices"), "slices does not exist"),
-        (lambda w: os.remove(w / "b/labels.zarr.run/plan"), "its plan is not there"),
-        (lambda w: (w / "b/labels.zarr.run/plan").write_bytes(b"x\n"), "plan is damaged"),
+        (lambda w: os.remove(kept_plan(w)), "its plan is not there"),
+        (lambda w: kept_plan(w).write_bytes(b"x\n"), "plan is damaged"),
         (lambda w: shutil.rmtree(w / "b/labels.zarr"), "labels.zarr is gone"),
     ],
 )

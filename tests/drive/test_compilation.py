@@ -10,10 +10,34 @@ import pytest
 import beam_volumes as bv
 from tests.tiers import few
 
+#: What each process that sweeps does first: from then on it compiles nothing before that has been told.
+HOLDING = """
+import os
+import time
+from beam_volumes.runs.journal import Journal
+
+TOLD = os.environ["TOLD"]
+write = Journal.write_compiling
+
+def told(journal, what):
+    write(journal, what)
+    limit = time.monotonic() + 600
+    while what is not None and not os.path.exists(f"{TOLD}/{what.kernel}"):
+        if time.monotonic() > limit:
+            raise TimeoutError(f"{what.kernel} was not told")
+        time.sleep(0.01)
+
+def hold(block):
+    Journal.write_compiling = told
+    return block
+"""
+
 PROGRAM = """
+import pathlib
 import sys
 from functools import partial
 import beam_volumes as bv
+import holding
 from beam_volumes.drive import compute
 compute.Watch = partial(compute.Watch, interval=0.01)
 place, out, runner, *options = sys.argv[1:]
@@ -23,8 +47,10 @@ def progress(p):
     if p.compiling is not None:
         assert p.compiling.seconds >= 0
         told.add(p.compiling.kernel)
+        pathlib.Path(holding.TOLD, p.compiling.kernel).touch()
 if __name__ == "__main__":
-    target = bv.exp(bv.open(place)).to(out, chunks=(8, 32, 32))
+    held = bv.map_overlap(holding.hold, bv.open(place), name="hold", version="1")
+    target = bv.exp(held).to(out, chunks=(8, 32, 32))
     bv.compute(target, runner=None if runner == "none" else runner,
                options=options or None, progress=progress, workers=2, slab=(8, 32, 32))
     print(sorted(told))
@@ -39,19 +65,22 @@ def test_kernels_are_named_while_they_are_compiled_and_not_when_they_are_kept(tm
     voxels = np.random.default_rng(0).normal(size=(16, 32, 32)).astype("f4")
     bv.compute(bv.open(voxels).to(tmp_path / "in.zarr", chunks=(8, 32, 32)), runner=None)
     (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "holding.py").write_text(HOLDING)
     kernels = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "NUMBA_CPU_NAME": "generic"}
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", os.getcwd())])
 
     def told(out):
+        (tmp_path / f"told-{out}").mkdir()
+        own = {"TOLD": str(tmp_path / f"told-{out}"), "PYTHONPATH": path}
         places = [str(tmp_path / name) for name in ("program.py", "in.zarr", out)]
         done = subprocess.run(
             [sys.executable, *places, *runner],
             capture_output=True,
             text=True,
-            env={**os.environ, **kernels},
+            env={**os.environ, **kernels, **own},
         )
         assert done.returncode == 0, done.stderr
-        left = tmp_path / f"{out}.run" / "compiling"
-        assert not left.exists() or not list(left.iterdir())
+        assert not list(tmp_path.glob(f"{out}.run/runs/*/compiling/*"))
         return done.stdout
 
     assert "'_exp_rows'" in told("cold.zarr")

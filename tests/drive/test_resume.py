@@ -1,5 +1,6 @@
 """What `compute` refuses, continues and replaces."""
 
+import re
 import shutil
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
+from beam_volumes.drive.compute import resume
+from beam_volumes.plan import budget
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.session.session import Session
 
@@ -43,12 +46,13 @@ def test_a_finished_run_resumed_does_nothing_again(out):
     before = journal.attempts_of(0)
     compute(out, resume=True)
     assert journal.attempts_of(0) == before
-    assert not (out.parent / "out.zarr.run" / "intermediate").exists()
+    assert not list(out.parent.rglob("intermediate"))
 
 
 def test_a_record_missing_from_an_ended_run_is_said(out):
     compute(out)
-    shutil.rmtree(out.parent / "out.zarr.run" / "records" / "1")
+    (records,) = out.parent.glob("out.zarr.run/runs/*/records")
+    shutil.rmtree(records / "1")
     with pytest.raises(ValueError, match="records are missing"):
         compute(out, resume=True)
 
@@ -82,6 +86,46 @@ def test_resume_takes_the_grid_of_the_run_and_other_resources(out, monkeypatch):
     for p in range(3):
         assert journal.attempts_of(p) == {0: 1, 1: 1, 2: 1}
     assert np.array_equal(np.asarray(again), np.asarray(chain(bv.open(ARRAY))))
+
+
+@pytest.mark.parametrize("how", ["again", "from its folder"])
+def test_resume_with_too_little_memory_says_what_would_do(tmp_path, monkeypatch, how):
+    array = np.random.default_rng(0).integers(0, 255, (64, 96, 128), np.uint8)
+    quiet = {"runner": None, "progress": False}
+    v = bv.compute(bv.open(array).to(tmp_path / "in.zarr", chunks=(8, 48, 64)), **quiet)
+    smooth = bv.gaussian_filter(v, 2)  # the first pass needs less than the last
+    wide = bv.gaussian_filter(smooth - bv.mean(smooth), 3)
+    target = wide.to(tmp_path / "out.zarr", chunks=(8, 48, 64))
+    slab = Session.slab
+
+    def stopping(self, k, index, *rest):
+        if k == len(self.plan.passes) - 1 and index == 1:
+            raise KeyboardInterrupt
+        return slab(self, k, index, *rest)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Session, "slab", stopping)
+        bv.compute(target, slab=(16, 96, 128), memory="2GiB", workers=1, **quiet)
+    before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
+
+    def again(memory):
+        if how == "again":
+            return bv.compute(target, resume=True, memory=memory, workers=1, **quiet)
+        outcome, _ = resume(tmp_path / "out.zarr", memory=memory, workers=1, **quiet)
+        return outcome.results[0]
+
+    # A plan of its own would do with less.
+    least = bv.plan(target, memory="2GiB", workers=1, base=budget.BASE_ALONE).smallest_memory
+    with pytest.raises(ValueError, match=r"too small: .* smallest memory that works is") as caught:
+        again(least if how == "again" else "100MiB")  # which no pass has enough of
+    (needed,) = map(int, re.findall(r"works is (\d+) bytes", str(caught.value)))
+    assert needed > least
+    with pytest.raises(ValueError, match=f"works is {needed} bytes"):
+        again(needed - 1)
+    assert {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()} == before
+    expected = bv.compute(wide, **quiet)
+    np.testing.assert_array_equal(np.asarray(again(needed)), expected)
+    assert Journal.open(run_folder(tmp_path / "out.zarr")).attempts_of(1)[0] == 1
 
 
 def test_resume_without_a_run_begins_one(out):
@@ -127,6 +171,40 @@ def test_a_result_too_large_for_memory_is_refused(monkeypatch):
         bv.compute(bv.open(ARRAY) + 1, runner=None)
 
 
+def test_results_come_back_in_the_order_they_are_asked_for_now(out, tmp_path, monkeypatch):
+    v = bv.compute(bv.open(ARRAY).to(tmp_path / "in.zarr"), runner=None, progress=False)
+    found = bv.label(v > 120)
+    table = bv.regionprops_table(found, properties=["area"])
+    targets = [
+        (v + 1).to(out, chunks=(4, 20, 24)),
+        bv.mean(v),
+        table,
+        v * 2,
+        table.to(tmp_path / "cells.csv"),
+        bv.max(v),
+    ]
+    how = {"runner": None, "progress": False, "slab": (4, 20, 24)}
+    slab = Session.slab
+
+    def stopping(self, k, index, *rest):
+        if index == 2:
+            raise OSError("stopped")
+        return slab(self, k, index, *rest)
+
+    monkeypatch.setattr(Session, "slab", stopping)
+    with pytest.raises(OSError, match="stopped"):
+        bv.compute(*targets, **how)
+    monkeypatch.setattr(Session, "slab", slab)
+    order = [2, 0, 3, 1, 5, 4]
+    rows, written, doubled, mean, most, csv = bv.compute(
+        *(targets[k] for k in order), **how, resume=True
+    )
+    np.testing.assert_array_equal(np.asarray(written), ARRAY + 1)
+    np.testing.assert_array_equal(doubled, ARRAY * 2)
+    assert (mean, most, csv) == (ARRAY.mean(), ARRAY.max(), str(tmp_path / "cells.csv"))
+    assert rows.num_rows == ndimage.label(ARRAY > 120)[1]
+
+
 def test_what_lies_between_passes_stays_as_it_was_begun(out, monkeypatch):
     def cells(v):
         mask = bv.binary_opening(bv.median_filter(v, 3) > 120)
@@ -158,3 +236,16 @@ def test_what_lies_between_passes_stays_as_it_was_begun(out, monkeypatch):
     assert (
         Session.begin(bv.plan(cells(stored), slab=(4, 12, 8)), resume=True).run_id == begun.run_id
     )
+
+
+def test_what_is_finished_is_counted_folder_by_folder(out, monkeypatch):
+    """There may be millions of records: no list of all of them is made."""
+    compute(out)
+
+    def listed(*_):
+        raise AssertionError("all records at once")
+
+    monkeypatch.setattr(Journal, "finished", listed)
+    monkeypatch.setattr(Journal, "attempts_of", listed)
+    assert np.array_equal(compute(out, resume=True), np.asarray(bv.open(out)))
+    assert bv.verify(out) == []

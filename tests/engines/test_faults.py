@@ -69,8 +69,8 @@ def sweeper(path, done):
         flying = journal.in_flight(0) if len(journal.finished(0)) >= done else []
         if not flying:
             return None
-        starts = Path(run_folder(str(path))["path"]) / "starts"
-        return int(max(starts.rglob(f"{flying[0]:09d}-*")).read_text().split()[1])
+        starts = Path(run_folder(str(path))["path"]).glob(f"runs/*/starts/*/*/{flying[0]:09d}-*")
+        return int(max(starts).read_text().split()[1])
 
     return victim
 

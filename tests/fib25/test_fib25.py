@@ -1,7 +1,4 @@
-"""A real electron-microscopy stack: difference of Gaussians, its Otsu, an opening; PNG to OME-Zarr.
-
-The data, 250 slices of 250 x 250 voxels of FIB-25, lies beside the repository where there is any.
-"""
+"""An electron-microscopy stack: difference of Gaussians, its Otsu, an opening; slices to OME-Zarr."""
 
 import hashlib
 from pathlib import Path
@@ -15,13 +12,6 @@ import beam_volumes as bv
 from beam_volumes.cli.main import main
 from tests.catalogue import assert_linear_close
 from tests.tiers import thorough
-
-DATA = Path(__file__).parents[2] / ".." / "shared" / "data" / "fib25" / "grayscale"
-
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(),
-    reason="the FIB-25 stack is not at ../shared/data/fib25 beside the repository",
-)
 
 #: Name of the partition, then chunks of the output, slab, workers. None: the planner's own.
 PARTITIONS = {
@@ -40,26 +30,26 @@ PARTITIONS = {
 }
 
 
-def chain():
-    em = bv.open(DATA)
+def chain(stack):
+    em = bv.open(stack.slices)
     band = bv.gaussian_filter(em, 1.5) - bv.gaussian_filter(em, 6)
     threshold = bv.threshold_otsu(band)
     return em, band, threshold, bv.binary_opening(band < threshold, bv.cross(1))
 
 
 @pytest.fixture(scope="module")
-def reference():
+def reference(stack):
     """Our float array, our Otsu value, scipy's opening of what they make, and the raw stack."""
-    em, band, threshold, _ = chain()
+    em, band, threshold, _ = chain(stack)
     raw, floats, value = bv.compute(em, band, threshold, runner=None, progress=False)
     return raw, floats, value, ndi.binary_opening(floats < value, bv.cross(1))
 
 
-def test_floats_are_scipy_s_within_tolerance(reference):
+def test_floats_are_scipy_s_within_tolerance(stack, reference):
     raw, floats, _, _ = reference
     x = raw.astype(np.float64)
     near, far = ndi.gaussian_filter(x, 1.5), ndi.gaussian_filter(x, 6)
-    em = bv.open(DATA)
+    em = bv.open(stack.slices)
     for sigma, theirs in ((1.5, near), (6, far)):
         ours = bv.compute(bv.gaussian_filter(em, sigma), runner=None, progress=False)
         assert_linear_close(ours, theirs, 1.0, float(x.max()))
@@ -72,7 +62,7 @@ def test_otsu_is_scikit_image_s(reference):
     assert value == threshold_otsu(floats)
 
 
-def test_all_scipy_chain_differs_only_next_to_the_threshold(reference, capsys):
+def test_all_scipy_chain_differs_only_next_to_the_threshold(stack, reference, capsys):
     raw, floats, value, mask = reference
     x = raw.astype(np.float64)
     band = ndi.gaussian_filter(x, 1.5) - ndi.gaussian_filter(x, 6)
@@ -85,7 +75,7 @@ def test_all_scipy_chain_differs_only_next_to_the_threshold(reference, capsys):
     end = mask != ndi.binary_opening(own, bv.cross(1))
     with capsys.disabled():
         print(
-            f"\nfib25: of {mask.size} voxels {differ.sum()} differ from scipy's at the threshold, "
+            f"\n{stack.name}: of {mask.size} voxels {differ.sum()} differ from scipy's at the threshold, "
             f"{opened.sum()} after the opening, {end.sum()} from a chain all of scipy and scikit-image"
         )
 
@@ -100,13 +90,13 @@ def files_of(folder):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def files(stack, tmp_path_factory):
     """By chunk shape, digests of the chunk files of a run over the whole volume as one slab."""
     known = {}
 
     def of(chunks):
         if chunks not in known:
-            *_, mask = chain()
+            *_, mask = chain(stack)
             path = tmp_path_factory.mktemp("whole") / "mask.ome.zarr"
             how = {} if chunks is None else {"chunks": chunks}
             bv.compute(mask.to(path, **how), runner=None, slab=mask.shape, progress=False)
@@ -118,9 +108,9 @@ def files(tmp_path_factory):
 
 @thorough
 @pytest.mark.parametrize("name", PARTITIONS)
-def test_mask_whatever_the_partition(name, reference, files, tmp_path):
+def test_mask_whatever_the_partition(name, stack, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
-    *_, mask = chain()
+    *_, mask = chain(stack)
     how = (
         {} if slab is None else {"slab": mask.shape if slab == "whole" else full(slab, mask.shape)}
     )
@@ -132,15 +122,15 @@ def test_mask_whatever_the_partition(name, reference, files, tmp_path):
 
 
 def full(slab, shape):
-    return tuple(n if s is None else s for s, n in zip(slab, shape, strict=True))
+    return tuple(n if s is None else min(s, n) for s, n in zip(slab, shape, strict=True))
 
 
 @thorough
 @pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 @pytest.mark.parametrize("name", ["depth 16, 2 workers", "odd tiles, 2 workers"])
-def test_mask_whatever_the_runner(name, mode, reference, files, tmp_path):
+def test_mask_whatever_the_runner(name, mode, stack, reference, files, tmp_path):
     chunks, slab, workers = PARTITIONS[name]
-    *_, mask = chain()
+    *_, mask = chain(stack)
     written = bv.compute(
         mask.to(tmp_path / "mask.ome.zarr", chunks=chunks),
         options=[f"--direct_running_mode={mode}"],
@@ -165,9 +155,9 @@ output: %s
 """
 
 
-def test_one_command(reference, tmp_path, capfd):
+def test_one_command(stack, reference, tmp_path, capfd):
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(RECIPE % (DATA, tmp_path / "mask.ome.zarr"))
+    recipe.write_text(RECIPE % (stack.slices, tmp_path / "mask.ome.zarr"))
     assert main(["run", str(recipe), "--memory", "2GiB"]) == 0
     written = bv.open(tmp_path / "mask.ome.zarr")
     assert written.voxel_size == (10, 10, 10) and written.unit == "nanometer"

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -43,16 +44,40 @@ def grids(source: str, out: str, **options):
     return [bv.downsample(volume, (1, 2, 2), "median").to(out, **options)]
 
 
-WHAT = {f.__name__: f for f in (filtered, labels, distance, grids)}
+def bounded(source: str, out: str, **options):
+    """Blocks are gathered by every thread for its rows."""
+    near = bv.distance_transform_edt(bv.open(source) > 128, max_distance=6)
+    return [near.to(out, **options)]
+
+
+def one_channel(source: str, out: str, **options):
+    return [bv.maximum_filter(opened(source), 3).to(out, **options)]
+
+
+def channels(source: str, out: str, **options):
+    """All three colours, with halos of their own."""
+    red, green, blue = (opened(source, c) for c in range(3))
+    total = bv.maximum_filter(red, 3) // 3 + green // 3 + bv.minimum_filter(blue, (3, 1, 1)) // 3
+    return [total.to(out, **options)]
+
+
+def opened(source: str, channel: int = 0):
+    """A channel, or what has none."""
+    slices = Path(source).is_dir() and any(Path(source).glob("*.tif"))
+    return bv.open(source, index={"c": channel} if slices else None)
+
+
+MAKERS = filtered, labels, distance, grids, bounded, one_channel, channels
+WHAT = {f.__name__: f for f in MAKERS}
 
 
 def main(source: str, out: str, ours: str, how: str, what: str = "filtered") -> None:
     options = json.loads(how)
     make = WHAT[what]
-    run = {key: options.pop(key) for key in ("workers", "threads") if key in options}
+    run = {key: options.pop(key) for key in ("workers", "threads", "slab") if key in options}
     # Everything is imported and compiled once on a small volume of the same dtype.
     small = f"{out}.small.zarr"
-    bv.compute(bv.open(np.zeros((8, 32, 32), bv.open(source).dtype)).to(small), runner=None)
+    bv.compute(bv.open(np.zeros((8, 32, 32), opened(source).dtype)).to(small), runner=None)
     bv.compute(*make(small, f"{out}.warm.zarr"), runner=None, progress=False, slab=(8, 32, 32))
     held = psutil.Process().memory_info()
     base = held.rss - getattr(held, "shared", 0)  # as `peak_memory` has it

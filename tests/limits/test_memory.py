@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
@@ -79,6 +80,14 @@ CASES = {
         codec="zstd",
         how={"workers": 2},
     ),
+    # They share what the process reads and writes at a time.
+    "zstd, eight workers": dict(
+        shape=(128, 256, 1024),
+        chunk=(16, 256, 1024),
+        ours=700 * MIB,
+        codec="zstd",
+        how={"chunks": [16, 256, 1024], "workers": 8, "slab": [16, 256, 1024]},
+    ),
     # Two at a time are read, and written.
     "zstd, wide chunks": dict(
         shape=(128, 1024, 2048),
@@ -108,6 +117,14 @@ ACROSS = {
         fill=blobs,
         how={},
     ),
+    "strips of many threads": dict(
+        what="bounded",
+        shape=(64, 1024, 1024),
+        chunk=(16, 256, 256),
+        ours=400 * MIB,
+        fill=blobs,
+        how={"chunks": [16, 256, 256], "threads": 16},
+    ),
     "grids": dict(
         what="grids",
         shape=(64, 1024, 2048),
@@ -123,28 +140,44 @@ def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, name):
     case = (CASES | ACROSS)[name]
     how = case.get("codec"), case.get("fill", noise)
     source = big_volume(tmp_path / "in.zarr", case["shape"], case["chunk"], *how)
+    check_peak(source, tmp_path / "out.zarr", name, case)
+
+
+@thorough
+@pytest.mark.parametrize("what", ["one_channel", "channels"])
+def test_slices_are_decoded_with_all_their_channels_and_that_is_counted(tmp_path, what):
+    image = noise((2048, 2048, 4))
+    (tmp_path / "in").mkdir()
+    first = tmp_path / "in" / "s00.tif"
+    tifffile.imwrite(first, image, photometric="rgb", extrasamples=["unassalpha"])
+    for z in range(1, 32):
+        os.link(first, tmp_path / "in" / f"s{z:02d}.tif")
+    case = {"what": what, "ours": 600 * MIB, "how": {"chunks": [4, 256, 256], "threads": 4}}
+    check_peak(str(tmp_path / "in"), tmp_path / "out.zarr", what, case)
+
+
+def check_peak(source, out, name, case):
+    """A case run in a fresh process takes what was predicted, and half of it at least."""
     command = [sys.executable, str(Path(__file__).with_name("fresh.py"))]
     how = json.dumps({"codec": case.get("codec"), **case["how"]})
-    done = subprocess.run(
-        [
-            *command,
-            source,
-            str(tmp_path / "out.zarr"),
-            str(case["ours"]),
-            how,
-            case.get("what", "filtered"),
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
-    assert found["predicted"] <= found["budget"]
-    assert found["peak"] <= found["predicted"]
-    assert found["base"] <= found["predicted_base"]
-    measured_ours = found["peak"] - found["base"]
-    assert measured_ours <= found["predicted_ours"] <= 2 * measured_ours
+    most = 0
+    # How much is under way at once is the machine's: where it is loaded, a run may need less than it could.
+    for attempt in range(5):
+        place = f"{out}.{attempt}.zarr"
+        arguments = [source, place, str(case["ours"]), how, case.get("what", "filtered")]
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout.splitlines()[-1])
+        print({name: f"{value / MIB:.0f} MiB" for name, value in found.items()})
+        assert found["predicted"] <= found["budget"]
+        assert found["peak"] <= found["predicted"]
+        assert found["base"] <= found["predicted_base"]
+        measured_ours = found["peak"] - found["base"]
+        assert measured_ours <= found["predicted_ours"]
+        most = max(most, measured_ours)
+        if found["predicted_ours"] <= 2 * most:
+            return
+    raise AssertionError(f"predicted {found['predicted_ours']} bytes, no run took half: {most}")
 
 
 @thorough

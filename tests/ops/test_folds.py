@@ -110,7 +110,7 @@ def test_simple_reductions(dtype):
         elif np.iinfo(add.dtype).min <= total <= np.iinfo(add.dtype).max:
             same(reduce(add, x, m), chosen.sum())
         else:
-            with pytest.raises(OverflowError, match="does not fit"):
+            with pytest.raises(ValueError, match="does not fit"):
                 reduce(add, x, m)
 
 

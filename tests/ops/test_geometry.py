@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.sweep.executor import ring_shapes
-from beam_volumes.sweep.schedule import schedule
+from beam_volumes.sweep.schedule import Overlap, schedule
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, voxels
 from tests.catalogue_geometry import FAMILIES, downsampled
@@ -36,6 +36,21 @@ def test_twin(family, dtypes, data):
     slab = tuple(data.draw(st.integers(1, n)) for n in result.shape)
     window = data.draw(st.sampled_from([None, 1, 3]))
     op.check(bv.compute(result, runner=None, slab=slab, window=window), x)
+
+
+def test_downsampling_decides_ties_as_it_says():
+    """Means half to even, the lower of two medians, the smallest of the most frequent."""
+    pairs = np.array([[[0, 1, 1, 2, 2, 3, 254, 255, 9, 4]]], "u1")
+    for method, expected in {
+        "mean": [0, 2, 2, 254, 6],
+        "median": [0, 1, 2, 254, 4],
+        "mode": [0, 1, 2, 254, 4],
+    }.items():
+        for dtype in ("u1", "f4") if method != "mean" else ("u1",):
+            ours = bv.downsample(bv.open(pairs.astype(dtype)), (1, 1, 2), method)
+            assert np.asarray(ours).ravel().tolist() == expected, (method, dtype)
+    signed = bv.open(np.array([[[-1, 0, -2, -1, -3, -2, -128, -127]]], "i1"))
+    assert np.asarray(bv.downsample(signed, (1, 1, 2))).ravel().tolist() == [0, -2, -2, -128]
 
 
 def test_the_space_follows_the_voxels():
@@ -144,7 +159,7 @@ def test_memory_is_what_the_plan_says(tmp_path):
             (p,) = bv.plan(result, slab=slab, window=window).passes
             said = sum(part.bytes for part in p.partition.parts if "slices of" in part.name)
             for box in p.grid:
-                course = schedule(p.program, (box.start[0], box.stop[0]), window, True)
+                course = schedule(p.program, (box.start[0], box.stop[0]), window, Overlap())
                 y, x = (
                     p.program.extents(a, p.program.regions(a, (box.start[a], box.stop[a])))
                     for a in (1, 2)

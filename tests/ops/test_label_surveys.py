@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import rounds
-from beam_volumes.across.lookup_rounds import filter_flow, lookup_flow
+from beam_volumes.across import lookup_rounds, rounds
+from beam_volumes.across.lookup_rounds import Tally, filter_flow, lookup_flow
 from beam_volumes.across.merge import Keep
 from beam_volumes.geometry import Grid
 from beam_volumes.ops.label_mappings import ArrayMapping, ParquetMapping
@@ -18,13 +18,15 @@ from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.ops.test_table_surveys import SLABS, surveyed
 
+pytestmark = pytest.mark.usefixtures("thin_strips")
+
 
 def block_of(array):
     return Block(array, np.arange(len(array)), 0, 0, *array.shape[1:])
 
 
-def by_slabs(survey, flow, labels, slab, window, random, dtype):
-    """Both sweeps and the merge between them: the voxels, and the numbers."""
+def by_slabs(survey, flow, labels, slab, window, random, dtype, again=None):
+    """Both sweeps and the merge between them: the voxels, and the numbers; the second may see others."""
     out = rounds.run(
         flow, list(surveyed(survey, (labels,), slab, window, upper=False)), shuffling(random)
     )
@@ -32,6 +34,7 @@ def by_slabs(survey, flow, labels, slab, window, random, dtype):
     grid = Grid(labels.shape, tuple(map(min, slab, labels.shape)))
     assert sorted(answers) == [(i,) for i in range(len(grid))]
     result = np.empty(labels.shape, dtype)
+    labels = labels if again is None else again
     completion = LookupCompletion(survey.name, np.dtype(dtype))
     for i, box in enumerate(grid):
         completer = completion.begin(grid, i, answers[i,])
@@ -57,8 +60,15 @@ def volumes(draw):
     return random, labels.astype(dtype), draw(st.integers(1, 4))
 
 
+#: So many buckets, or as many as labels that were counted first have need of.
+BUCKETS = st.one_of(
+    st.fixed_dictionaries({"buckets": st.integers(1, 5)}),
+    st.just({"voxels": 10**12, "room": 3 * lookup_rounds.LABEL_BYTES}),
+)
+
+
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(volumes(), SLABS, st.sampled_from(["error", "keep", 7]), st.integers(1, 5))
+@given(volumes(), SLABS, st.sampled_from(["error", "keep", 7]), BUCKETS)
 def test_relabel(volume, slab, missing, buckets):
     random, labels, window = volume
     old = np.unique(labels)
@@ -84,7 +94,7 @@ def test_relabel(volume, slab, missing, buckets):
     order = random.permutation(len(old))
     mapping = ArrayMapping.of((old[order], new[order]))
     survey = LookupSurvey.of(labels.dtype, mapping, missing)
-    flow = lookup_flow(mapping, survey.dtype, missing, buckets)
+    flow = lookup_flow(mapping, survey.dtype, missing, **buckets)
     got, _ = by_slabs(survey, flow, labels, slab, window, random, np.uint64)
     assert np.array_equal(got, expected)
     stage = Lookup.of(labels.dtype, (old[order], new[order]), missing)
@@ -101,7 +111,7 @@ def test_relabel(volume, slab, missing, buckets):
     st.sampled_from([Keep(), Keep(min_size=9), Keep(max_size=20), Keep(touches_border=False)]),
     st.sampled_from([(0, 1, 2), (1, 2)]),
     st.integers(1, 2),
-    st.integers(1, 5),
+    BUCKETS,
 )
 def test_filter(volume, slab, k, keep, axes, border, buckets):
     random, labels, window = volume
@@ -122,7 +132,7 @@ def test_filter(volume, slab, k, keep, axes, border, buckets):
         largest = np.lexsort((found, -counts))[:k]
         kept &= np.isin(np.arange(len(found)), largest)
     survey = FilterSurvey.of(labels.dtype, keep, k, axes, border)
-    flow = filter_flow(keep, k, buckets)
+    flow = filter_flow(keep, k, **buckets)
     got, numbers = by_slabs(survey, flow, labels, slab, window, random, labels.dtype)
     assert np.array_equal(got, np.where(np.isin(labels, found[kept]), labels, 0))
     assert numbers == {"count": kept.sum()}
@@ -160,7 +170,9 @@ def test_refused():
     mapping = ArrayMapping.of({1: 2})
     survey = LookupSurvey.of(labels.dtype, mapping)
     with pytest.raises(ValueError, match="no value for label 5"):
-        by_slabs(survey, survey.flow(None), labels, (2, 3, 4), 1, random, np.int64)
+        by_slabs(
+            survey, survey.flow(Grid((2, 3, 4), (2, 3, 4))), labels, (2, 3, 4), 1, random, np.int64
+        )
     twice = ArrayMapping.of(([5, 5], [1, 2]))
     with pytest.raises(ValueError, match="label 5 with two values, 1 and 2"):
         by_slabs(
@@ -177,7 +189,50 @@ def test_refused():
     with pytest.raises(ValueError, match="missing='drop'"):
         Lookup.of(labels.dtype, {5: 300}, "drop")
     completer = LookupCompletion("relabel", np.dtype(int)).begin(
-        Grid((2, 3, 4), (2, 3, 4)), 0, (np.array([0, 4], np.uint64), np.array([0, 1]))
+        Grid((2, 3, 4), (2, 3, 4)), 0, (np.array([0, 4], np.uint64), np.array([0, 1]), (0,))
     )
     with pytest.raises(ValueError, match="label 5 was not there in the first sweep"):
         completer.run((labels,), block_of(np.empty(labels.shape, int)), (0, 2), 1)
+
+
+def test_a_bucket_holds_no_more_labels_than_there_is_room_for():
+    """Where there may be more than fixed buckets take: as many buckets as were counted to be needed."""
+    slabs, each = 5, 4000
+    room = 500 * lookup_rounds.LABEL_BYTES
+    flow = filter_flow(Keep(), voxels=10**12, room=room)
+    assert len(filter_flow(Keep(), voxels=10**6).rounds) < len(flow.rounds)
+    held = []
+
+    def watched(pairs):
+        groups = rounds.group_by_key(pairs)
+        asks = [[v.tally for v in values if hasattr(v, "tally")] for _, values in groups]
+        held.extend(sum(map(len, tallies)) for tallies in asks)
+        return groups
+
+    def tally(slab):
+        labels = np.arange(1 + slab * each // 2, 1 + slab * each // 2 + each, dtype=np.uint64)
+        return Tally(labels, np.ones(each, np.int64), np.zeros(each, bool))
+
+    out = rounds.run(flow, [((k,), tally(k)) for k in range(slabs)], watched)
+    assert out["numbers"] == [((), {"count": (slabs + 1) * each // 2})]
+    assert 400 < max(held) < 650  # labels are spread by their hash
+    for (slab,), (labels, kept, _) in out["answers"]:
+        assert np.array_equal(labels, tally(slab).labels) and kept.all()
+
+
+@settings(max_examples=40)
+@given(volumes(), SLABS)
+def test_a_second_sweep_that_sees_another_voxel_stops(volume, slab):
+    """Also where the label that is there instead has a value, or stays."""
+    random, labels, window = volume
+    other = labels.copy()
+    at = tuple(random.integers(0, n) for n in labels.shape)
+    others = np.unique(labels[labels != labels[at]])
+    other[at] = random.choice(others) if len(others) else labels[at] == 0
+    filtering = FilterSurvey.of(labels.dtype, Keep(min_size=2))
+    old = np.unique(labels)
+    looking = LookupSurvey.of(labels.dtype, ArrayMapping.of((old, old)), "keep")
+    for survey, dtype in ((filtering, labels.dtype), (looking, looking.dtype)):
+        flow = survey.flow(Grid(labels.shape, slab))
+        with pytest.raises(ValueError, match="first sweep"):
+            by_slabs(survey, flow, labels, slab, window, random, dtype, other)

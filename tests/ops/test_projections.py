@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.kernels import projection
-from beam_volumes.ops import folds, projections
+from beam_volumes.ops import folds, percentiles_along, projections
 from tests.catalogue import DTYPES, shapes, voxels
 from tests.tiers import few
 from tests.transforms.trees import membranes, stored
@@ -100,7 +100,10 @@ def test_percentiles_of_lines_are_those_of_volumes(dtype, data):
     x = voxels(shape, dtype, seed, narrow=narrow, nan=rare, inf=rare)
     mask = voxels(shape, "u1", 1, narrow=True) if draw(st.booleans()) else np.ones(shape, "u1")
     q = draw(st.sampled_from([50, 0, 33.4, (1, 99), (75, 0, 100, 25)]))
-    lazy = bv.percentile(bv.open(x), q, axis, mask=bv.open(mask), nan="omit")
+    gathered = draw(st.booleans())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(percentiles_along, "gathers", lambda *_: gathered)
+        lazy = bv.percentile(bv.open(x), q, axis, mask=bv.open(mask), nan="omit")
     slab = tuple(draw(st.integers(1, n)) for n in shape)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projections, "_PIECE", draw(st.sampled_from([1 << 20, 5000])))
@@ -165,7 +168,7 @@ def test_lines_without_voxels():
 
 def test_what_is_refused(monkeypatch):
     v = bv.open(np.full((3, 4, 5), 2**62))
-    with pytest.raises(Exception, match=r"sum: the exact sum .* does not fit int64"):
+    with pytest.raises(ValueError, match=r"sum: the exact sum .* does not fit int64"):
         bv.compute(bv.sum(v, "z"), runner=None)
     with pytest.raises(ValueError, match="axis='t'; the volume's axes are z, y, x"):
         bv.sum(v, "t")
@@ -175,12 +178,30 @@ def test_what_is_refused(monkeypatch):
         bv.sum(v, (1, "y"))
     with pytest.raises(ValueError, match="0 to 2"):
         bv.sum(v, 3)
-    with pytest.raises(ValueError, match=r"percentile along these axes .* needs 357 MiB of counts"):
-        bv.percentile(bv.open(np.zeros((1, 300, 305), "u1")), 50, "z")
+    flat = np.broadcast_to(np.uint8(0), (5000, 300, 305))
+    with pytest.raises(ValueError, match=r"91,500 places .* 65,536 are the most: crop .* along x"):
+        bv.percentile(bv.open(flat), 50, "z")
+    with pytest.raises(ValueError, match=r"32,768 are the most .fewer percentiles than 2"):
+        bv.percentile(bv.open(np.broadcast_to(np.uint8(0), (9000, 300, 305))), [50, 60], "z")
+    for q in ([], (), np.array([])):
+        for axis in (None, 0):
+            with pytest.raises(ValueError, match=r"percentile: q=.* is empty"):
+                bv.percentile(v, q, axis)
+    for q in ("50", None, [[50, 60], [70, 80]], True):
+        with pytest.raises(TypeError, match="neither a number nor a sequence"):
+            bv.percentile(v, q)
     monkeypatch.setattr(projections, "LIMIT", 100)
     with pytest.raises(ValueError, match=r"4 x 5 int64.*crop the volume"):
         bv.sum(v, "z")
     assert bv.sum(v, ("z", "y")).shape == (5,)
+
+
+def test_percentiles_of_many_short_lines_are_offered_and_take_one_sweep():
+    x = voxels((96, 200, 210), "f4", 5)
+    lazy = bv.percentile(bv.open(x), [50, 60], axis=0)
+    assert bv.plan(lazy).sweeps == {"percentile": 1}
+    ours = bv.compute(lazy, runner=None, slab=(40, 100, 210), threads=2)
+    same_bits(ours, np.percentile(x, [50, 60], 0))
 
 
 def test_a_lazy_array_in_an_expression():

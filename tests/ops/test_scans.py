@@ -14,6 +14,7 @@ from beam_volumes.ops import scan_stages, scan_surveys
 from beam_volumes.sweep.stage import Block
 from tests.across.test_distance import SAMPLINGS, cases, expected
 
+pytestmark = pytest.mark.usefixtures("thin_strips")
 DISTANCE = (
     scan_surveys.DistanceSurvey("edt"),
     scan_surveys.DistanceAlongZ("edt", np.dtype("i4")),
@@ -41,18 +42,19 @@ def block_of(array, random, halo=(0, 0, 0), cval=0):
     return block
 
 
-def across(volume, survey, completion, grid, window, random):
-    """Both sweeps over all slabs and the flow between them."""
+def across(volume, survey, completion, grid, window, random, again=None):
+    """Both sweeps over all slabs and the flow between them; the second may see something else."""
     summaries = []
     for i, box in enumerate(grid):
         surveyor = survey.begin(grid, i, (), 1 << 30)
         for z in windows_of(box, window):
             view = volume[z[0] : z[1], box.slices[1], box.slices[2]].copy()
-            surveyor.feed((view,), z)
+            surveyor.feed((view,), z, int(random.integers(1, 4)))
             view[...] = 0  # nothing of it may be kept
         summaries.append(((i,), surveyor.finish()))
     answers = dict(rounds.run(survey.flow(grid), summaries)["answers"])
     result = np.empty(volume.shape, completion.dtype)
+    volume = volume if again is None else again
     for i, box in enumerate(grid):
         completer = completion.begin(grid, i, answers[i,])
         for a, b in windows_of(box, window):
@@ -157,6 +159,25 @@ def test_cumsum(dtype, step):
             np.testing.assert_allclose(got, np.cumsum(volume, axis, to), rtol=1e-12)
         else:
             assert np.array_equal(got, np.cumsum(volume, axis))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_a_second_sweep_that_sees_another_voxel_stops(seed):
+    random = np.random.default_rng(seed)
+    shape = tuple(random.integers(1, 20, 3).tolist())
+    grid = Grid(shape, tuple(int(random.integers(1, n + 1)) for n in shape))
+    at = tuple(random.integers(0, n) for n in shape)
+    mask = random.random(shape) < 0.9
+    numbers = random.integers(0, 100, shape).astype(random.choice(["u1", "i2", "u4", "i8"]))
+    sums = scans.cumsum_dtype(numbers.dtype)
+    cumsum = scan_surveys.CumsumSurvey("cumsum"), scan_surveys.CumsumAlongZ("cumsum", sums)
+    for volume, how in ((mask, DISTANCE), (numbers, cumsum)):
+        other = volume.copy()
+        other[at] = not other[at] if volume is mask else other[at] + 1
+        window = int(random.integers(1, 5))
+        with pytest.raises(ValueError, match="differ from those of the first sweep"):
+            across(volume, *how, grid, window, random, other)
 
 
 def test_state_stays_within_what_is_declared():

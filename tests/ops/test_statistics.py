@@ -199,7 +199,7 @@ def test_inside_a_pipeline(tmp_path):
     }
     expected = known(*lazy.values())
     with beam.Pipeline("FnApiRunner") as p:
-        done = p | bv.Compute(*lazy.values(), slab=(7, 12, 14))
+        done = p | bv.Compute(*lazy.values(), slab=(7, 12, 14), journal=tmp_path / "book")
         for name, array in zip(lazy, expected, strict=True):
             found = done[name] | name >> beam.Map(np.ndarray.tolist)
             assert_that(found, equal_to([array.tolist()]), f"is {name}")

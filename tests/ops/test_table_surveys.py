@@ -1,16 +1,17 @@
 """Tables of label volumes by surveys and rounds, as a session runs them, against the references."""
 
 import itertools
+import tracemalloc
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import rounds
+from beam_volumes.across import rounds, table_rounds
 from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
-from beam_volumes.across.table_rounds import joined, table_flow
+from beam_volumes.across.table_rounds import MERGE_COPIES, joined, table_flow
 from beam_volumes.geometry import Box, Grid
 from beam_volumes.ops.table_surveys import AdjacencySurvey, RegionSurvey
 from tests.across import test_adjacency as adjacencies
@@ -18,10 +19,11 @@ from tests.across import test_tables
 from tests.across.groups import shuffling
 
 ROOM = 1 << 30
+pytestmark = pytest.mark.usefixtures("thin_strips")
 
 
 def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
-    """The summaries of all slabs, each fed its windows in memory that is used again."""
+    """The summaries of all slabs, each fed its windows in memory that is used again, by some threads."""
     shape = arrays[0].shape
     grid = Grid(shape, tuple(map(min, slab, shape)))
     for index in range(len(grid)):
@@ -40,13 +42,13 @@ def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
                 m[: b - a] = array[box.slices]
                 views.append(m[: b - a])
                 views[-1].flags.writeable = False
-            surveyor.feed(tuple(views), (a, b))
+            surveyor.feed(tuple(views), (a, b), 1 + (index + a) % 3)
         yield (index,), surveyor.finish()
 
 
 def table_by_slabs(survey, arrays, slab, window, random, **how):
     given_ = list(surveyed(survey, arrays, slab, window, upper=survey.upper))
-    flow = table_flow(survey.table(arrays[0].shape), **how)
+    flow = table_flow(survey.table(arrays[0].shape), len(given_), **how)
     out = rounds.run(flow, given_, shuffling(random))
     shards = out["rows"]
     assert out["numbers"] == [((), {"shards": len(shards)})]
@@ -57,7 +59,7 @@ def table_by_slabs(survey, arrays, slab, window, random, **how):
 SLABS = st.permutations([1, 3, 5, 8]).map(lambda sizes: tuple(sizes[:3]))
 #: Tiny samples, groups and shards: all paths of the merge.
 HOW = st.fixed_dictionaries(
-    {"rows": st.integers(1, 6), "sample": st.integers(2, 9), "group": st.integers(1, 5)}
+    {"rows": st.integers(1, 40), "sample": st.integers(2, 9), "radix": st.integers(2, 5)}
 )
 
 
@@ -100,7 +102,7 @@ def test_adjacency(dtypes, data, slab, how):
 def test_shards_are_even_and_in_order():
     labels = np.random.default_rng(3).integers(0, 2**62, (12, 40, 50))
     survey = RegionSurvey.of(labels.dtype, properties=["num_pixels"])
-    flow = table_flow(survey.table(labels.shape), rows=1000, sample=600)
+    flow = table_flow(survey.table(labels.shape), 6, rows=1000, sample=600, radix=2)
     shards = rounds.run(flow, surveyed(survey, (labels,), (5, 30, 50), 2))["rows"]
     assert [key for key, _ in shards] == [(i,) for i in range(len(shards))]
     sizes = [len(columns["label"]) for _, columns in shards]
@@ -138,3 +140,108 @@ def test_refused():
         AdjacencySurvey.of(np.uint8, np.complex64)
     with pytest.raises(ValueError, match=r"smaller slabs"):
         list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, room=100_000))
+
+
+def neurons(slabs, labels=1200):
+    """Parts of slabs that all have the same rows."""
+    block = np.arange(1, labels + 1, dtype=np.uint32).reshape(1, 1, -1)
+    for k in range(slabs):
+        yield (k,), region_tables.regions(block, (k, 0, 0), (slabs, 1, labels))
+
+
+def watching(flow, parts):
+    """By name of round, the most rows that a step of it takes in; and what comes out."""
+    taken, names = {}, iter(flow.rounds)
+
+    def rows_of(value):
+        piece = value[1] if isinstance(value, tuple) and len(value) == 2 else value
+        return len(piece) if isinstance(piece, region_tables.Regions) else 0
+
+    def watch(pairs):
+        name = next(names).name
+        groups = list(rounds.group_by_key(pairs))
+        taken[name] = max((sum(map(rows_of, values)) for _, values in groups), default=0)
+        return groups
+
+    return taken, lambda: rounds.run(flow, parts, watch)
+
+
+def test_rows_that_every_slab_has_never_meet_all_at_once():
+    slabs = 40
+    kind = RegionSurvey.of(np.uint32, properties=["num_pixels"]).table((slabs, 1, 1200))
+    flow = table_flow(kind, slabs, rows=320, sample=10_000, radix=4)
+    taken, run = watching(flow, neurons(slabs))
+    shards = run()["rows"]
+    assert [len(columns["label"]) for _, columns in shards] == [300] * 4
+    assert (joined(shards)["num_pixels"] == slabs).all()
+    merges = {name: n for name, n in taken.items() if name.startswith("gather")}
+    # Bins of 20 rows, of 4 slabs or groups; 12,000 rows of each shard would meet otherwise.
+    assert len(merges) == 3 and max(merges.values()) <= 4 * 20
+    assert taken["shard"] <= 320
+
+
+@pytest.mark.parametrize("sample", [10_000, 200])
+def test_what_a_merge_will_hold_is_known_before_it_begins(sample):
+    slabs, row = 40, 300
+    kind = RegionSurvey.of(np.uint32, properties=["num_pixels"]).table((slabs, 1, 1200))
+    how = {"rows": 320, "sample": sample, "radix": 4, "row_bytes": row}
+    taken, run = watching(table_flow(kind, slabs, **how), neurons(slabs))
+    run()
+    most = max(n for name, n in taken.items() if name.startswith("gather") or name == "shard")
+    slack = 1 if sample > 1200 else 2
+    enough = MERGE_COPIES * row * most * slack
+    _, run = watching(table_flow(kind, slabs, **how, room=enough), neurons(slabs))
+    run()
+    few = MERGE_COPIES * row * (most - 1) // slack
+    taken, run = watching(table_flow(kind, slabs, **how, room=few), neurons(slabs))
+    with pytest.raises(ValueError, match=r"takes in \d+ at once.*memory= that is larger by 1 MiB"):
+        run()
+    assert not any(name.startswith(("cut", "gather")) for name in taken)
+
+
+def test_the_samples_of_many_slabs_take_little_memory():
+    """With the sizes that runs have: samples of 512 slabs met at once, 700 MiB of them."""
+    flow = table_flow(RegionSurvey.of(np.uint32).table((512, 1, 1)), 512)
+    first = next(r for r in flow.rounds if r.name == "sample-1")
+    rng = np.random.default_rng(0)
+
+    def child(k):
+        hashes = np.sort(rng.integers(0, 2**64, table_rounds.SAMPLE, np.uint64))
+        return k, table_rounds._Child([hashes[[0, -1]]], table_rounds.Sample(hashes, hashes))
+
+    tracemalloc.start()
+    try:
+        above = [
+            value
+            for group in range(512 // table_rounds.RADIX)
+            for name, _, value in first.step((group,), list(map(child, range(table_rounds.RADIX))))
+            if name == "sample-2"
+        ]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(above) == 16 and peak < 64 << 20
+
+
+def test_edges_of_a_hub_fill_many_shards():
+    """One label that touches 6,000 others: its rows are cut by the second label of a pair."""
+    edges = 6000
+    labels = np.full((4, 2, edges), 1, np.uint32)
+    labels[:, 1] = np.arange(2, edges + 2)
+    survey = AdjacencySurvey.of(labels.dtype)
+    flow = table_flow(survey.table(labels.shape), 4, rows=1000, sample=4000, radix=2)
+    shards = rounds.run(flow, surveyed(survey, (labels,), (1, 2, edges), 1))["rows"]
+    assert max(len(columns["label_a"]) for _, columns in shards) < 2000
+    whole = adjacencies.adj.columns(adjacencies.adj.adjacency(labels))
+    test_tables.assert_same_bits(joined(shards), whole)
+
+
+@pytest.mark.parametrize("survey", [RegionSurvey.of("u1"), AdjacencySurvey.of("u1")])
+def test_windows_without_labels_leave_nothing(survey):
+    """Of an empty slab nothing grows with its windows, nor with the threads that shared them."""
+    grid = Grid((4000, 8, 8), (4000, 8, 8))
+    surveyor = survey.begin(grid, 0, (), ROOM)
+    window = np.zeros((4, 8, 8), np.uint8)
+    for z in range(0, 4000, 4):
+        surveyor.feed((window,), (z, z + 4), 2)
+    assert len(surveyor.rows.parts) == 1 and len(surveyor.finish()) == 0

@@ -353,3 +353,40 @@ def test_plans_of_deep_graphs_pickle():
     again = pickle.loads(pickle.dumps(plan))
     assert again.to_dict() == plan.to_dict()
     assert len(pickle.dumps(plan)) < 5_000_000
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"shards": True},
+        {"shards": (512, 512, 512), "chunks": (64, 64, 64)},
+        {"shards": (1024, 1024, 1024), "chunks": (32, 64, 64)},
+        {"shards": (2048, 128, 64), "chunks": (64, 64, 64)},
+        {"chunks": (1000, 100, 333)},
+        {"chunks": (97, 1021, 2048)},
+    ],
+)
+def test_what_lies_between_passes_takes_no_shards_of_memory(how, tmp_path):
+    v = lazy((4096, 4096, 4096), chunks=(64, 64, 64))
+    smooth = bv.median_filter(bv.median_filter(v, 7), 9)
+    target = (smooth > bv.threshold_otsu(smooth)).to(tmp_path / "o.zarr", **how)
+    plan = bv.plan(target, memory="900GiB")
+    (kept,) = plan.intermediates
+    assert all(u % c == 0 for u, c in zip(target.sink.unit, kept.unit, strict=True))
+    assert kept.unit_bytes <= max(8 << 20, 97 * 1021 * 512)
+    # The pass that writes the output reads no more at once than one that reads a usual input.
+    usual = lazy(v.shape, "u1", kept.unit)
+    alone = bv.plan((usual > bv.threshold_otsu(usual)).to(target.sink.name, **how), memory="900GiB")
+    assert plan.passes[-1].slab_memory <= alone.passes[-1].slab_memory
+    assert plan.smallest_memory < alone.smallest_memory + (200 << 20)
+
+
+def test_what_lies_between_passes_of_odd_slabs_has_no_slivers():
+    v = lazy((524, 524, 524), chunks=(64, 64, 64))
+    smooth = bv.median_filter(bv.median_filter(v, 7), 9)
+    for slab in ((131, 131, 131), (130, 130, 130), (524, 97, 524), (16, 251, 509)):
+        plan = bv.plan(bv.label(smooth > bv.threshold_otsu(smooth)), memory="40GiB", slab=slab)
+        for kept in plan.intermediates:
+            assert kept.unit_bytes >= 1 << 19
+            for s, c, n in zip(slab, kept.unit, v.shape, strict=True):
+                assert s % c == 0 or s >= n

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def journal(tmp_path):
 def fill(journal, pass_index, slabs):
     """Records as empty files: what counting needs, and fast."""
     for slab in slabs:
-        path = journal.url + f"records/{pass_index}/{slab // 1000:06d}/{slab:09d}"
+        path = journal.own["path"] + f"records/{pass_index}/{slab // 1000:06d}/{slab:09d}"
         os.makedirs(os.path.dirname(path), exist_ok=True)
         open(path, "w").close()
 
@@ -104,8 +105,8 @@ def test_record_comes_back(journal, size):
     assert list(journal.records(2)) == [sent]
     bare = replace(sent, written={}, empty={}, emission=b"")
     assert list(journal.records(2, bodies=False)) == [bare]
-    assert os.path.getsize(journal.url + "records/2/000000/000000003") <= LIMIT
-    assert bool(Folder(journal.spec).names("payloads/")) == (size >= LIMIT)
+    assert os.path.getsize(journal.own["path"] + "records/2/000000/000000003") <= LIMIT
+    assert bool(Folder(journal.own).names("payloads/")) == (size >= LIMIT)
 
 
 def test_units_of_a_tile_stay_small(journal):
@@ -113,7 +114,7 @@ def test_units_of_a_tile_stay_small(journal):
     tile = ranges(z * 10**6 + y * 1000 + x for z in range(20) for y in range(1000) for x in (7, 8))
     assert (len(tile), count(tile)) == (20_000, 40_000)
     journal.write_record(0, 0, record(0, written={"a": tile}))
-    assert os.path.getsize(journal.url + "records/0/000000/000000000") < 5000
+    assert os.path.getsize(journal.own["path"] + "records/0/000000/000000000") < 5000
     assert journal.read_record(0, 0).written == {"a": tile}
     assert ranges(indices(tile)) == tile
 
@@ -155,7 +156,7 @@ def test_records_of_another_run_are_not_read(journal):
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b"\xff\n", b"[]\n", None])
 def test_damaged_record_is_named(journal, damage):
     journal.write_record(0, 1, record(1, emission=b"x" * 100))
-    path = journal.url + "records/0/000000/000000001"
+    path = journal.own["path"] + "records/0/000000/000000001"
     if damage is None:
         with open(path, "rb") as file:
             damage = file.read()[:-1]
@@ -169,7 +170,7 @@ def test_damaged_record_is_named(journal, damage):
 
 def test_missing_payload_is_named(journal):
     journal.write_record(0, 1, record(1, attempt="a", emission=b"x" * LIMIT))
-    os.remove(journal.url + "payloads/0/000000001-a")
+    os.remove(journal.own["path"] + "payloads/0/000000001-a")
     with pytest.raises(ValueError, match=r"payloads/0/000000001-a is missing"):
         journal.read_record(0, 1)
 
@@ -248,10 +249,16 @@ def test_scalars(journal):
     assert journal.read_scalars(1) is None
     journal.write_scalars(1, {"otsu": 0.5, 3: (1, 2)})
     assert journal.read_scalars(1) == {"otsu": 0.5, 3: (1, 2)}
-    with open(journal.url + "scalars/pass-1.pkl", "wb") as file:
-        file.write(b"\x80")
-    with pytest.raises(ValueError, match=r"pass-1\.pkl is damaged"):
-        journal.read_scalars(1)
+    assert journal.has_scalars(1) and not journal.has_scalars(0)
+    other = replace(journal, run_id="two")
+    assert other.read_scalars(1) is None and not other.has_scalars(1)
+    path = Path(journal.own["path"]) / "scalars" / "pass-1"
+    whole = path.read_bytes()
+    for damaged in (b"\x80", whole[:-1], whole[:-1] + b"?"):
+        path.write_bytes(damaged)
+        for look in (journal.read_scalars, journal.has_scalars):
+            with pytest.raises(ValueError, match=r"scalars/pass-1 is damaged"):
+                look(1)
 
 
 def test_remove_leaves_what_is_not_its_own(tmp_path, journal):

@@ -16,10 +16,10 @@ from beam_volumes.runs import (
     Watch,
     Work,
     reporter,
-    summarize,
 )
 from beam_volumes.runs.journal import Compiling
 from beam_volumes.runs.objects import Folder
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -70,9 +70,7 @@ def test_watch_tells_how_far_it_is(journal):
 def test_watch_in_a_thread(journal):
     seen = []
     with Watch(journal, [Work("p", 2)], seen.append, interval=0.01):
-        deadline = time.monotonic() + 10
-        while not seen and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: seen, "a first look")
         finish(journal, 0, 0, 1)
     assert [p.done for p in (seen[0], seen[-1])] == [0, 2]
     assert sum(p.finished for p in seen) == 1
@@ -179,13 +177,51 @@ def test_summary(journal):
     finish(journal, 0, 1, started=102.0, seconds=4.0, bytes_written=6, peak_memory=9)
     finish(journal, 1, 0, started=1000.0, seconds=4.0)
     journal.start(1, 0)
-    s = summarize(journal, [3, 1])
+    s = Watch(journal, [Work("", 3), Work("", 1)], lambda _: None).summary()
     assert (s.slabs, s.redone, s.seconds, s.slab_seconds) == (3, 1, 10.0, 12.0)
     assert (s.voxels, s.bytes_read, s.bytes_written, s.peak_memory) == (30, 5, 6, 9)
     assert s.voxels_per_second == 3.0
 
 
-def test_what_is_compiled_is_told_while_it_is(journal):
+def test_costs_are_added_up_while_the_run_goes_on(journal, monkeypatch):
+    read_many, read = Folder.read_many, []
+
+    def counted(self, keys):
+        for key, data in zip(keys := list(keys), read_many(self, keys), strict=True):
+            read.extend([key] if key.startswith("records/") else [])
+            yield data
+
+    monkeypatch.setattr(Folder, "read_many", counted)
+    watch = Watch(journal, [Work("a", 1300), Work("b", 2)], lambda _: None)
+    for k, begin in enumerate(range(0, 1300, 260)):
+        finish(journal, 0, *range(begin, begin + 260), started=begin, seconds=260.0, bytes_read=k)
+        journal.start(0, begin)
+        before = len(read)
+        watch.poll(now=True)
+        # Each is read once, when it is seen for the first time.
+        assert len(read) == before + 260
+    finish(journal, 1, 0, 1, peak_memory=7)
+    s = watch.summary()
+    assert len(read) == len(set(read)) == 1302
+    assert (s.slabs, s.redone, s.voxels, s.bytes_read) == (1302, 5, 13020, 260 * 10)
+    assert (s.seconds, s.slab_seconds, s.peak_memory) == (1300.0, 1300 * 260.0, 7)
+    assert watch.summary() == s and len(read) == 1302
+
+
+def test_a_damaged_record_is_told_of_when_costs_are_added_up(journal):
+    watch = Watch(journal, [Work("a", 3)], lambda _: None)
+    finish(journal, 0, 0, 1, 2)
+    journal._folder.write("records/0/000000/000000001", b"{}")
+    watch.poll(now=True)
+    with pytest.raises(ValueError, match="000000001 is damaged"):
+        watch.summary()
+    finish(journal, 0, 1)
+    assert watch.summary().slabs == 3
+
+
+def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
+    begun = 1e9
+    monkeypatch.setattr(time, "time", lambda: begun)
     seen, stream = [], io.StringIO()
     watch = Watch(journal, [Work("p", 2)], seen.append)
 
@@ -196,12 +232,17 @@ def test_what_is_compiled_is_told_while_it_is(journal):
         return stream.getvalue().splitlines()[-1]
 
     assert line().endswith("0/2 slabs, none yet: workers start, or compute the first")
-    begun = time.time()
+    begun += 2.0
+    monkeypatch.setattr(time, "time", lambda: begun + 0.4)
     journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
     assert "0/2 slabs, compiling median_3 (7 kernels so far, 12 s)" in line()
     # What was begun before, or long ago, was begun by who is dead.
-    for began in (watch._since - 1, begun - 1000):
+    for began in (watch._since - 1, watch._since):
         journal.write_compiling(Compiling("_median_3", 7, 11.6, began))
+        assert "compiling" not in line()
+    journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: begun + 1000)
         assert "compiling" not in line()
     journal.write_compiling(Compiling("_median_3", 0, 0.0, begun))
     other = replace(journal, run_id="two")

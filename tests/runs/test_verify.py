@@ -1,7 +1,9 @@
 """What `verify` finds in a run that something has happened to."""
 
 import json
+import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.runs.journal import find_run
+from beam_volumes.runs.record import indices, packed, ranges, seal, unpacked
 from tests.transforms.trees import membranes
 
 ARRAY = membranes((16, 40, 48))
@@ -81,16 +85,32 @@ HARM = {
         ["slab 1 [4:8,", "unit 4 ", "is there, and was left out as empty"],
     ),
     "a record is gone": (
-        lambda f: [p.unlink() for p in f.glob("out.zarr.run/records/2/*/*2")],
+        lambda f: [p.unlink() for p in f.glob("out.zarr.run/runs/*/records/2/*/*2")],
         ["pass 3: slab 2 not finished"],
     ),
     "a record is damaged": (
-        lambda f: cut(f / "out.zarr.run/records/0/000000/000000003"),
+        lambda f: cut(*f.glob("out.zarr.run/runs/*/records/0/000000/000000003")),
         ["pass 1, slab 3", "records/0/000000/000000003 is damaged"],
     ),
     "numbers are gone": (
-        lambda f: (f / "out.zarr.run/scalars/pass-0.pkl").unlink(),
+        lambda f: [p.unlink() for p in f.glob("out.zarr.run/runs/*/scalars/pass-0")],
         ["pass 1: ", "not merged"],
+    ),
+    "numbers are cut short": (
+        lambda f: cut(*f.glob("out.zarr.run/runs/*/scalars/pass-0")),
+        ["pass 1: ", "scalars/pass-0 is damaged"],
+    ),
+    "a record leaves out a unit": (
+        lambda f: rerecord(f, 2, lambda units: units[1:]),
+        ["out.zarr: 1 of 16 units are in no record"],
+    ),
+    "a record lists no unit": (
+        lambda f: rerecord(f, 3, lambda units: []),
+        ["out.zarr: 4 of 16 units are in no record"],
+    ),
+    "a record names a unit of another slab for its own": (
+        lambda f: rerecord(f, 2, lambda units: [units[0] - 1, *units[1:]]),
+        ["slab 2 [8:12,", "unit 7 [4:8,", "out.zarr is not of that slab"],
     ),
     "an output is gone": (lambda f: shutil.rmtree(f / "mask.ome.zarr"), ["mask.ome.zarr is gone"]),
     "a shard of a table is gone": (
@@ -109,6 +129,21 @@ HARM = {
     "a row has changed": (lambda f: flip(f / "cells.jsonl"), ["cells.jsonl is not what was"]),
 }
 ONLY_BY_CHECKSUMS = {"a voxel has changed", "a row has changed"}
+
+
+def rerecord(folder: Path, slab: int, change) -> None:
+    """Write a record anew, as if it were whole, with other units of the first output."""
+    journal = find_run(folder / "out.zarr")
+    for k in range(5):
+        record = journal.read_record(k, slab)
+        name = str(folder / "out.zarr")
+        if record is not None and name in record.written:
+            units, sums = list(indices(record.written[name])), unpacked(record.sums[name])
+            changed = change(units)
+            written = {**record.written, name: ranges(changed)}
+            sums = packed(sums[: len(changed)] if changed[:1] != units[1:2] else sums[1:])
+            record = replace(record, written=written, sums={**record.sums, name: sums})
+            journal.write_record(k, slab, record)
 
 
 def cut(file: Path) -> None:
@@ -152,6 +187,27 @@ def test_a_stopped_run_says_which_slabs_are_missing(tmp_path):
         bv.compute(target, runner=None, slab=(1, 8, 8), progress=False)
     assert bv.verify(tmp_path / "out.zarr") == ["pass 1: slabs 2 to 3 not finished"]
     assert bv.verify(tmp_path / "out.zarr", most=0) == []
+
+
+class Trap:
+    """Ends the program when it is unpickled."""
+
+    def __reduce__(self):
+        return exit, ("unpickled",)
+
+
+def test_what_others_ran_is_verified_without_being_executed(run):
+    journal = find_run(run / "out.zarr")
+    folder, trap = Path(journal.own["path"]), pickle.dumps(Trap())
+    for file in [folder / "plan", *folder.glob("scalars/*")]:
+        if file.exists():
+            file.write_bytes(seal(trap, journal.run_id))
+    for k in range(5):
+        for record in journal.records(k):
+            journal.write_record(k, record.slab, replace(record, emission=trap))
+    assert bv.verify(run / "out.zarr", checksums=True) == []
+    with pytest.raises(SystemExit, match="unpickled"):
+        journal.read_scalars(0)
 
 
 def test_no_run_is_a_mistake(tmp_path, capsys):

@@ -10,7 +10,9 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+from scipy import ndimage as ndi
 
+import beam_volumes as bv
 from beam_volumes.geometry import Box
 from beam_volumes.storage import open_source, read_into, slices
 
@@ -140,3 +142,63 @@ def test_several_pages_and_mixed_folders(tmp_path: Path) -> None:
         open_source(tmp_path / "*.jpg")
     with pytest.raises(ValueError, match="level"):
         open_source(tmp_path / "*.png", level=1)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif"])
+@pytest.mark.parametrize("samples", [3, 4])
+def test_channels_of_a_pass_decode_each_slice_once(tmp_path, suffix, samples) -> None:
+    x = voxels(shape=(12, 20, 30, samples))
+    for z, image in enumerate(x):
+        path = tmp_path / f"s{z:02d}.{suffix}"
+        if suffix == "tif":
+            extra = {"extrasamples": ["unassalpha"]} if samples == 4 else {}
+            tifffile.imwrite(path, image, photometric="rgb", **extra)
+        else:
+            write(path, image)
+    last = samples - 1
+    r, g, b = (bv.open(tmp_path, index={"c": c}) for c in (0, 1, last))
+    halos = bv.maximum_filter(r, (5, 1, 1)) + bv.minimum_filter(b, (2, 3, 1))
+    expected = ndi.maximum_filter(x[..., 0], (5, 1, 1)) + ndi.minimum_filter(
+        x[..., last], (2, 3, 1)
+    )
+    how = {"runner": None, "progress": False}
+    for window in (1, 5):
+        before = slices.decoded
+        found = bv.compute(halos + g, slab=(12, 20, 30), window=window, **how)
+        assert slices.decoded - before == 12
+        np.testing.assert_array_equal(found, expected + x[..., 1])
+        cropped = bv.compute(r[:, 3:, 4:] ^ b[:, 3:, 4:], slab=(12, 17, 26), window=window, **how)
+        assert slices.decoded - before == 24
+        np.testing.assert_array_equal(cropped, x[:, 3:, 4:, 0] ^ x[:, 3:, 4:, last])
+    # Tiles and slabs see other parts of a slice, and channels cropped apart are read apart.
+    found = bv.compute(halos + g, slab=(5, 8, 30), window=2, **how)
+    np.testing.assert_array_equal(found, expected + x[..., 1])
+    found = bv.compute(bv.maximum_filter(r[2:], 3) + b[:-2], slab=(10, 7, 30), window=3, **how)
+    np.testing.assert_array_equal(found, ndi.maximum_filter(x[2:, ..., 0], 3) + x[:-2, ..., last])
+    bad = tmp_path / f"s07.{suffix}"
+    bad.write_bytes(bad.read_bytes()[:50])
+    with pytest.raises(OSError, match=rf"s07.{suffix} is damaged"):
+        bv.compute(halos + g, **how)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "i4", "f4", "f8", "bool"])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("decoder", ["imagecodecs", "tifffile"])
+def test_tiffs_of_either_byte_order(tmp_path, monkeypatch, dtype, order, decoder) -> None:
+    if decoder == "tifffile":
+
+        def unsupported(data):
+            raise ValueError("this is not supported")
+
+        monkeypatch.setattr(imagecodecs, "tiff_decode", unsupported)
+    x = (voxels("f8") * 257).astype(dtype)
+    for z, image in enumerate(x):
+        tifffile.imwrite(tmp_path / f"{z:02}.tif", image, byteorder=order, metadata=None)
+    assert (tmp_path / "00.tif").read_bytes()[:2] == {"<": b"II", ">": b"MM"}[order]
+    source = open_source(tmp_path)
+    assert source.dtype == np.dtype(dtype) and source.dtype.isnative
+    np.testing.assert_array_equal(source.read(), x)
+    if dtype == "u2":
+        tifffile.imwrite(tmp_path / "rgb.tif", np.stack([x[0]] * 3, -1), byteorder=order)
+        green = open_source(tmp_path / "rgb.tif", index={"c": "G"})
+        np.testing.assert_array_equal(green.read()[0], x[0])

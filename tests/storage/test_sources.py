@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import ndimage as ndi
 
+import beam_volumes as bv
 from beam_volumes.geometry import Box
-from beam_volumes.storage import make_sink, open_source, unit_name, write_units
+from beam_volumes.storage import arrays, make_sink, open_source, unit_name, write_units
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.kvstore import kvstore_spec, url
 
@@ -106,3 +108,62 @@ def test_handles_open_once() -> None:
     for _ in range(3):
         opened("test handle", lambda: calls.append(1) or object())
     assert len(calls) == 1
+
+
+def test_opening_a_map_of_a_file_does_not_read_it(tmp_path, monkeypatch) -> None:
+    def read(array):
+        raise AssertionError("read as a whole")
+
+    x = np.random.default_rng(0).integers(0, 1000, (90, 130, 150)).astype(">u2")
+    np.save(tmp_path / "a.npy", x)
+    monkeypatch.setattr(arrays, "_pieces", read)
+    expected = ndi.maximum_filter(x.astype("u2"), 3)
+    how = {"runner": None, "progress": False, "window": 5}
+    tokens = []
+    for mode in ("r", "r+"):
+        mapped = np.load(tmp_path / "a.npy", mmap_mode=mode)
+        source = open_source(mapped)
+        tokens.append(source.token())
+        assert source.dtype == np.dtype("u2") and not source.portable
+        found = bv.compute(bv.maximum_filter(bv.open(mapped), 3), **how)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(source.read(Box((3, 2, 1), (9, 8, 7))), x[3:9, 2:8, 1:7])
+        part = np.asarray(mapped)[:, ::-2, 4:]
+        np.testing.assert_array_equal(open_source(part).read(), x[:, ::-2, 4:])
+        assert (
+            len({tokens[0], open_source(part).token(), open_source(mapped[:, :, 4:]).token()}) == 3
+        )
+    assert tokens[0] == tokens[1] == open_source(np.asarray(mapped)).token()
+    # What is written to the map, or to the file, is another volume; so is the file of another time.
+    mapped[20, 3, 4] += 1
+    tokens.append(open_source(mapped).token())
+    np.save(tmp_path / "a.npy", x + 1)
+    tokens.append(open_source(np.load(tmp_path / "a.npy", mmap_mode="r")).token())
+    np.save(tmp_path / "b.npy", x)
+    tokens.append(open_source(np.load(tmp_path / "b.npy", mmap_mode="r")).token())
+    assert len(set(tokens[1:])) == 4
+    # Changes of a map of mode "c" are known to this process alone: it is told by its voxels.
+    private = np.load(tmp_path / "b.npy", mmap_mode="c")
+    with pytest.raises(AssertionError, match="as a whole"):
+        open_source(private).token()
+
+
+@pytest.mark.parametrize("dtype", [">u2", ">i4", ">f4", ">f8", "<u8", ">f2"])
+def test_bytes_in_another_order_are_swapped_where_they_are_read(dtype: str) -> None:
+    x = (np.random.default_rng(0).random((9, 20, 21)) * 1000).astype(dtype)
+    native = x.astype(x.dtype.newbyteorder("="))
+    source = open_source(x)
+    assert np.shares_memory(source.array, x)
+    assert source.token() == open_source(native).token()
+    volume = bv.open(x)
+    for part, expected in (
+        (volume, native),
+        (bv.transpose(volume), native.T),
+        (bv.flip(volume, 0), native[::-1]),
+        (volume[2:, :, 3:], native[2:, :, 3:]),
+    ):
+        found = bv.compute(part, runner=None, progress=False)
+        assert found.dtype == native.dtype
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(source.open()[2:5].read().result(), native[2:5])
+    np.testing.assert_array_equal(np.asarray(volume[3]), native[3])

@@ -2,12 +2,15 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import pyarrow.csv
 import pyarrow.dataset
 import pytest
 
+from beam_volumes.storage import tables
+from beam_volumes.storage.claims import Superseded
 from beam_volumes.storage.sink import OutputExistsError
 from beam_volumes.storage.tables import ParquetTable, TableSink
 
@@ -68,6 +71,57 @@ def test_written_and_read(name, tmp_path):
     assert sink.portable == ("://" not in name)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_finishes_at_once_do_not_cut_a_table_short(suffix, tmp_path, monkeypatch):
+    sink = TableSink.of(tmp_path / f"t.{suffix}")
+    shards = list(shards_of())
+    sink.create("run")
+    for i, shard in enumerate(shards):
+        sink.write(i, shard)
+    late_reads, early_is_done = threading.Event(), threading.Event()
+    replace, pieces = os.replace, tables._pieces
+    done = []
+    late = threading.Thread(target=lambda: done.append(sink.finish(3)))
+
+    def replacing(source, target):  # the early one waits until the late one is in the middle of it
+        if threading.current_thread() is not late:
+            late.start()
+            assert late_reads.wait(30)
+        replace(source, target)
+
+    def reading(path):
+        if threading.current_thread() is late and path.endswith(sink._part(2)):
+            late_reads.set()
+            assert early_is_done.wait(30)
+        return pieces(path)
+
+    monkeypatch.setattr(tables.os, "replace", replacing)
+    monkeypatch.setattr(tables, "_pieces", reading)
+    sink.finish(3)
+    early_is_done.set()
+    late.join()
+    assert done == [None]  # nor did it fail
+    check(sink, {name: np.concatenate([s[name] for s in shards]) for name in shards[0]})
+    assert list(sink.problems("run", checksums=True)) == []
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_rows_that_are_gone_are_found_without_checksums(suffix, tmp_path):
+    sink = TableSink.of(tmp_path / f"t.{suffix}")
+    written(sink)
+    path = tmp_path / f"t.{suffix}"
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    for cut, rows in ((lines[:-1], 6), ([*lines[:-1], lines[-1][:-1]], 6), (lines + lines[-1:], 8)):
+        path.write_bytes(b"".join(cut))
+        (problem,) = sink.problems("run")
+        assert problem == f"{path} has {rows} rows, and 7 were written"
+    path.write_bytes(b"")
+    assert "has 0 rows" in next(sink.problems("run"))
+    path.write_bytes(whole)
+    assert list(sink.problems("run")) == []
+
+
 def test_other_programs_read_them(tmp_path):
     for suffix in ("parquet", "csv", "jsonl"):
         written(TableSink.of(tmp_path / f"t.{suffix}"))
@@ -118,3 +172,39 @@ def test_refused(tmp_path):
     (tmp_path / "bad.parquet").write_text("not at all")
     with pytest.raises(OSError, match="not Parquet"):
         ParquetTable.of(tmp_path / "bad.parquet")
+
+
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl", "memory://late/t.parquet"])
+def test_a_late_worker_of_another_run_leaves_the_table_alone(name, tmp_path, monkeypatch):
+    """Whether it comes to write, to finish, or is stopped while it does."""
+    sink = TableSink.of(name if "://" in name else tmp_path / name)
+    shards = list(shards_of())
+    expected = {n: np.concatenate([s[n] for s in shards[1:]]) for n in shards[0]}
+
+    def other():
+        sink.create("two", overwrite=True, replaces="one")
+        for i, shard in enumerate(shards[1:]):
+            sink.write(i, shard, "two")
+        sink.finish(2, "two")
+
+    sink.create("one", replaces=None)
+    sink.write(0, shards[0], "one")
+    missing, looks = TableSink._part, []
+
+    def slow(self, shard):
+        if not looks:
+            looks.append(shard)
+            other()
+        return missing(self, shard)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableSink, "_part", slow)  # it has seen that the table is its own
+        with pytest.raises(Superseded, match="another run than one"):
+            sink.finish(1, "one")
+    for late in (lambda: sink.write(0, shards[0], "one"), lambda: sink.finish(1, "one")):
+        with pytest.raises(Superseded):
+            late()
+    with pytest.raises(Superseded):
+        sink.create("one", overwrite=True, replaces=None)
+    check(sink, expected)
+    assert list(sink.problems("two", checksums=True)) == []

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.plan import budget
 from beam_volumes.runs import Journal
 from beam_volumes.session.session import Session
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import PATIENCE
 
 SHAPES = [(9, 24, 28), (20, 7, 30), (1, 16, 16)]
 
@@ -130,6 +132,154 @@ def test_what_was_interrupted_goes_on(volumes, tmp_path, monkeypatch, overwrite)
     np.testing.assert_array_equal(np.asarray(bv.open(out)), array + 1)
 
 
+def stopping(monkeypatch, at):
+    """Have the first attempt at a slab fail, as if the worker had died."""
+    slabs, stopped = Session.slab, []
+
+    def slab(self, index, number, *rest):
+        if number == at and not stopped:
+            stopped.append(number)
+            raise OSError("the worker is gone")
+        return slabs(self, index, number, *rest)
+
+    monkeypatch.setattr(Session, "slab", slab)
+
+
+def planning(monkeypatch, **fixed):
+    monkeypatch.setattr(
+        compute_all, "plan", lambda *args, **how: bv.plan(*args, **{**how, **fixed})
+    )
+
+
+def test_a_function_without_a_name_does_not_keep_an_element_from_going_on(volumes, monkeypatch):
+    path, array = next(iter(volumes.items()))
+    out = path.replace("/v", "/out")
+    stopping(monkeypatch, 3)
+    planning(monkeypatch, slab=(2, 24, 28))
+
+    def one(path):
+        more = bv.map_overlap(lambda block: block + 2, bv.open(path))
+        less = bv.map_overlap(lambda block: block - 1, more)
+        return {"out": less.to(out, chunks=(2, 24, 28))}
+
+    each = bv.ComputeAll(one)
+    with pytest.raises(RuntimeError, match="the worker is gone"):
+        ran([path], each)
+    for _ in range(2):
+        assert ran([path], each)[0] == {path: {"out": out}}
+    assert Journal.open(out + ".run").attempts_of(0) == dict.fromkeys(range(5), 1)
+    np.testing.assert_array_equal(np.asarray(bv.open(out)), array + 1)
+    # In another pipeline it may be another function.
+    ran([path], bv.ComputeAll(one, run="screen", overwrite=True))
+    for how in ({"run": "screen"}, {"resume": True}):
+        with pytest.raises(RuntimeError, match=r"name= and version=|cannot resume"):
+            ran([path], bv.ComputeAll(one, **how))
+
+
+def test_an_unnamed_function_of_another_element_is_another(volumes, tmp_path):
+    path = next(iter(volumes))
+
+    def one(element):
+        added = bv.map_overlap(lambda block: block + element[1], bv.open(element[0]))
+        return {"out": added.to(tmp_path / "out.zarr")}
+
+    came, failed = ran([(path, 1), (path, 2)], bv.ComputeAll(one, on_error="emit"))
+    assert len(came) == len(failed) == 1
+    assert "of another element of this run" in next(iter(failed.values()))
+
+
+@pytest.mark.parametrize("how", [{"resume": True}, {"run": "screen"}])
+def test_a_changed_function_does_not_get_the_old_results(volumes, how):
+    path, array = next(iter(volumes.items()))
+
+    def adding(number, version):
+        def one(path):
+            v = bv.open(path).astype("u2")
+            if version is None:
+                added = v + number
+            else:
+                added = bv.map_overlap(lambda a: a + number, v, name="add", version=version)
+            return {"out": added.to(path.replace("/v", "/out"))}
+
+        return one
+
+    for k, versions in enumerate([(None, None), (1, 2)]):
+        run = f"screen {k}" if "run" in how else None
+        one, two = (adding(n, version) for n, version in enumerate(versions, 1))
+        came, _ = ran([path], bv.ComputeAll(one, overwrite=True, run=run))
+        with pytest.raises(RuntimeError, match=r"cannot resume|run= another name"):
+            ran([path], bv.ComputeAll(two, **{**how, **({"run": run} if run else {})}))
+        written = np.asarray(bv.open(came[path]["out"]))
+        np.testing.assert_array_equal(written, array.astype("u2") + 1)
+
+
+ORDER = ["cells", "count", "table", "mean", "rows"]
+
+
+def test_results_have_the_names_that_their_targets_have_now(volumes, monkeypatch):
+    first, _ = ran(volumes, bv.ComputeAll(cells, run="screen"))
+    monkeypatch.setattr(compute_all, "run_local", None)  # they are finished
+
+    def renamed(path):
+        targets = cells(path)
+        return {f"my {name}": targets[name] for name in ORDER}
+
+    again, _ = ran(volumes, bv.ComputeAll(renamed, run="screen"))
+    for path, came in first.items():
+        assert {n.removeprefix("my "): r for n, r in again[path].items()} == came
+        assert list(again[path]) == [f"my {name}" for name in ORDER]
+
+
+@pytest.mark.parametrize("memory", ["8GiB", "528MiB", "least"])
+def test_an_element_goes_on_where_there_is_other_memory(tmp_path, monkeypatch, memory):
+    stored(tmp_path, membranes((64, 128, 128)), chunks=(4, 64, 64))
+
+    def one(path):
+        em = bv.open(path)
+        mask = bv.binary_opening(bv.median_filter(em, 3) > 120)
+        found = bv.label(bv.binary_fill_holes(mask))
+        table = bv.regionprops_table(found, properties=["area"])
+        return {"out": found.to(tmp_path / "out.zarr", chunks=(4, 64, 64)), "rows": table}
+
+    element = str(tmp_path / "in.zarr")
+    targets, how = one(element).values(), {"base": budget.BASE_BEAM, "workers": 1}
+    slab = (32, 128, 128)
+    least = bv.plan(*targets, **how).smallest_memory
+    assert bv.plan(*targets, **how, slab=slab).smallest_memory > least
+    planning(monkeypatch, memory="2GiB", slab=slab)
+    stopping(monkeypatch, 1)
+    each = bv.ComputeAll(one)
+    with pytest.raises(RuntimeError, match="the worker is gone"):
+        ran([element], each)
+    begun = Journal.open(f"{tmp_path}/out.zarr.run").run_id
+    planning(monkeypatch, memory=least if memory == "least" else memory)
+    came, _ = ran([element], each)
+    now = Journal.open(f"{tmp_path}/out.zarr.run").run_id
+    assert now.startswith(begun) and (now == begun) == (memory != "least")
+    expected = bv.compute(one(element)["rows"], runner=None)
+    assert came[element]["rows"].equals(expected)
+    assert bv.verify(tmp_path / "out.zarr") == []
+    assert ran([element], each)[0].keys() == came.keys()  # finished, whoever began it
+    assert Journal.open(f"{tmp_path}/out.zarr.run").run_id == now
+
+
+def test_elements_made_by_one_step_are_spread_over_workers():
+    pipeline = beam.Pipeline()
+    many = pipeline | beam.Create([3]) | "Many" >> beam.FlatMap(lambda n: list(range(n)))
+    _ = many | "All" >> bv.ComputeAll(cells)
+    steps = pipeline.to_runner_api().components.transforms.values()
+    makes = {output: step for step in steps for output in step.outputs.values() if step.spec.urn}
+    (each,) = (s for s in steps if s.unique_name == "All/Each")
+    urns = []
+    step = each
+    while step.unique_name != "Many":
+        (source,) = step.inputs.values()
+        inner = [s for s in steps if source in s.outputs.values() and not s.subtransforms]
+        step = inner[0] if inner else makes[source]
+        urns.append(step.spec.urn)
+    assert "beam:transform:group_by_key:v1" in urns or "beam:transform:reshuffle:v1" in urns
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_elements_do_not_share_outputs(volumes, tmp_path, overwrite):
     def same(path):
@@ -143,7 +293,7 @@ def test_elements_do_not_share_outputs(volumes, tmp_path, overwrite):
 
 def test_so_many_at_a_time():
     """However many threads a runner starts in a process."""
-    pairs, active, most = threading.Barrier(2, timeout=20), [], []
+    pairs, active, most = threading.Barrier(2, timeout=PATIENCE), [], []
 
     def slow(_):
         active.append(1)

@@ -1,5 +1,6 @@
 """Runs through FnApiRunner in its driver process: same bytes, right errors, dead workers."""
 
+import glob
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import apache_beam as beam
 import numpy as np
@@ -27,6 +29,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
 from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
+from tests.waiting import PATIENCE, wait_until
 
 PROCESSES = ["--direct_running_mode=multi_processing"]
 
@@ -146,7 +149,7 @@ def test_numbers_come_back_from_another_runner_without_a_journal(tmp_path):
         expected = bv.compute(mean, spread, runner=None)
         assert known[mean.value.token] == expected[0]
         assert evaluate(spread.value, known) == expected[1]
-    assert not list((tmp_path / "meanwhile").rglob("*.pkl"))
+    assert not list((tmp_path / "meanwhile").rglob("pass-*"))
 
 
 def test_arrays_and_a_stored_intermediate_come_back(tmp_path):
@@ -199,12 +202,23 @@ def test_errors_of_reductions_and_of_users_functions(tmp_path, caplog):
 # Death.
 
 
-def slow(path, v, seconds):
+#: Slabs after which no other ends, so that a run is not over before it is killed.
+HOLD = 2
+
+
+def held(path, v):
+    """Adds one; holds still after `HOLD` slabs as long as there is a file beside the output."""
+    hold = Path(f"{path}.hold")
+
     def work(block):
-        time.sleep(seconds)
+        limit = time.monotonic() + PATIENCE
+        while hold.exists() and len(glob.glob(f"{path}.run/runs/*/records/0/*/*")) >= HOLD:
+            if time.monotonic() > limit:
+                raise TimeoutError("nobody has killed this run")
+            time.sleep(0.02)
         return block + 1
 
-    return bv.map_overlap(work, v, name="slow", version=1).to(path, chunks=(2, 24, 28))
+    return bv.map_overlap(work, v, name="held", version=1).to(path, chunks=(2, 24, 28))
 
 
 def workers_of(process):
@@ -226,38 +240,31 @@ def journal_of(path):
 
 def kill_when(path, done, victims):
     """Kill what ``victims()`` gives once so many slabs are recorded."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def found():
         journal = journal_of(path)
-        if journal is not None and records(journal) >= done:
-            found = list(victims())
-            if found:
-                killed = time.monotonic()
-                os.kill(found[0].pid, signal.SIGKILL)
-                return killed
-        time.sleep(0.02)
-    return None
+        return journal is not None and records(journal) >= done and list(victims())
+
+    os.kill(wait_until(found, f"{done} slabs")[0].pid, signal.SIGKILL)
 
 
 @thorough
-def test_a_killed_worker_is_told_within_seconds_and_the_run_resumed(tmp_path):
+def test_a_killed_worker_is_told_and_the_run_resumed(tmp_path):
     v = stored(tmp_path, membranes())
     path = tmp_path / "out.zarr"
     how = {"workers": 2, "options": PROCESSES, "slab": (2, 24, 28), "threads": 1, "memory": "4GiB"}
-    killed = []
-    killer = threading.Thread(
-        target=lambda: killed.append(kill_when(path, 2, lambda: workers_of(os.getpid())))
-    )
+    hold = Path(f"{path}.hold")
+    hold.touch()
+    killer = threading.Thread(target=kill_when, args=(path, HOLD, lambda: workers_of(os.getpid())))
     killer.start()
     with pytest.raises(WorkerDied, match=r"pass 1 slab \d.*resume=True") as caught:
-        bv.compute(slow(path, v, 0.4), **how)
-    ended = time.monotonic()
+        bv.compute(held(path, v), **how)
     killer.join()
-    assert ended - killed[0] < 10
     assert "SIGKILL" in str(caught.value)
+    hold.unlink()
     before = journal_of(path).finished(0)
     assert 2 <= len(before) < 10
-    bv.compute(slow(path, v, 0.0), resume=True, runner=None)
+    bv.compute(held(path, v), resume=True, runner=None)
     np.testing.assert_array_equal(np.asarray(bv.open(str(path))), np.asarray(v) + 1)
     attempts = journal_of(path).attempts_of(0)
     assert all(attempts[i] == 1 for i in before)
@@ -271,17 +278,26 @@ def test_a_killed_driver_leaves_a_run_that_can_be_resumed(tmp_path):
     program = (
         "import beam_volumes as bv\n"
         "from pathlib import Path\n"
-        "from tests.transforms.test_launch import slow\n"
+        "from tests.transforms.test_launch import held\n"
         f"v = bv.open({str(tmp_path / 'in.zarr')!r})\n"
-        f"bv.compute(slow(Path({str(path)!r}), v, 0.3), workers=2, slab=(2, 24, 28), threads=1)\n"
+        f"bv.compute(held(Path({str(path)!r}), v), workers=2, slab=(2, 24, 28), threads=1)\n"
     )
+    hold = Path(f"{path}.hold")
+    hold.touch()
     driver = subprocess.Popen([sys.executable, "-c", program], cwd=os.getcwd())
-    assert kill_when(path, 2, lambda: [psutil.Process(driver.pid)])
+    family = []
+
+    def victims():
+        family[:] = psutil.Process(driver.pid).children(recursive=True)
+        return [psutil.Process(driver.pid)]
+
+    kill_when(path, HOLD, victims)
     assert driver.wait() == -signal.SIGKILL
-    time.sleep(1.0)  # its child ends within a second
+    assert family and not psutil.wait_procs(family, timeout=PATIENCE)[1]
+    hold.unlink()
     before = journal_of(path).finished(0)
     assert 2 <= len(before) < 10
-    bv.compute(slow(path, v, 0.0), resume=True, runner=None, workers=2)
+    bv.compute(held(path, v), resume=True, runner=None, workers=2)
     np.testing.assert_array_equal(np.asarray(bv.open(str(path))), np.asarray(v) + 1)
     attempts = journal_of(path).attempts_of(0)
     assert all(attempts[i] == 1 for i in before)

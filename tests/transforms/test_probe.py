@@ -12,8 +12,8 @@ from beam_volumes.plan import budget
 from beam_volumes.session import needs as module
 from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.launch import raise_original
 from beam_volumes.transforms.probe import Probe, versions
+from beam_volumes.transforms.telling import raise_original
 from tests.transforms.trees import membranes, stored
 
 
@@ -25,14 +25,14 @@ class Content:
 
 def asked(ours, needs=None):
     """What a worker says, and the driver makes of it; the probe gets there as through a runner."""
-    probe = Probe(ours, pickle.dumps(Content() if needs is None else needs), copies=3)
+    probe = Probe(ours, pickle.dumps(Content() if needs is None else needs), "x1", copies=3)
     there = pickler.loads(pickler.dumps(probe))
     there = pickler.loads(pickler.dumps(there))  # as Beam's workers do
     assert type(there) is not Probe  # nothing but text was sent
     try:
         return list(there.process(b""))
     except Exception as error:
-        raise_original(RuntimeError(f"java.lang.Exception: {error} at org.apache..."))
+        raise_original(RuntimeError(f"java.lang.Exception: {error} at org.apache..."), "x1")
         raise
 
 
@@ -56,7 +56,7 @@ def test_a_worker_that_lacks_a_package_says_so(monkeypatch):
     # And if it is another that ours needs, which shows when ours is used.
     needs = pickle.dumps(Content())
     monkeypatch.setitem(sys.modules, __name__, None)
-    probe = Probe(ours, needs)
+    probe = Probe(ours, needs, "x1")
     with pytest.raises(RuntimeError, match=r"cannot work .*test_probe.*; install"):
         list(probe.process(b""))
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.geometry import NO_HALO, Box, Grid
 from beam_volumes.space import Space
+from beam_volumes.storage.claims import Superseded
 from beam_volumes.transforms import SlabKey
 from beam_volumes.transforms.slab import SlabCoder, SlabKeyCoder
 from beam_volumes.transforms.slabs import apply_stages, as_halo, read_slab, slab_grid, write_slab
@@ -223,3 +224,18 @@ def test_a_slab_says_what_it_is():
     assert slab.box == Box((2, 0, 0), (7, 6, 6))
     with pytest.raises(ValueError, match=r"voxels of shape \(5, 5, 6\)"):
         bv.Slab(slab.core, slab.halo, slab.data[:, :5], slab.shape)
+
+
+def test_a_late_slab_is_not_written_into_what_another_run_has_made_since(tmp_path):
+    em = bv.open(membranes((4, 8, 8)))
+    slabs = slabs_of(em, (2, 8, 8), NO_HALO)
+    write = bv.WriteSlabs(tmp_path / "out.zarr", like=em, chunks=(2, 8, 8))
+    slow = bv.WriteSlabs(tmp_path / "out.zarr", like=em, chunks=(2, 8, 8))
+    write.sink.create(write.run_id, replaces=write.replaces)
+    write_slab(slabs[0], write.sink, write.run_id)
+    with pytest.raises(Superseded, match="since this one was asked for"):
+        slow.sink.create(slow.run_id, replaces=slow.replaces)
+    bv.compute((em + 1).to(tmp_path / "out.zarr"), runner=None, overwrite=True, progress=False)
+    with pytest.raises(Superseded, match=r"slab \(2, 0, 0\): .* another run's by now"):
+        write_slab(slabs[1], write.sink, write.run_id)
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), np.asarray(em) + 1)

@@ -1,0 +1,86 @@
+"""Failures as plain data: for other processes, and for the attempts that come after.
+
+A runner makes again what has failed, up to ten times. That helps where a machine or a storage has failed.
+Where the voxels or a user's function are to blame, every attempt ends alike: the second one that does so
+speaks for all.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from beam_volumes.runs.supervise import RemoteTraceback, WorkerDied
+from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.sink import OutputExistsError
+
+_PYTHONS = """
+ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError ChildProcessError
+ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError EOFError FileExistsError
+FileNotFoundError FloatingPointError ImportError IndexError InterruptedError IsADirectoryError KeyError
+LookupError MemoryError ModuleNotFoundError NameError NotADirectoryError NotImplementedError OSError
+OverflowError PermissionError ProcessLookupError RecursionError ReferenceError RuntimeError TimeoutError
+TypeError ValueError ZeroDivisionError
+"""
+#: What an error that arrives may be. Any other arrives as the nearest of these that it is.
+KINDS: dict[str, type[Exception]] = {
+    **{name: getattr(builtins, name) for name in _PYTHONS.split()},
+    **{kind.__name__: kind for kind in (OutputExistsError, VolumeError, WorkerDied)},
+}
+#: Failures of machines and storages: another attempt, on another machine or later, may go well.
+_PASSING = (OSError, MemoryError, ImportError, EOFError, BufferError)
+_MEMORY = re.compile(r"out of memory|cuda|cannot allocate|unable to allocate", re.I)
+_ADDRESS = re.compile(r"0x[0-9a-f]+", re.I)
+
+
+def as_data(error: Exception) -> dict[str, Any]:
+    """An error as plain data: its kind, what that is made of, and where it was raised."""
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    kind = next((k for k in type(error).__mro__ if KINDS.get(k.__name__) is k), RuntimeError)
+    text = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"
+    found = {"kind": kind.__name__, "arguments": [text], "trace": trace}
+    if kind is type(error):
+        arguments = list(error.__reduce__()[1])  # type: ignore[arg-type]  # with a file's name
+        if all(type(a) in (str, int, float, type(None)) for a in arguments):
+            found["arguments"] = arguments
+    return found
+
+
+def revived(data: Mapping[str, Any]) -> Exception:
+    """The error that `as_data` was given; its cause tells where it was raised.
+
+    Examples
+    --------
+    >>> revived(as_data(OSError(28, "No space left")))
+    OSError(28, 'No space left')
+    """
+    error = KINDS.get(data["kind"], RuntimeError)(*data["arguments"])
+    error.__cause__ = RemoteTraceback(data["trace"])
+    return error
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether another attempt may go well: a machine or a storage has failed, not a computation.
+
+    Examples
+    --------
+    >>> may_pass(ConnectionResetError("storage")), may_pass(ZeroDivisionError("division by zero"))
+    (True, False)
+    """
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, _PASSING) or _MEMORY.search(f"{type(at).__name__} {at}"):
+            return True
+        at = at.__cause__
+    return False
+
+
+def are_alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Whether two attempts have failed of the same."""
+    return all(
+        _ADDRESS.sub("", str(first[name])) == _ADDRESS.sub("", str(second[name]))
+        for name in ("kind", "arguments")
+    )

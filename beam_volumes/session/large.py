@@ -1,0 +1,75 @@
+"""Numbers too large to travel: they stay in the journal, and a message names the pass that found them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import Value, values_below
+from beam_volumes.runs.journal import Journal
+
+#: Bytes of numbers that travel together.
+MOST = 1 << 20
+
+
+@dataclass(frozen=True)
+class InJournal:
+    """Stands for a number that the scalars of a pass hold."""
+
+    pass_index: int
+
+
+def by_name(before: dict[str, Any], known: dict[str, Any], pass_index: int) -> dict[str, Any]:
+    """What is known after a pass, the largest numbers that it has found by name if all are too large.
+
+    Those ``before`` the pass are left as they are: this function gave them.
+    """
+    total = sum(map(_size, before.values()))
+    light = dict(known)
+    for token in sorted(known.keys() - before.keys(), key=lambda t: (_size(known[t]), t)):
+        total += _size(known[token])
+        if total > MOST:
+            light[token] = InJournal(pass_index)
+    return light
+
+
+def _size(number: Any) -> int:
+    return (
+        number.nbytes if isinstance(number, np.ndarray) else len(pickle.dumps(number, protocol=5))
+    )
+
+
+def at_hand(
+    known: dict[str, Any], values: Iterable[Value], journal: Journal | None
+) -> dict[str, Any]:
+    """A copy of known numbers in which those that some values rest on are there themselves.
+
+    Raises
+    ------
+    OSError
+        The journal is out of this process's reach.
+    """
+    near = dict(known)
+    passes: dict[int, list[str]] = {}
+    for v in values_below(values):
+        if isinstance(number := near.get(v.token), InJournal):
+            passes.setdefault(number.pass_index, []).append(v.token)
+    for index, tokens in passes.items():
+        near |= {token: numbers_of(journal, index)[token] for token in tokens}
+    return near
+
+
+def numbers_of(journal: Journal | None, pass_index: int) -> dict[str, Any]:
+    """What a pass has found."""
+    assert journal is not None, "numbers are named where there is a journal"
+    found = journal.read_scalars(pass_index)
+    if found is None:
+        raise OSError(
+            f"the numbers of pass {pass_index + 1} are not in {journal.url}: workers elsewhere need a "
+            "place that they and this machine reach; give journal=, or temp_location in options"
+        )
+    return found

@@ -1,0 +1,200 @@
+"""Whether slabs have filled an output: what no slab has written would read as the fill value.
+
+Counted are write units, which slabs are made of: a bit each, by layers along z. No voxels are looked at,
+and what is left of a layer are the boxes that are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints import Tuple
+
+from beam_volumes.geometry import Box, Grid
+from beam_volumes.transforms.compute import slab_ranges
+
+#: Boxes that are remembered, and named.
+_KEPT, _NAMED = 1000, 5
+
+#: Rows and columns of units: y from and to, x from and to.
+Span = tuple[int, int, int, int]
+#: Of units along z, y, x: from and to.
+Place = tuple[int, int, int, int, int, int]
+#: How many units are missing, and where.
+Missing = tuple[int, list[Place]]
+
+
+class CheckComplete(beam.PTransform):
+    """Fail if boxes are not all of an output: PCollection of boxes to one of one element, the units counted.
+
+    Parameters
+    ----------
+    name : str
+        How messages name the output.
+    units : Grid
+        Its write units; boxes are made of whole ones.
+    slabs : Grid, optional
+        Of which the boxes are cells, if that is known: messages name those.
+
+    Raises
+    ------
+    ValueError
+        In a worker, once all boxes have come: naming what is missing.
+    """
+
+    def __init__(self, name: str, units: Grid, slabs: Grid | None = None):
+        super().__init__()
+        self.name, self.units, self.slabs = name, units, slabs
+
+    def expand(self, boxes: beam.PCollection[Box]) -> beam.PCollection[int]:
+        layers, rows, cols = self.units.counts if len(self.units) else (0, 0, 0)
+        spans = boxes | "Units" >> beam.FlatMap(_spans, self.units).with_output_types(_Spanned)
+        # In no window: a volume is complete or not.
+        given = spans | "Together" >> beam.WindowInto(GlobalWindows())
+        # Layers of which nothing is given are missing too.
+        wanted = (
+            boxes.pipeline
+            | "Layers" >> beam.Create(slab_ranges(layers))
+            | "Each" >> beam.FlatMap(_nothing_of).with_output_types(_Spanned)
+        )
+        return (
+            (given, wanted)
+            | beam.Flatten()
+            | "Cover" >> beam.CombinePerKey(Uncovered(rows, cols))
+            | "Count" >> beam.CombineGlobally(CountMissing())
+            | "Check" >> beam.Map(_check, self.name, self.units, self.slabs)
+        )
+
+
+_Spanned: Any = Tuple[Tuple[int, ...], Tuple[int, ...]]
+
+
+def _spans(box: Box, units: Grid) -> Iterator[tuple[tuple[int], Span]]:
+    """By layer of units, what a box covers of it."""
+    (z0, z1), (y0, y1), (x0, x1) = (
+        (a // u, -(-b // u)) for a, b, u in zip(box.start, box.stop, units.step, strict=True)
+    )
+    for z in range(z0, z1):
+        yield (z,), (y0, y1, x0, x1)
+
+
+def _nothing_of(layers: tuple[int, int]) -> Iterator[tuple[tuple[int], Span]]:
+    for z in range(*layers):
+        yield (z,), (0, 0, 0, 0)
+
+
+class Uncovered(beam.CombineFn):
+    """From what is covered of a layer of units to what is not: the same in any order, and if repeated."""
+
+    def __init__(self, rows: int, cols: int):
+        self.shape = (rows, cols)
+
+    def create_accumulator(self) -> np.ndarray:
+        return np.zeros(self.shape, bool)
+
+    def add_input(self, covered: np.ndarray, span: Sequence[int]) -> np.ndarray:
+        y0, y1, x0, x1 = span
+        covered[y0:y1, x0:x1] = True
+        return covered
+
+    def merge_accumulators(self, several: Iterable[np.ndarray]) -> np.ndarray:
+        merged = self.create_accumulator()
+        for covered in several:
+            merged |= covered
+        return merged
+
+    def extract_output(self, covered: np.ndarray) -> tuple[int, list[Span]]:
+        return int(covered.size - np.count_nonzero(covered)), rectangles(~covered)[:_KEPT]
+
+
+def rectangles(missing: np.ndarray) -> list[Span]:
+    """Rectangles that make up what is true of a plane: runs along x, joined along y where they are alike.
+
+    Examples
+    --------
+    >>> rectangles(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 1]], bool))
+    [(0, 2, 0, 1), (0, 3, 2, 3)]
+    """
+    found: list[Span] = []
+    open_: dict[tuple[int, int], int] = {}
+    for y in range(len(missing) + 1):
+        row = missing[y] if y < len(missing) else np.zeros(missing.shape[1:], bool)
+        edges = np.flatnonzero(np.diff(row, prepend=False, append=False)).tolist()
+        runs = set(zip(edges[::2], edges[1::2], strict=True))
+        found += [(y0, y, *run) for run, y0 in open_.items() if run not in runs]
+        open_ = {run: open_.get(run, y) for run in runs}
+    return sorted(found)
+
+
+class CountMissing(beam.CombineFn):
+    """How many units are missing, and the boxes that they make, joined along z."""
+
+    def create_accumulator(self) -> Missing:
+        return 0, []
+
+    def add_input(
+        self, before: Missing, layer: tuple[tuple[int], tuple[int, list[Span]]]
+    ) -> Missing:
+        (z,), (count, spans) = layer
+        return before[0] + count, before[1] + [(z, z + 1, *span) for span in spans]
+
+    def merge_accumulators(self, several: Iterable[Missing]) -> Missing:
+        parts = list(several)
+        return self.compact((sum(n for n, _ in parts), [p for _, places in parts for p in places]))
+
+    def compact(self, missing: Missing) -> Missing:
+        return missing[0], _joined(missing[1])[:_KEPT]
+
+    def extract_output(self, missing: Missing) -> Missing:
+        return self.compact(missing)
+
+
+def _joined(places: list[Place]) -> list[Place]:
+    """Places of one rectangle that follow one another along z, as one."""
+    found: list[Place] = []
+    for span, alike in groupby(sorted(places, key=lambda p: (p[2:], p)), key=lambda p: p[2:]):
+        for z0, z1, *_ in alike:
+            if found and found[-1][2:] == span and found[-1][1] == z0:
+                found[-1] = (found[-1][0], z1, *span)
+            else:
+                found.append((z0, z1, *span))
+    return sorted(found)
+
+
+def _check(missing: Missing, name: str, units: Grid, slabs: Grid | None) -> int:
+    count, places = missing
+    total = len(units)
+    if not count:
+        return total
+    boxes = [_box(place, units) for place in places]
+    if slabs is not None:
+        boxes = list({slabs.box(i): None for box in boxes for i in _cells(slabs, box)})
+    several = f"{len(boxes):,} slabs are" if len(boxes) > 1 else "a slab is"
+    more = f" and {len(boxes) - _NAMED:,} more" if len(boxes) > _NAMED else ""
+    raise ValueError(
+        f"{name} is not complete: {'at least ' if len(places) == _KEPT else ''}{several} missing, at "
+        f"{', '.join(map(str, boxes[:_NAMED]))}{more} ({count:,} of {total:,} write units, which read as 0); "
+        "give WriteSlabs all slabs, or partial=True to write those there are"
+    )
+
+
+def _box(place: Place, units: Grid) -> Box:
+    z0, z1, y0, y1, x0, x1 = place
+    step, shape = units.step, units.shape
+    start = tuple(a * u for a, u in zip((z0, y0, x0), step, strict=True))
+    stop = tuple(min(b * u, n) for b, u, n in zip((z1, y1, x1), step, shape, strict=True))
+    return Box(start, stop)  # type: ignore[arg-type]
+
+
+def _cells(grid: Grid, box: Box) -> Iterator[int]:
+    """The cells of a grid that a box touches."""
+    _, ny, nx = grid.counts
+    z, y, x = (
+        range(a // s, -(-b // s)) for a, b, s in zip(box.start, box.stop, grid.step, strict=True)
+    )
+    return ((i * ny + j) * nx + k for i in z for j in y for k in x)

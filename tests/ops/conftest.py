@@ -1,0 +1,13 @@
+"""What tests of operations share."""
+
+import pytest
+
+from beam_volumes.sweep import resources
+
+
+@pytest.fixture(scope="module")
+def thin_strips():
+    """Work is shared out however little it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "_WORTHWHILE", 1)
+        yield

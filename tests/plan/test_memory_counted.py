@@ -1,0 +1,147 @@
+"""What the plan counts is what the hungriest slab takes, wherever it lies."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import beam_volumes as bv
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.partition import Crew, measure
+from beam_volumes.space import Space
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
+from beam_volumes.sweep.stage import Block
+
+
+@dataclass(frozen=True, eq=False)
+class Nothing:
+    """Planned with, never read."""
+
+    name: str
+
+    portable = False
+    remote = False
+    extents = ()
+
+    def token(self):
+        return self.name
+
+
+def unread(slices, depth, origin):
+    space = Space(axes=("z", "y", "x"))
+    chunk, starts = (depth, 8, 8), (-origin, 0, 0)
+    reader = Nothing(f"{slices} {depth} {origin}")
+    source = Source("v", (slices, 8, 8), np.dtype("u1"), chunk, starts, space, reader)
+    return Volume(SourceNode.of(source), space)
+
+
+@st.composite
+def sums(draw):
+    """Of two volumes whose layers of chunks begin elsewhere, filtered or not."""
+    slices = draw(st.sampled_from([97, 200, 301]))
+    volumes = []
+    for _ in range(2):
+        depth = draw(st.sampled_from([1, 3, 5, 7, 11, 16, 20, 64]))
+        volumes.append(unread(slices, depth, draw(st.integers(0, depth - 1))))
+    first, second = volumes
+    found = bv.maximum_filter(first, (draw(st.integers(1, 12)), 1, 1)) + second
+    if draw(st.booleans()):
+        found = bv.maximum_filter(found, (draw(st.integers(1, 6)), 3, 1))
+    if draw(st.booleans()):
+        found = found[draw(st.integers(0, 9)) :]
+    if draw(st.integers(0, 3)) == 0:
+        found = bv.downsample(found, (draw(st.sampled_from([2, 3])), 1, 1))
+    return found
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_slab_holds_more_than_was_counted(data):
+    volume = data.draw(sums())
+    deep = data.draw(st.sampled_from([5, 13, 20, 24, 48, 100]))
+    slab = (min(deep, volume.shape[0]), *volume.shape[1:])
+    window = data.draw(st.integers(1, 20))
+    overlap = data.draw(st.sampled_from(OVERLAPS))
+    (p,) = bv.plan(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
+    part = measure(p.program, slab, window, overlap, Crew(threads=2))
+    counted = [
+        int(n) for n in re.findall(r"\((\d+) slices of", " ".join(q.name for q in part.parts))
+    ]
+    held = [0] * len(counted)
+    for box in p.grid:
+        course = schedule(p.program, (box.start[0], box.stop[0]), window, overlap)
+        held = list(map(max, held, course.capacity))
+    assert all(h <= c for h, c in zip(held, counted, strict=True)), (held, counted)
+
+
+def test_a_strip_that_wraps_around_its_ring_copies_its_own_rows_only():
+    ring = np.arange(5 * 100 * 40).reshape(5, 100, 40)
+    around = Block(ring, np.array([3, 4, 0, 1]), 1, 2, 98, 36)
+    in_order = Block(ring, np.array([0, 1, 2, 3]), 1, 2, 98, 36)
+    strip = around.array(10, 20)
+    np.testing.assert_array_equal(strip, ring[[3, 4, 0, 1], 11:21, 2:38])
+    held = strip if strip.base is None else strip.base
+    assert held.nbytes <= 4 * 10 * 37 * 8
+    assert np.shares_memory(in_order.array(10, 20), ring)
+    # Kernels are compiled for whole arrays, and for parts of larger ones.
+    assert strip.flags.c_contiguous == in_order.array(10, 20).flags.c_contiguous
+    assert not strip.flags.writeable
+
+
+def test_windows_that_surveys_are_given_as_copies_are_counted(monkeypatch):
+    copied, real = [], Block.array
+
+    def noted(block, *rows):
+        array = real(block, *rows)
+        if not np.shares_memory(array, block.ring):
+            copied.append(array.nbytes)
+        return array
+
+    monkeypatch.setattr(Block, "array", noted)
+    x = np.random.default_rng(0).integers(0, 4, (60, 40, 30)).astype("f8")
+    smooth = bv.maximum_filter(bv.open(x), (5, 1, 1))
+    table = bv.regionprops_table(bv.open((x > 1).astype("i4")), smooth, ["intensity_mean"])
+    other = bv.minimum_filter(smooth, (4, 1, 1))
+    how = {"slab": (60, 40, 30), "window": 7}
+    plan = bv.plan(table, bv.sum(other), **how)
+    bv.compute(table, bv.sum(other), runner=None, progress=False, threads=1, **how)
+    (p,) = plan.passes
+    course = schedule(p.program, (0, 60), 7, p.partition.overlap)
+    slices = gathered(p.program, course)
+    plane = [40 * 30 * s.dtype.itemsize for s in p.program.steps]
+    counted = sum(n * b for n, b in zip(slices, plane, strict=True))
+    assert copied and max(copied) <= counted
+    scratch = next(q.bytes for q in p.partition.parts if q.name == "scratch of a stage")
+    assert scratch >= counted
+
+
+def test_what_a_process_has_once_is_not_counted_for_each_slab_in_flight(tmp_path):
+    """Chunks are read and written through lanes of the process, whatever the number of its sweeps."""
+    volume = bv.open(np.zeros((96, 512, 512), "u1")).to(
+        tmp_path / "in.zarr", chunks=(32, 512, 512), codec="zstd"
+    )
+    volume = bv.compute(volume, runner=None, progress=False)
+    target = (volume + 1).to(tmp_path / "out.zarr", chunks=(32, 512, 512), codec="zstd")
+
+    def coding(workers, processes):
+        how = {"workers": workers, "processes": processes, "threads": 2, "memory": "64GiB"}
+        plan = bv.plan(target, slab=(32, 512, 512), **how)
+        (p,) = plan.passes
+        parts = p.partition.parts
+        once = sum(q.bytes for q in parts if q.name.startswith(("decoding", "encoding")))
+        own = p.slab_memory - once
+        assert plan.predicted_memory == processes * plan.base + workers * (own + once)
+        return workers * once, own
+
+    alone, own = coding(1, 1)
+    unit = 32 * 512 * 512
+    assert alone >= 2 * unit
+    for workers, processes in ((8, 1), (8, 4), (7, 3)):
+        several, each = coding(workers, processes)
+        assert each == own
+        # Eight slabs may have more units on their way than one, which has a single one to write.
+        assert processes * alone <= several < processes * (2 * alone) and several < workers * alone

@@ -1,0 +1,336 @@
+"""What a run does in an order of its own: attempts that come late, twice, or after they were given up."""
+
+import itertools
+import pickle
+import shutil
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.runs.objects import Folder
+from beam_volumes.session.session import Session
+from beam_volumes.storage import sink as storage_sink
+from beam_volumes.storage.claims import Document, Superseded
+from beam_volumes.storage.sink import Sink
+from beam_volumes.sweep import executor
+from tests.transforms.trees import chunk_files, membranes, stored
+
+SLAB = (4, 24, 28)
+
+
+def once(block):
+    return block.astype("f4") * np.float32(0.5)
+
+
+def with_scratch(tmp_path, array, name="out.zarr", **how):
+    """A run that stores voxels between its passes, and what it should give."""
+    v = stored(tmp_path, array, f"of-{name}")
+    kept = bv.map_overlap(once, v, name="once", version="1", dtype="f4", deterministic=False)
+    target = (kept + bv.mean(kept)).to(tmp_path / name, chunks=SLAB)
+    plan = bv.plan(target, slab=SLAB, workers=2)
+    assert len(plan.passes) == 3 and len(plan.intermediates) == 1
+    expected = once(array)
+    return Session.begin(plan, **how), expected + expected.astype("f8").mean()
+
+
+def passes(session, k, known):
+    """All of a pass, and what is known after it."""
+    states = [session.slab(k, i, known).states for i in range(len(session.plan.passes[k].grid))]
+    return session.finish_pass(k, session.merge(k, states), known)
+
+
+def up_to_the_last_pass(session):
+    session.prepare()
+    return passes(session, 1, passes(session, 0, {}))
+
+
+@pytest.mark.parametrize("kind", ["voxels", "zeros"])
+def test_what_lies_between_passes_never_reads_as_fill(tmp_path, kind):
+    """A chunk of it that is gone stops the slab; one of zeros is there, and does not."""
+    array = membranes() if kind == "voxels" else np.zeros((20, 24, 28), "u1")
+    session, expected = with_scratch(tmp_path, array)
+    known = up_to_the_last_pass(session)
+    (scratch,) = session.plan.intermediates
+    assert len(chunk_files(scratch.name)) == len(scratch.grid)
+    session.slab(2, 0, known)
+    shutil.rmtree(f"{scratch.name}/c/1")
+    with pytest.raises(FileNotFoundError, match=r"slab 1 .*is missing .*overwrite=True"):
+        session.slab(2, 1, known)
+    session.slab(2, 2, known)
+    session.end()
+    with pytest.raises(FileNotFoundError, match=r"slab 3 .*overwrite=True"):
+        session.slab(2, 3, known)
+    assert session.journal.finished(2) == [0, 2]
+    done = np.asarray(bv.open(tmp_path / "out.zarr"))
+    np.testing.assert_array_equal(done[:4], expected[:4].astype(done.dtype))
+    assert not done[4:8].any() and not done[12:].any()
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_scratch_of_any_format_is_strict(tmp_path, version):
+    """Also where its chunks are cut off by the edge, and of what is read back of it."""
+    made = bv.open(np.zeros((3, 5, 7), "i2")).to(tmp_path / "s.zarr", zarr_version=version).sink
+    sink = replace(made, chunk=(2, 4, 4), scratch=True)
+    sink = Sink.from_dict(sink.to_dict())
+    sink.create("run")
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        sink.read_back().read()
+    bv.storage.sink.write_units(sink.open(), sink.grid.box(0), np.zeros((2, 4, 4), "i2")).result()
+    assert not sink.read_back().crop(sink.grid.box(0)).read().any()
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        sink.read_back().read()
+
+
+# Runs that take each other's place.
+
+
+def simple(tmp_path, factor, name="out.zarr", **how):
+    """A run of five slabs, which multiplies; and what it gives."""
+    array = membranes((20, 24, 28)).astype("u2")
+    target = (bv.open(array) * np.uint16(factor)).to(tmp_path / name, chunks=SLAB)
+    plan = bv.plan(target, slab=SLAB, workers=2)
+    return Session.begin(plan, **how), array * np.uint16(factor)
+
+
+def check(session, tmp_path, expected, name="out.zarr"):
+    """What a run left is what it should be, by its voxels and by its records."""
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / name)), expected)
+    assert bv.verify(session.journal.spec, checksums=True) == []
+
+
+@pytest.mark.parametrize("journals", ["the same journal", "each its own"])
+def test_a_worker_of_a_replaced_run_writes_nothing_more(tmp_path, journals):
+    def journal(name):
+        return {} if journals == "the same journal" else {"journal": tmp_path / name}
+
+    old, _ = simple(tmp_path, 2, **journal("a"))
+    old.prepare()
+    old.slab(0, 0, {})
+    new, expected = simple(tmp_path, 3, overwrite=True, **journal("b"))
+    new.prepare()
+    with pytest.raises(Superseded, match=f"{new.run_id} by now"):
+        old.slab(0, 1, {})
+    passes(new, 0, {})
+    for i in range(1, 5):
+        with pytest.raises(Superseded):
+            old.slab(0, i, {})
+    with pytest.raises(Superseded):
+        old.end()
+    new.end()
+    check(new, tmp_path, expected)
+    with pytest.raises(Superseded):
+        old.prepare()
+    check(new, tmp_path, expected)
+    if journals == "the same journal":
+        assert [p.name for p in (tmp_path / "out.zarr.run" / "runs").iterdir()] == [new.run_id]
+
+
+def paused(monkeypatch, owner, name, at=1, after=False):
+    """Have the ``at``-th call of a function wait; gives what says that it does, and what lets it go on."""
+    there, go = threading.Event(), threading.Event()
+    function, calls = getattr(owner, name), itertools.count(1)
+
+    def waiting(*args, **how):
+        first = next(calls) == at
+        found = function(*args, **how) if after else None
+        if first:
+            there.set()
+            assert go.wait(120)
+        return found if after else function(*args, **how)
+
+    monkeypatch.setattr(owner, name, waiting)
+    return there, go
+
+
+def in_thread(function, *args):
+    """Call it; its error, if it has one, is the first of the list that comes back."""
+    errors = []
+
+    def run():
+        try:
+            function(*args)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, errors
+
+
+@pytest.mark.parametrize("moment", ["computing", "before a layer is written", "before the record"])
+def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatch, moment):
+    """Whether it was stopped before its first layer, between two of them, or before it was recorded."""
+    v = bv.open(membranes((20, 24, 28)).astype("u2"))
+    there, go, held = threading.Event(), threading.Event(), []
+
+    def slow(block):
+        if held == ["now"]:
+            held.append("done")
+            there.set()
+            assert go.wait(120)
+        return block * np.uint16(2)
+
+    twice = bv.map_overlap(slow, v, name="slow", version="1", dtype="u2")
+    target = twice.to(tmp_path / "out.zarr", chunks=(2, 24, 28))
+    old = Session.begin(bv.plan(target, slab=SLAB, window=2, workers=2))
+    old.prepare()
+    if moment == "computing":
+        held.append("now")
+    elif moment == "before the record":
+        there, go = paused(monkeypatch, Session, "check", at=3)
+    else:
+        there, go = paused(monkeypatch, executor, "checksum", at=2)
+    thread, errors = in_thread(old.slab, 0, 2, {})
+    assert there.wait(120)
+    new, expected = simple(tmp_path, 3, overwrite=True)
+    new.prepare()
+    passes(new, 0, {})
+    new.end()
+    go.set()
+    thread.join(120)
+    assert isinstance(errors[0], Superseded)
+    check(new, tmp_path, expected)
+
+
+#: Where the first of two attempts to prepare stops, and what it has done by then.
+STOPS = {
+    "before it looks": (Document, "read", 1, False),
+    "after it has looked": (Document, "read", 1, True),
+    "before it claims": (Document, "replace", 1, False),
+    "after it has claimed the journal": (Document, "replace", 1, True),
+    "after it has looked at the output": (Document, "read", 3, True),
+    "before it claims the output": (Document, "replace", 2, False),
+    "after it has claimed the output": (Document, "replace", 2, True),
+    "before it clears": (storage_sink, "clear", 1, False),
+    "after it has cleared": (storage_sink, "clear", 1, True),
+    "before it is ready": (Document, "replace", 3, False),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("kind", ["new", "overwritten"])
+def test_a_slow_twin_of_the_first_step_clears_nothing(tmp_path, monkeypatch, kind, stop):
+    """It stops anywhere, its twin does all of the run, and then it goes on."""
+    if kind == "overwritten":
+        first, _ = simple(tmp_path, 5)
+        first.prepare()
+        passes(first, 0, {})
+        first.end()
+    session, expected = simple(tmp_path, 2, overwrite=kind == "overwritten")
+    twin = pickle.loads(pickle.dumps(session))
+    owner, name, at, after = STOPS[stop]
+    there, go = paused(monkeypatch, owner, name, at, after)
+    thread, errors = in_thread(session.prepare)
+    assert there.wait(120)
+    twin.prepare()
+    passes(twin, 0, {})
+    twin.end()
+    before = chunk_files(tmp_path / "out.zarr")
+    go.set()
+    thread.join(120)
+    assert not errors
+    assert chunk_files(tmp_path / "out.zarr") == before
+    check(session, tmp_path, expected)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_a_slow_first_step_of_a_replaced_run_clears_nothing(tmp_path, monkeypatch, stop):
+    old, _ = simple(tmp_path, 2)
+    owner, name, at, after = STOPS[stop]
+    there, go = paused(monkeypatch, owner, name, at, after)
+    thread, errors = in_thread(old.prepare)
+    assert there.wait(120)
+    new, expected = simple(tmp_path, 3, overwrite=True)
+    new.prepare()
+    passes(new, 0, {})
+    new.end()
+    go.set()
+    thread.join(120)
+    assert isinstance(errors[0], Superseded | FileExistsError)
+    check(new, tmp_path, expected)
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, place):
+    """All have seen the same; one prepares, and the others say who was quicker and write nothing."""
+    out = tmp_path / "out.zarr" if place == "file" else f"memory://{tmp_path.name}/out.zarr"
+    v = bv.open(np.arange(4 * 24 * 28, dtype="u2").reshape(4, 24, 28))
+    if overwrite:
+        bv.compute((v + np.uint16(7)).to(out), runner=None, progress=False)
+    sessions = [
+        Session.begin(bv.plan((v + np.uint16(k)).to(out), workers=2), overwrite=overwrite)
+        for k in range(4)
+    ]
+    start = threading.Barrier(len(sessions))
+    came = {}
+
+    def run(k, session):
+        start.wait()
+        try:
+            session.prepare()
+            passes(session, 0, {})
+            session.end()
+            came[k] = None
+        except Exception as error:
+            came[k] = error
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(sessions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    (won,) = [k for k, error in came.items() if error is None]
+    assert all(isinstance(e, Superseded | FileExistsError) for e in came.values() if e)
+    np.testing.assert_array_equal(np.asarray(bv.open(out)), np.asarray(v) + np.uint16(won))
+    journal = sessions[won].journal
+    assert journal.finished(0) == [0]
+    left = {name.partition("/")[0] for name in Folder(journal.spec).names("runs/")}
+    assert left == {journal.run_id}
+
+
+def test_twins_of_the_first_step_at_once(tmp_path):
+    """Each of eight, at the same time, finds the outputs ready when it is done."""
+    bv.compute((bv.open(membranes()) + 1).to(tmp_path / "out.zarr", chunks=2), runner=None)
+    session, expected = simple(tmp_path, 2, overwrite=True)
+    start = threading.Barrier(8)
+
+    def run():
+        start.wait()
+        session.prepare()
+        (sink,) = session.plan.sinks
+        assert sink.existing_run() == session.run_id
+        session.slab(0, 0, {})
+
+    threads = [in_thread(run) for _ in range(8)]
+    for thread, _ in threads:
+        thread.join(120)
+    assert [errors for _, errors in threads] == [[]] * 8
+    passes(session, 0, {})
+    session.end()
+    check(session, tmp_path, expected)
+
+
+def test_an_attempt_that_comes_after_the_end_changes_nothing(tmp_path, monkeypatch):
+    """Its scratch is gone: it takes what the other attempt has found, and leaves the voxels alone."""
+    session, expected = with_scratch(tmp_path, membranes())
+    known = up_to_the_last_pass(session)
+    there, go = paused(monkeypatch, executor, "read_into")
+    thread, errors = in_thread(session.slab, 2, 3, known)
+    assert there.wait(120)
+    passes(session, 2, known)
+    session.end()
+    before = chunk_files(tmp_path / "out.zarr")
+    go.set()
+    thread.join(120)
+    assert not errors
+    session.prepare()
+    passes(session, 0, {})
+    assert chunk_files(tmp_path / "out.zarr") == before
+    assert not list(tmp_path.rglob("intermediate"))
+    done = np.asarray(bv.open(tmp_path / "out.zarr"))
+    np.testing.assert_array_equal(done, expected.astype(done.dtype))
+    assert bv.verify(tmp_path / "out.zarr", checksums=True) == []

@@ -1,0 +1,149 @@
+"""What is asked of slow stores, and when: reads of these do not end before the sweep says so."""
+
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import tensorstore as ts
+
+import beam_volumes as bv
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.budget import BASE_ALONE
+from beam_volumes.space import Space
+from beam_volumes.storage.context import waiting_context
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep import executor
+from beam_volumes.sweep.schedule import OVERLAPS
+
+#: Only what is wrong takes so long.
+PATIENCE = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """A volume whose voxels are the numbers of their slices, in layers of chunks.
+
+    Windows of the sweep need the first so many layers: ``counts``, in their order. What a window needs
+    beyond the one before comes when that one is computed, and is computed when that was asked for.
+    """
+
+    shape: tuple[int, int, int]
+    depth: int
+    counts: list[int] = field(default_factory=list)
+    asked: list[threading.Event] = field(default_factory=list)
+    used: dict[int, threading.Event] = field(default_factory=dict)
+
+    portable = False
+    remote = True
+    extents = ()
+
+    def __post_init__(self):
+        self.asked.extend(threading.Event() for _ in range(-(-self.shape[0] // self.depth)))
+        self.used.update((count, threading.Event()) for count in self.counts)
+
+    def open(self):
+        layout = ts.ChunkLayout(chunk_shape=(self.depth, *self.shape[1:]))
+        return ts.virtual_chunked(
+            self.read,
+            dtype=ts.uint16,
+            shape=self.shape,
+            chunk_layout=layout,
+            context=waiting_context(),
+        )
+
+    def read(self, domain, out, _):
+        z0, z1 = domain.inclusive_min[0], domain.exclusive_max[0]
+        layer = z0 // self.depth
+        self.asked[layer].set()
+        before = [count for count in self.counts if count <= layer]
+        if before and not self.used[before[-1]].wait(PATIENCE):
+            raise OSError(f"layer {layer} is waited for where {before[-1]} layers would do")
+        out[...] = np.arange(z0, z1)[:, None, None]
+
+    def token(self):
+        return f"layers {id(self)}"
+
+    def volume(self):
+        chunk = (self.depth, *self.shape[1:])
+        space = Space(axes=("z", "y", "x"))
+        source = Source("layers", self.shape, np.dtype("u2"), chunk, (0, 0, 0), space, self)
+        return Volume(SourceNode.of(source), space)
+
+    def use(self, block):
+        """What `map_overlap` calls while a window is computed."""
+        have = int(block.max()) // self.depth + 1
+        self.used[have].set()
+        following = next((count for count in self.counts if count > have), have)
+        for layer in range(have, following):
+            if not self.asked[layer].wait(PATIENCE):
+                raise OSError(f"layer {layer} is not asked for while {have} layers are used")
+        return block
+
+
+CASES = [
+    # depth of a layer, window, halo
+    (16, 8, 0),
+    (16, 8, 1),
+    (16, 2, 1),
+    (16, 3, 9),
+    (16, 16, 1),
+    (5, 8, 2),
+    (1, 4, 1),
+    (64, 8, 1),
+]
+
+
+@pytest.mark.parametrize(("depth", "window", "halo"), CASES)
+def test_the_next_layer_is_asked_for_while_a_window_is_computed(depth, window, halo):
+    shape = (100, 4, 5)
+    ends = [min(100, z + window + halo) for z in range(0, 100, window)]
+    layers = Layers(shape, depth, sorted({-(-end // depth) for end in ends}))
+    filtered = bv.map_overlap(layers.use, layers.volume(), depth=(halo, 0, 0), mode="nearest")
+    how = {"slab": shape, "window": window, "threads": 1}
+    assert "reading ahead" in bv.plan(filtered, **how).explain()
+    found = bv.compute(filtered, runner=None, progress=False, **how)
+    np.testing.assert_array_equal(found[:, 0, 0], np.arange(100))
+
+
+def test_all_sources_are_asked_for_what_a_window_needs_before_any_is_read_ahead(monkeypatch):
+    """A lane begins reads in their order: what is needed must not wait behind what is not."""
+    shape, asked, real = (64, 4, 5), [], executor.read_into
+
+    def noted(handle, box, out):
+        asked.append((handle.chunk_layout.read_chunk.shape[0], box.start[0]))
+        return real(handle, box, out)
+
+    monkeypatch.setattr(executor, "read_into", noted)
+    a, b, c = (Layers(shape, depth).volume() for depth in (1, 8, 16))
+    how = {"slab": shape, "window": 8, "runner": None, "progress": False}
+    found = bv.compute(bv.maximum_filter(a + b + c, (3, 1, 1)), **how)
+    assert found[:-1, 0, 0].tolist() == [3 * z for z in range(1, 64)]
+    assert {depth for depth, _ in asked[:3]} == {1, 8, 16} and not any(z for _, z in asked[:3])
+    assert len(asked) > 3
+
+
+def test_with_less_memory_less_is_read_ahead_and_the_plan_says_so(tmp_path):
+    x = np.random.default_rng(0).integers(0, 255, (96, 64, 64), np.uint8)
+    volume = bv.compute(bv.open(x).to(tmp_path / "in.zarr", chunks=(16, 64, 64)), runner=None)
+    target = bv.maximum_filter(volume, 3).to(tmp_path / "out.zarr", chunks=(16, 64, 64))
+    how = {"slab": x.shape, "window": 8, "workers": 1}
+    expected = bv.maximum_filter(bv.open(x), 3)[:]
+    memory, found = "4GiB", []
+    for _ in OVERLAPS:
+        plan = bv.plan(target, memory=memory, base=BASE_ALONE, **how)
+        (p,) = plan.passes
+        found.append((p.partition.overlap, p.slab_memory))
+        written = bv.compute(
+            target, runner=None, progress=False, memory=memory, overwrite=True, **how
+        )
+        np.testing.assert_array_equal(np.asarray(written), np.asarray(expected))
+        assert ("no room" in plan.explain()) == (p.partition.overlap != OVERLAPS[0])
+        memory = plan.predicted_memory - 1
+    assert [overlap for overlap, _ in found] == list(OVERLAPS)
+    # The source's third layer with its rims, and a second unit of the output.
+    memories = [memory for _, memory in found]
+    assert (-np.diff(memories)).tolist() == [16 * 66 * 66, 16 * 64 * 64]
+    with pytest.raises(ValueError, match=f"works is {plan.predicted_memory} bytes"):
+        bv.plan(target, memory=memory, base=BASE_ALONE, **how)
