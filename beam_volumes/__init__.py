@@ -5,7 +5,66 @@ from typing import TYPE_CHECKING, Any
 from beam_volumes.drive.compute import compute
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, open, options
-from beam_volumes.ops.components import (
+from beam_volumes.ops.filters.derivatives import (
+    gaussian_gradient_magnitude,
+    gaussian_laplace,
+    generic_gradient_magnitude,
+    generic_laplace,
+    laplace,
+    prewitt,
+    sobel,
+)
+from beam_volumes.ops.filters.generic import generic_filter
+from beam_volumes.ops.filters.linear import convolve, correlate, gaussian_filter, uniform_filter
+from beam_volumes.ops.filters.local_thresholds import (
+    difference_of_gaussians,
+    threshold_local,
+    threshold_niblack,
+    threshold_sauvola,
+    unsharp_mask,
+)
+from beam_volumes.ops.filters.one_axis import (
+    convolve1d,
+    correlate1d,
+    gaussian_filter1d,
+    maximum_filter1d,
+    minimum_filter1d,
+    uniform_filter1d,
+)
+from beam_volumes.ops.filters.overlap import map_overlap
+from beam_volumes.ops.filters.rank import (
+    maximum_filter,
+    median_filter,
+    minimum_filter,
+    percentile_filter,
+    rank_filter,
+)
+from beam_volumes.ops.filters.tensors import (
+    frangi,
+    hessian_matrix,
+    hessian_matrix_eigvals,
+    sato,
+    structure_tensor,
+    structure_tensor_eigenvalues,
+)
+from beam_volumes.ops.geometry.rearrange import coordinates, flip, pad, transpose
+from beam_volumes.ops.geometry.resampling import (
+    affine_transform,
+    downsample,
+    rotate,
+    shift,
+    upsample,
+    zoom,
+)
+from beam_volumes.ops.intensity.exposure import (
+    adjust_gamma,
+    adjust_log,
+    adjust_sigmoid,
+    equalize_hist,
+    rescale_intensity,
+)
+from beam_volumes.ops.intensity.slice_contrast import normalize_slices
+from beam_volumes.ops.labels.components import (
     apply_hysteresis_threshold,
     binary_fill_holes,
     binary_propagation,
@@ -15,76 +74,9 @@ from beam_volumes.ops.components import (
     remove_small_holes,
     remove_small_objects,
 )
-from beam_volumes.ops.derivatives import (
-    gaussian_gradient_magnitude,
-    gaussian_laplace,
-    generic_gradient_magnitude,
-    generic_laplace,
-    laplace,
-    prewitt,
-    sobel,
-)
-from beam_volumes.ops.distance import cumsum, distance_transform_edt, signed_distance
-from beam_volumes.ops.generic import generic_filter
-from beam_volumes.ops.intensity import (
-    adjust_gamma,
-    adjust_log,
-    adjust_sigmoid,
-    equalize_hist,
-    rescale_intensity,
-)
-from beam_volumes.ops.linear import (
-    convolve,
-    correlate,
-    gaussian_filter,
-    uniform_filter,
-)
-from beam_volumes.ops.local_thresholds import (
-    difference_of_gaussians,
-    threshold_local,
-    threshold_niblack,
-    threshold_sauvola,
-    unsharp_mask,
-)
-from beam_volumes.ops.morphology import (
-    ball,
-    binary_closing,
-    binary_dilation,
-    binary_erosion,
-    binary_opening,
-    cross,
-    cube,
-    grey_closing,
-    grey_dilation,
-    grey_erosion,
-    grey_opening,
-)
-from beam_volumes.ops.morphology_differences import (
-    binary_hit_or_miss,
-    black_tophat,
-    morphological_gradient,
-    morphological_laplace,
-    white_tophat,
-)
-from beam_volumes.ops.one_axis import (
-    convolve1d,
-    correlate1d,
-    gaussian_filter1d,
-    maximum_filter1d,
-    minimum_filter1d,
-    uniform_filter1d,
-)
-from beam_volumes.ops.overlap import map_overlap
-from beam_volumes.ops.pointwise import abs, clip, exp, log, sqrt, where
-from beam_volumes.ops.rank import (
-    maximum_filter,
-    median_filter,
-    minimum_filter,
-    percentile_filter,
-    rank_filter,
-)
-from beam_volumes.ops.rearrange import coordinates, flip, pad, transpose
-from beam_volumes.ops.reductions import (
+from beam_volumes.ops.labels.relabel import relabel
+from beam_volumes.ops.labels.tables import region_adjacency, regionprops_table
+from beam_volumes.ops.measure.reductions import (
     histogram,
     max,
     mean,
@@ -94,17 +86,7 @@ from beam_volumes.ops.reductions import (
     sum,
     variance,
 )
-from beam_volumes.ops.relabel import relabel
-from beam_volumes.ops.resampling import (
-    affine_transform,
-    downsample,
-    rotate,
-    shift,
-    upsample,
-    zoom,
-)
-from beam_volumes.ops.slice_contrast import normalize_slices
-from beam_volumes.ops.statistics import (
+from beam_volumes.ops.measure.statistics import (
     all,
     any,
     center_of_mass,
@@ -116,16 +98,7 @@ from beam_volumes.ops.statistics import (
     maximum_position,
     minimum_position,
 )
-from beam_volumes.ops.tables import region_adjacency, regionprops_table
-from beam_volumes.ops.tensors import (
-    frangi,
-    hessian_matrix,
-    hessian_matrix_eigvals,
-    sato,
-    structure_tensor,
-    structure_tensor_eigenvalues,
-)
-from beam_volumes.ops.thresholds import (
+from beam_volumes.ops.measure.thresholds import (
     threshold_isodata,
     threshold_li,
     threshold_minimum,
@@ -134,6 +107,26 @@ from beam_volumes.ops.thresholds import (
     threshold_triangle,
     threshold_yen,
 )
+from beam_volumes.ops.morphology.basic import (
+    binary_closing,
+    binary_dilation,
+    binary_erosion,
+    binary_opening,
+    grey_closing,
+    grey_dilation,
+    grey_erosion,
+    grey_opening,
+)
+from beam_volumes.ops.morphology.differences import (
+    binary_hit_or_miss,
+    black_tophat,
+    morphological_gradient,
+    morphological_laplace,
+    white_tophat,
+)
+from beam_volumes.ops.morphology.distance import cumsum, distance_transform_edt, signed_distance
+from beam_volumes.ops.morphology.footprints import ball, cross, cube
+from beam_volumes.ops.pointwise import abs, clip, exp, log, sqrt, where
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import plan
 from beam_volumes.runs.verify import verify

@@ -29,7 +29,7 @@ import psutil
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import run
-from beam_volumes.plan.budget import BASE_BEAM
+from beam_volumes.plan.machine import BASE_BEAM
 
 WORKERS = 2
 #: Bytes that a run may take beyond the base of its process.

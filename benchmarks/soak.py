@@ -34,7 +34,8 @@ import pyarrow.parquet
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.runs import Journal, run_folder
+from beam_volumes.runs.failure import WorkerDied
 from beam_volumes.session.session import Session
 
 #: Seconds after which an attempt counts as hanging.
@@ -296,7 +297,7 @@ def kill(who: str, process: Any) -> None:
     """With -9, someone who is there."""
     caller = psutil.Process(process.pid)
     below = [p for p in caller.children(recursive=True) if "python" in p.name()]
-    drivers = [p for p in below if "beam_volumes.runs.child" in " ".join(p.cmdline())]
+    drivers = [p for p in below if "beam_volumes.drive.child" in " ".join(p.cmdline())]
     workers = [p for p in below if "sdk_worker_main" in " ".join(p.cmdline())]
     some = {"caller": [caller], "driver": drivers, "worker": workers}[who]
     random.choice(some or [caller]).kill()
@@ -415,7 +416,7 @@ def main() -> int:
     args = parser.parse_args()
     # What runs a case is forked from a process that has everything imported, and has opened nothing.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["beam_volumes", "beam_volumes.transforms.launch"])
+    context.set_forkserver_preload(["beam_volumes", "beam_volumes.drive.launch"])
     number = random.randrange(10**6) if args.seed is None else args.seed
     print(f"from case {number} on, for {args.minutes:g} minute(s)", flush=True)
     deadline = time.monotonic() + 60 * args.minutes

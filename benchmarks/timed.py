@@ -221,7 +221,7 @@ def limits(count: int, slabs: bool = False) -> dict[str, Any]:
 def seconds_of_stages(wanted: tuple, count: int) -> tuple[float, float]:
     """By the clock, and of processors."""
     from beam_volumes.plan.planner import plan
-    from beam_volumes.session.measure import measure
+    from beam_volumes.profile.measure import measure
 
     items = measure(plan(*wanted, held=True, **limits(count))).items
     stages = [i for i in items if i.activity.kind == "stage"]

@@ -14,8 +14,8 @@ import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups
 from beam_volumes.across.tables import as_labels
-from beam_volumes.kernels import adjacency as kernels
-from beam_volumes.kernels.regions import magnitudes
+from beam_volumes.kernels.labels import adjacency as kernels
+from beam_volumes.kernels.labels.regions import magnitudes
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_volumes.geometry import Box, Grid, Triple
-from beam_volumes.kernels import components as kernels
+from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.sweep.resources import in_strips
 
 #: An interface: the axis it is perpendicular to, and the cell of the slab above it.

@@ -35,7 +35,7 @@ from beam_volumes.across.components import (
     merge_payload,
 )
 from beam_volumes.geometry import Grid, Triple
-from beam_volumes.kernels import components as kernels
+from beam_volumes.kernels.labels import components as kernels
 
 #: Held by a merge per component that it takes in: ids, interfaces and classes.
 COMPONENT_BYTES = 120

@@ -17,7 +17,7 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
-from beam_volumes.kernels.distance import FAR
+from beam_volumes.kernels.morphology.distance import FAR
 
 #: The largest state of one element, in bytes.
 MOST_STATE = 4_000_000
@@ -134,7 +134,7 @@ def distance_combine(a: Distance, b: Distance) -> Distance:
 
 
 def distance_carry(carry: Distance | None, rows: int, cols: int) -> np.ndarray:
-    """What `kernels.distance.forward` or `backward` starts from; a plane of its own."""
+    """What `kernels.morphology.distance.forward` or `backward` starts from; a plane of its own."""
     if carry is None:
         return np.full((rows, cols), FAR, np.int32)
     return carry.distance.copy()

@@ -26,7 +26,7 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Triple
-from beam_volumes.graph.volume import format_bytes
+from beam_volumes.text import format_bytes
 
 #: Rows of a shard, about, and bins that it is merged in.
 ROWS, BINS = 1 << 15, 16

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups, window
-from beam_volumes.kernels import regions as kernels
+from beam_volumes.kernels.labels import regions as kernels
 
 _PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
 

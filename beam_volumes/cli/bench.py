@@ -9,11 +9,11 @@ from typing import Any
 from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
 from beam_volumes.cli.say import say
-from beam_volumes.graph.volume import format_bytes
-from beam_volumes.plan import budget
+from beam_volumes.plan import machine
+from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
+from beam_volumes.profile.trial import Trial, try_out
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.recipes.trial import Trial, try_out
-from beam_volumes.session.measure import COMPUTING, READING, WRITING, Item, Measured
+from beam_volumes.text import format_bytes
 
 
 def register(verbs: Any) -> None:
@@ -49,7 +49,7 @@ def report(trial: Trial) -> Iterator[str]:
     yield ""
     yield (
         f"as planned: {seconds_text(m.seconds)}, {m.plan.passes[0].voxels / m.seconds / 1e6:,.1f} Mvoxel/s, "
-        f"{m.plan.workers} slab(s) in flight, {m.busy / m.seconds:.1f} of {budget.cores()} cores busy"
+        f"{m.plan.workers} slab(s) in flight, {m.busy / m.seconds:.1f} of {machine.cores()} cores busy"
     )
     waits = ", ".join(f"{_percent(share)} for {kind}s" for kind, share in m.waits.items())
     yield f"reading ahead and writing behind, slabs waited of their time: {waits}"

@@ -14,13 +14,13 @@ import beam_volumes as bv
 from beam_volumes.cli import say
 from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
-from beam_volumes.graph.volume import format_bytes
-from beam_volumes.plan.budget import BASE_ALONE
-from beam_volumes.plan.machines import advice
+from beam_volumes.plan.hiring import advice
+from beam_volumes.plan.machine import BASE_ALONE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
-from beam_volumes.storage.tables import csv_text
+from beam_volumes.storage.formats.tables import csv_text
+from beam_volumes.text import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -148,7 +148,7 @@ def _elsewhere(how: How) -> bool:
     """Whether machines other than this one do the work."""
     if how.runner is None:
         return False
-    from beam_volumes.transforms.launch import is_local
+    from beam_volumes.drive.launch import is_local
 
     return not is_local(how.runner)
 
@@ -157,7 +157,7 @@ def make_plan(built: Built, how: How) -> Plan:
     """The plan that `beam_volumes.compute` will make of the same arguments."""
     processes, base = 1, BASE_ALONE
     if how.runner is not None:
-        from beam_volumes.transforms.launch import launcher
+        from beam_volumes.drive.launch import launcher
 
         _, processes, base = launcher(how.runner, list(how.options) or None, how.workers)
     return bv.plan(

@@ -11,10 +11,11 @@ import beam_volumes as bv
 from beam_volumes.cli.options import no_others, opening, parse_index, verb
 from beam_volumes.cli.say import say
 from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Volume, format_bytes
-from beam_volumes.storage.formats import READERS
+from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.formats.zarr import find
+from beam_volumes.storage.opening import READERS
 from beam_volumes.storage.place import Place
-from beam_volumes.storage.zarr import find
+from beam_volumes.text import format_bytes
 
 
 def register(verbs: Any) -> None:

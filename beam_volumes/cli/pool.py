@@ -26,7 +26,7 @@ def register(verbs: Any) -> None:
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    from beam_volumes.transforms.pool import serving
+    from beam_volumes.drive.worker_pool import serving
 
     no_others(others, parser)
 

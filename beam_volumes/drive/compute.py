@@ -12,11 +12,12 @@ import numpy as np
 
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume, computes, format_bytes
+from beam_volumes.graph.volume import Scalar, Target, Volume, computes
 from beam_volumes.graph.volume import options as settings
-from beam_volumes.plan import budget as machine
+from beam_volumes.plan import machine
 from beam_volumes.plan.adapt import with_resources
-from beam_volumes.plan.plan import Pass, Plan, Return
+from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, plan
 from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.progress import Watch, Watching, Work, reporter
@@ -25,8 +26,9 @@ from beam_volumes.session.local import run_local
 from beam_volumes.session.recall import Request, recall
 from beam_volumes.session.session import Session
 from beam_volumes.storage.arrays import ArraySink
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.tables import TableSink
+from beam_volumes.text import format_bytes
 
 _LOG = logging.getLogger(__name__)
 
@@ -249,7 +251,7 @@ def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int,
     """What runs sessions, in how many processes, and what each takes before any voxel."""
     if runner is None:
         return run_local, 1, machine.BASE_ALONE
-    from beam_volumes.transforms.launch import launcher
+    from beam_volumes.drive.launch import launcher
 
     return launcher(runner, options, workers)
 
@@ -257,7 +259,7 @@ def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int,
 def _check_places(planned: Plan, journal: Any, runner: Any, options: Any) -> str | None:
     if runner is None:
         return None
-    from beam_volumes.transforms.launch import check_places
+    from beam_volumes.drive.launch import check_places
 
     return check_places(planned, journal, runner, options)
 

@@ -26,9 +26,10 @@ from beam_volumes.graph.nodes import (
     Value,
 )
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage.formats import open_source
+from beam_volumes.storage.opening import open_source
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.stage import digest
+from beam_volumes.text import format_bytes
 
 #: Set by `beam_volumes.plan`: computes volumes and scalars in this process. Graphs do not know runners.
 _compute: Callable[..., Any] | None = None
@@ -517,21 +518,6 @@ def checked_dtype(dtype: Any) -> np.dtype:
             f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are"
         )
     return result
-
-
-def format_bytes(n: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> format_bytes(3 << 30)
-    '3.0 GiB'
-    """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(n) < 1024 or unit == "TiB":
-            return f"{n:.0f} B" if unit == "B" else f"{n:.1f} {unit}"
-        n /= 1024
-    raise AssertionError
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from beam_volumes.plan import budget as machine
+from beam_volumes.plan import machine
 from beam_volumes.plan.fitting import costed, refuse
 from beam_volumes.plan.partition import Crew, fit
 from beam_volumes.plan.plan import Plan

@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from beam_volumes.geometry import Triple
-from beam_volumes.graph.volume import format_bytes
 from beam_volumes.plan.partition import write_grid
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.text import format_bytes
 
-if TYPE_CHECKING:
-    from beam_volumes.plan.plan import Pass, Plan
 
+class Cut(Protocol):
+    """What is asked of a plan here."""
+
+    @property
+    def passes(self) -> tuple[Pass, ...]: ...
+    @property
+    def slab(self) -> tuple[int, ...] | None: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def bytes_written(self) -> int: ...
+
+
+#: The plan with other slabs, or with the planner's own; None if it does not fit the memory.
+Replan = Callable[[Sequence[int] | None], Cut | None]
 #: Other slabs are spoken of where they would move so much less, and where they move hardly less than others.
 _LESS, _EQUAL = 1.5, 1.25
 
 
-def badly_cut(plan: Plan) -> list[str]:
-    """Why slabs that were asked for read and write more than others would, and which those are.
-
-    Of a plan that still has its targets: others are planned to be compared.
-    """
-    if plan.slab is None or not plan.targets:
+def badly_cut(plan: Cut, replan: Replan) -> list[str]:
+    """Why slabs that were asked for read and write more than others would, and which those are."""
+    if plan.slab is None:
         return []
-    better = _better(plan)
+    better = _better(plan, replan)
     if better is None:
         return []
     lines = [line for p in plan.passes for line in _cut_through(p)]
@@ -48,7 +59,7 @@ def badly_cut(plan: Plan) -> list[str]:
     return [*lines, text]
 
 
-def _moved(plan: Plan) -> int:
+def _moved(plan: Cut) -> int:
     return plan.bytes_read + plan.bytes_written
 
 
@@ -68,14 +79,12 @@ def _text(shape: Triple) -> str:
     return " x ".join(map(str, shape))
 
 
-def _better(plan: Plan) -> Plan | None:
+def _better(plan: Cut, replan: Replan) -> Cut | None:
     """The smallest slabs' plan of those that move least; None if they move hardly less than this one.
 
     What would need more memory than there is is none.
     """
-    plans = [
-        other for other in map(plan.replanned, (*_candidates(plan), None)) if other is not None
-    ]
+    plans = [other for other in map(replan, (*_candidates(plan), None)) if other is not None]
     least = min(map(_moved, plans), default=0)
     if not plans or _moved(plan) <= _LESS * least:
         return None
@@ -85,7 +94,7 @@ def _better(plan: Plan) -> Plan | None:
     )
 
 
-def _candidates(plan: Plan) -> list[tuple[int, ...]]:
+def _candidates(plan: Cut) -> list[tuple[int, ...]]:
     """The slab that was asked for, along some axes out to where chunks end, or all of the volume."""
     assert plan.slab is not None
     largest = max(plan.passes, key=lambda p: p.voxels)

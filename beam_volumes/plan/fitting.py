@@ -14,8 +14,7 @@ from beam_volumes.graph.nodes import (
     values_below,
     without_voxels,
 )
-from beam_volumes.graph.volume import format_bytes
-from beam_volumes.plan import budget as machine
+from beam_volumes.plan import machine
 from beam_volumes.plan.compile import compile_program
 from beam_volumes.plan.partition import (
     Crew,
@@ -30,9 +29,10 @@ from beam_volumes.plan.partition import (
     write_grid,
 )
 from beam_volumes.plan.passes import Choice, Cut, in_order, told
-from beam_volumes.plan.plan import Pass
+from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import OVERLAPS
+from beam_volumes.text import format_bytes
 
 
 @dataclass(frozen=True)

@@ -1,92 +1,34 @@
-"""A plan: every pass with its partition, and what the run will cost, before anything is read."""
+"""A plan: every pass, what the run will cost, and that in words, before anything is read."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from beam_volumes.geometry import Grid
+from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.nodes import (
     Value,
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.plan.budget import BASE_KERNEL
-from beam_volumes.plan.partition import Partition, Read, chunks_needed
+from beam_volumes.plan.alignment import badly_cut
+from beam_volumes.plan.machine import BASE_KERNEL
+from beam_volumes.plan.partition import Read, chunks_needed
+from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.tables import TableSink
-from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.program import Step
+from beam_volumes.sweep.schedule import Overlap
+from beam_volumes.text import format_bytes
 
-
-@dataclass(frozen=True, eq=False)
-class Pass:
-    """One fused sweep over a grid of slabs.
-
-    Attributes
-    ----------
-    program : Program
-        What is read, computed, folded and written.
-    partition : Partition
-        Slab grid, window, and the peak memory of one slab.
-    values : tuple of Value
-        Lazy scalars the stages need, known when the pass starts.
-    reads : tuple of Read
-        What is read, source by source.
-    room : int
-        Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
-    """
-
-    index: int
-    program: Program
-    partition: Partition
-    values: tuple[Value, ...]
-    reads: tuple[Read, ...]
-    bytes_written: int
-    units_written: int
-    room: int = 0
-
-    @property
-    def chunks_read(self) -> int:
-        """Arrays of this process are not read in chunks."""
-        return sum(r.units for r in self.reads if not r.in_memory)
-
-    @property
-    def bytes_read(self) -> int:
-        return sum(r.bytes for r in self.reads)
-
-    @property
-    def bytes_once(self) -> int:
-        """Bytes of the chunks that are needed at all."""
-        return sum(r.bytes_once for r in self.reads)
-
-    @property
-    def grid(self) -> Grid:
-        return self.partition.grid
-
-    @property
-    def voxels(self) -> int:
-        return math.prod(self.program.shape)
-
-    @property
-    def read_amplification(self) -> float:
-        """Bytes read over `bytes_once`."""
-        return self.bytes_read / self.bytes_once if self.bytes_once else 1.0
-
-    @property
-    def slab_memory(self) -> int:
-        return self.partition.memory
-
-    @property
-    def merges(self) -> dict[str, int]:
-        """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
-
-        What it will hold is known when the pass is done; more than `room` is refused then.
-        """
-        return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
+_OVERLAPS = {
+    Overlap(ahead=True, behind=True): "reading ahead and writing behind",
+    Overlap(ahead=False, behind=True): "writing behind, with no room set aside to read ahead",
+    Overlap(ahead=False, behind=False): "with no room set aside to read ahead or write behind",
+}
 
 
 @dataclass(frozen=True)
@@ -148,6 +90,8 @@ class Plan:
         What is read of storage, by name, and where it is.
     reasons : tuple of str
         Why passes are cut where they are and what is stored between them.
+    planner : callable, optional
+        What made the plan, and would make another with other slabs to be compared with.
     """
 
     passes: tuple[Pass, ...]
@@ -170,6 +114,7 @@ class Plan:
     inputs: tuple[tuple[str, tuple[Extent, ...]], ...] = ()
     slab: tuple[int, ...] | None = None
     window: int | None = None
+    planner: Callable[..., Plan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -249,15 +194,15 @@ class Plan:
             "times_read": self.times_read,
             "sweeps": self.sweeps,
             "reasons": list(self.reasons),
-            "passes": [_pass_dict(p) for p in self.passes],
+            "passes": [p.to_dict() for p in self.passes],
         }
 
     def replanned(self, slab: Sequence[int] | None) -> Plan | None:
         """The plan that other slabs would give; None if it does not fit the memory."""
-        from beam_volumes.plan.planner import plan
-
+        if self.planner is None or not self.targets:  # workers have none
+            return None
         try:
-            return plan(
+            return self.planner(
                 *self.targets,
                 memory=self.memory,
                 workers=self.workers,
@@ -273,30 +218,117 @@ class Plan:
 
     def explain(self) -> str:
         """The plan in words and numbers."""
-        from beam_volumes.plan.explain import explain
-
-        return explain(self)
+        return _explained(self)
 
 
-def _pass_dict(p: Pass) -> dict[str, Any]:
-    return {
-        "shape": list(p.program.shape),
-        "slabs": len(p.grid),
-        "slab": list(p.grid.step),
-        "window": p.partition.window,
-        "overlap": p.partition.overlap._asdict(),
-        "stages": [s.name for s in p.program.steps if s.source is None],
-        "sources": [s.name for s in p.program.steps if s.source is not None],
-        "folds": [f.reduction.name for f in p.program.folds],
-        "surveys": [b.survey.name for b in p.program.surveys],
-        "merges": p.merges,
-        "room": p.room,
-        "outputs": [o.sink.name for o in p.program.outputs],
-        "slab_memory": p.slab_memory,
-        "parts": {part.name: part.bytes for part in p.partition.parts},
-        "chunks_read": p.chunks_read,
-        "bytes_read": p.bytes_read,
-        "read_amplification": p.read_amplification,
-        "units_written": p.units_written,
-        "bytes_written": p.bytes_written,
-    }
+def _explained(plan: Plan) -> str:
+    """Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
+    lines = [
+        f"{len(plan.passes)} pass(es), {plan.workers} slab(s) in flight in {plan.processes} process(es), "
+        f"{plan.threads} thread(s) a slab",
+        f"memory: {format_bytes(plan.predicted_memory)} predicted = {plan.processes} x "
+        f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} ours; "
+        f"budget {format_bytes(plan.memory)}, smallest that works {format_bytes(plan.smallest_memory)}",
+        f"reads {format_bytes(plan.bytes_read)} in chunks, {plan.read_amplification:.2f}x what is needed "
+        f"once per pass; writes {format_bytes(plan.bytes_written)}",
+    ]
+    inside = {sink.name for sink in plan.intermediates}
+    for name, times in plan.times_read.items():
+        if name in inside:
+            continue
+        passes = [p.index + 1 for p in plan.passes if any(r.name == name for r in p.reads)]
+        lines.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
+    for name, sweeps in plan.sweeps.items():
+        lines.append(f"{name} takes {sweeps} sweep(s)")
+    for p in plan.passes:
+        lines += ["", *_pass(plan, p)]
+    if plan.reasons:
+        lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
+    if slow := badly_cut(plan, plan.replanned):
+        lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
+    return "\n".join(lines)
+
+
+def _pass(plan: Plan, p: Pass) -> list[str]:
+    part = p.partition
+    slab = " x ".join(map(str, p.grid.step))
+    overlap = _OVERLAPS[part.overlap]
+    shape = " x ".join(map(str, p.program.shape))
+    lines = [
+        f"pass {p.index + 1}: {shape} voxels in {len(p.grid)} slab(s) of {slab}, "
+        f"windows of {part.window} slice(s), {overlap}",
+    ]
+    answered = [_surveying(plan, token) for token in p.program.barriers]
+    if answered:
+        names = ", ".join(f"pass {k + 1}" for k in sorted({k for k, _ in answered}))
+        lines.append(f"  slabs and windows are those of {names}, whose answers it takes")
+    steps = p.program.steps
+    for step in steps:
+        lines.append("  " + _step(plan, p, step))
+    for f in p.program.folds:
+        lines.append(f"  fold {f.reduction.name} of {steps[f.voxels.step].name}")
+    for seen in p.program.surveys:
+        names = ", ".join(steps[e.step].name for e in seen.edges)
+        name, room = seen.survey.name, format_bytes(p.room)
+        lines.append(
+            f"  survey {name} of {names}, up to {room} a slab; then merge what the slabs found"
+        )
+        if p.merges[name]:
+            most = format_bytes(p.merges[name])
+            lines.append(
+                f"    a step of the merge holds at most {most}; how much it will is known after this "
+                f"sweep, and more than {room} is refused then"
+            )
+    for o in p.program.outputs:
+        unit = " x ".join(map(str, o.sink.unit))
+        what = steps[o.edge.step].name
+        if o.sink in plan.intermediates:
+            lines.append(f"  store {what} for this run ({o.sink.dtype}, units of {unit})")
+        else:
+            lines.append(f"  write {what} to {o.sink.name} ({o.sink.dtype}, units of {unit})")
+    for seen in p.program.surveys:
+        for sink in plan.tables.get(seen.token, ()):
+            rows = f"the rows of {seen.survey.name}"
+            inside = sink in plan.intermediates
+            end = "for this run" if inside else f"to {sink.name}"
+            lines.append(f"  {'store' if inside else 'write'} {rows} {end} ({sink.format})")
+    chunks = f"{p.chunks_read} chunk(s), " if p.chunks_read else ""
+    lines.append(
+        f"  reads {chunks}{format_bytes(p.bytes_read)} "
+        f"({p.read_amplification:.2f}x); writes {p.units_written} unit(s), {format_bytes(p.bytes_written)}"
+    )
+    lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
+    for item in sorted(part.parts, key=lambda item: -item.bytes):
+        lines.append(f"    {format_bytes(item.bytes):>10}  {item.name}")
+    return lines
+
+
+def _surveying(plan: Plan, token: str) -> tuple[int, str]:
+    """The pass that surveys for a barrier, and what it is called."""
+    return next(
+        (p.index, b.survey.name) for p in plan.passes for b in p.program.surveys if b.token == token
+    )
+
+
+def _step(plan: Plan, p: Pass, step: Step) -> str:
+    if step.source is not None:
+        kept = {o.sink.name: q.index for q in plan.passes for o in q.program.outputs}
+        name = step.source.name
+        inside = name in {sink.name for sink in plan.intermediates}
+        how = "stored" if inside else "written"
+        where = f", {how} by pass {kept[name] + 1}" if name in kept else ""
+        chunk = " x ".join(map(str, step.source.chunk))
+        return f"read {step.name} ({step.dtype}, chunks of {chunk}{where})"
+    inputs = []
+    for edge in step.edges:
+        name = p.program.steps[edge.step].name
+        if edge.halo != NO_HALO:
+            name += (
+                " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
+            )
+        inputs.append(name)
+    text = f"{step.name} ({step.dtype}) of {', '.join(inputs)}"
+    if step.completion is not None:
+        index, name = _surveying(plan, step.barrier)
+        text += f" and what pass {index + 1} found of {name}"
+    return text

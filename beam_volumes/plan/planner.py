@@ -23,7 +23,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.plan import budget as machine
+from beam_volumes.plan import machine
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
@@ -32,9 +32,9 @@ from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import ArraySink
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, default_chunk, make_sink
-from beam_volumes.storage.tables import TableSink
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20
@@ -196,6 +196,7 @@ def plan(
         inputs,
         None if slab is None else tuple(slab),
         window,
+        plan,
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from beam_volumes.plan.plan import Pass, Plan
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.storage.formats.tensorstore_spec import SpecReader
 from beam_volumes.storage.kvstore import Spec, url
 from beam_volumes.storage.source import Source, ViewReader
-from beam_volumes.storage.spec import SpecReader
 
 
 def with_scratch(plan: Plan, place: Spec) -> Plan:

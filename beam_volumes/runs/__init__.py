@@ -1,4 +1,4 @@
-"""Runs: the journal, what is done with it, and the driver process."""
+"""Runs: the journal, and what is done with it."""
 
 from beam_volumes.runs.journal import Journal, Tally, run_folder
 from beam_volumes.runs.manifest import Difference, Manifest, compare
@@ -12,7 +12,6 @@ from beam_volumes.runs.progress import (
 )
 from beam_volumes.runs.record import Ranges, Record, ranges
 from beam_volumes.runs.summary import Summary
-from beam_volumes.runs.supervise import WorkerDied, call_supervised
 
 __all__ = [
     "Console",
@@ -27,8 +26,6 @@ __all__ = [
     "Tally",
     "Watch",
     "Work",
-    "WorkerDied",
-    "call_supervised",
     "compare",
     "ranges",
     "reporter",

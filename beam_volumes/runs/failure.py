@@ -13,9 +13,24 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from beam_volumes.runs.supervise import RemoteTraceback, WorkerDied
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.sink import OutputExistsError
+
+
+class WorkerDied(RuntimeError):
+    """A process of the run was killed, or ended before its work was done."""
+
+
+class RemoteTraceback(Exception):
+    """Where an exception was raised in the driver process: the cause of the one the caller sees."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.text}"""'
+
 
 _PYTHONS = """
 ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError ChildProcessError

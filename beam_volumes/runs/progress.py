@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
-from beam_volumes.printable import printable
 from beam_volumes.runs.journal import Compiling, Journal, Tally
 from beam_volumes.runs.summary import Costs, Summary
 from beam_volumes.storage.kvstore import is_local
+from beam_volumes.text import printable
 
 _LOG = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-from beam_volumes.graph.volume import format_bytes
-from beam_volumes.plan.budget import free_memory
+from beam_volumes.plan.machine import free_memory
 from beam_volumes.runs import Journal
 from beam_volumes.session.session import Session
 from beam_volumes.storage.kvstore import Spec
 from beam_volumes.storage.place import check_writable
+from beam_volumes.text import format_bytes
 
 #: The mark by which workers see that they share the journal's place with the machine that asked.
 ASKED = "asked"

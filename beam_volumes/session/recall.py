@@ -11,21 +11,18 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cloudpickle
 
-from beam_volumes.ops.label_mappings import ParquetMapping
+from beam_volumes.ops.labels.mappings import ParquetMapping
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage.formats import reopened
+from beam_volumes.storage.formats.tables import ParquetTable
+from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.source import Source
-from beam_volumes.storage.tables import ParquetTable
 from beam_volumes.version import __version__
-
-if TYPE_CHECKING:
-    from beam_volumes.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,13 @@ def python_version() -> str:
     return ".".join(platform.python_version_tuple()[:2])
 
 
-def pack(session: Session) -> tuple[bytes | None, str]:
-    """A session's plan and request as bytes; or None, and why it cannot be continued from its folder."""
-    if session.request is None:
+def pack(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
+    """A run's plan and request as bytes; or None, and why it cannot be continued from its folder."""
+    if request is None:
         return None, "it is a step of a pipeline: run that again with resume=True"
-    if not all(sink.portable for sink in session.plan.sinks):
+    if not all(sink.portable for sink in plan.sinks):
         return None, "its outputs were memory of the process that began it"
-    for p in session.plan.passes:
+    for p in plan.passes:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 return None, (
@@ -63,7 +60,7 @@ def pack(session: Session) -> tuple[bytes | None, str]:
                     "run the program again with resume=True"
                 )
     try:
-        return cloudpickle.dumps((session.plan, session.request)), ""
+        return cloudpickle.dumps((plan, request)), ""
     except Exception as error:  # what a user's function holds may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return None, (

@@ -16,7 +16,6 @@ from typing import Any
 
 from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import Value, evaluate, number_token
-from beam_volumes.graph.volume import format_bytes
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan.adapt import repartitioned
 from beam_volumes.plan.in_place import check_in_place
@@ -33,10 +32,10 @@ from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.context import configure
 from beam_volumes.storage.durable import flush
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.kvstore import Spec, is_local, join, kvstore_spec, url
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import OutputExistsError, Sink
-from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.meter import Meter
@@ -44,6 +43,7 @@ from beam_volumes.sweep.nesting import check_not_nested
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.resources import gate
+from beam_volumes.text import format_bytes
 from beam_volumes.version import __version__
 
 #: By token.
@@ -209,7 +209,7 @@ class Session:
             made = next((s for s in outputs if s.begun_run() == self.run_id), None)
             if made is not None:  # it was prepared, and then its journal removed or replaced
                 journal.check()
-            kept, closed = pack(self)
+            kept, closed = pack(self.plan, self.request)
             Journal.create(
                 journal.spec,
                 replace(make_manifest(self.plan, self.run_id), closed=closed),

@@ -2,7 +2,7 @@
 
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.context import configure
-from beam_volumes.storage.formats import open_source
+from beam_volumes.storage.opening import open_source
 from beam_volumes.storage.sink import (
     OutputExistsError,
     Sink,

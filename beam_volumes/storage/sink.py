@@ -19,13 +19,13 @@ from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, prep
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.ome import image_metadata
+from beam_volumes.storage.formats.ome import image_metadata
+from beam_volumes.storage.formats.tensorstore_spec import open_spec
+from beam_volumes.storage.formats.zarr import OURS
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.remove import clear
 from beam_volumes.storage.source import DTYPES, Source, digest
-from beam_volumes.storage.spec import open_spec
 from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, write_units
-from beam_volumes.storage.zarr import OURS
 
 __all__ = [
     "OutputExistsError",

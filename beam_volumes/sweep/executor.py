@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, pad_index
-from beam_volumes.kernels.rims import fill_rims
+from beam_volumes.kernels.margins import fill_rims
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.checksums import checksum
+from beam_volumes.storage.formats.slices import read_stack
 from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.slices import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.sweep.blame import blaming
 from beam_volumes.sweep.meter import Activity, Meter

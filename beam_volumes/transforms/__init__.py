@@ -25,17 +25,17 @@ def _unsaid(text):
 with _unsaid("apitools not found"):
     import apache_beam  # noqa: F401
 
-from beam_volumes.transforms.components import (  # noqa: E402
+from beam_volumes.transforms.compute import Compute  # noqa: E402
+from beam_volumes.transforms.compute_all import ComputeAll  # noqa: E402
+from beam_volumes.transforms.steps.components import (  # noqa: E402
     LabelComponents,
     MergeEquivalences,
     RelabelSlabs,
     SlabScan,
 )
-from beam_volumes.transforms.compute import Compute  # noqa: E402
-from beam_volumes.transforms.compute_all import ComputeAll  # noqa: E402
-from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
-from beam_volumes.transforms.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
-from beam_volumes.transforms.tables import RegionTable  # noqa: E402
+from beam_volumes.transforms.steps.slab import Slab, SlabKey  # noqa: E402
+from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
+from beam_volumes.transforms.steps.tables import RegionTable  # noqa: E402
 
 __all__ = [
     "ApplyStages",

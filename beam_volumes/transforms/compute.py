@@ -21,16 +21,18 @@ from apache_beam.typehints import Tuple
 from beam_volumes.across.rounds import Key, Round
 from beam_volumes.graph.nodes import Value
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
-from beam_volumes.plan import machines
-from beam_volumes.plan.plan import Pass, Plan
+from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan import hiring
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import plan
 from beam_volumes.session.session import Session, check_portable, check_scratch, journal_place
-from beam_volumes.storage.tables import TableSink
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.text import format_bytes
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
-from beam_volumes.transforms.slab import MOST_BYTES
+from beam_volumes.transforms.steps.slab import MOST_BYTES
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
@@ -295,7 +297,7 @@ def build(
         if resource_hints:
             # One for all of a pass: what a sweep found is as large as it is, and must not leave the
             # worker before the first round of its merge has made pieces of it.
-            step = step.with_resource_hints(min_ram=f"{machines.needed(session.plan, k)}GiB")
+            step = step.with_resource_hints(min_ram=f"{hiring.needed(session.plan, k)}GiB")
         then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more

@@ -15,9 +15,9 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume, format_bytes
+from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.graph.volume import options as settings
-from beam_volumes.plan.budget import BASE_BEAM, checked_count, parse_bytes
+from beam_volumes.plan.machine import BASE_BEAM, checked_count, parse_bytes
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import plan
 from beam_volumes.runs import Journal
@@ -33,7 +33,8 @@ from beam_volumes.session.session import (
 )
 from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
-from beam_volumes.transforms.slab import MOST_BYTES
+from beam_volumes.text import format_bytes
+from beam_volumes.transforms.steps.slab import MOST_BYTES
 
 _ERRORS = "errors"
 

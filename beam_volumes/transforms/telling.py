@@ -17,12 +17,12 @@ from typing import Any
 
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.plan.plan import Plan
-from beam_volumes.printable import printable
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import as_data, revived
 from beam_volumes.session.session import Emission, Session
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.text import printable
 
 
 def new_secret() -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from scipy import ndimage as ndi
 
 from beam_volumes.across import scans
-from beam_volumes.kernels import distance as edt
+from beam_volumes.kernels.morphology import distance as edt
 
 SAMPLINGS = [(1, 1, 1), (2.5, 2.5, 2.5), (4, 1, 1), (1.3, 0.7, 2), (40, 4, 4.5)]
 

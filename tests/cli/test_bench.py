@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 import beam_volumes as bv
+from beam_volumes.profile.advice import Setting, advise
+from beam_volumes.profile.measure import Item, Measured, foreseen, measure, swept
+from beam_volumes.profile.trial import middle
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.recipes.trial import middle
-from beam_volumes.session.advice import Setting, advise
-from beam_volumes.session.measure import Item, Measured, foreseen, measure, swept
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.sweep.meter import Activity
 

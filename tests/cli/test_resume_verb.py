@@ -169,7 +169,7 @@ def test_what_cannot_be_continued_says_so(tmp_path, command, monkeypatch, what):
         lock = threading.Lock()
         v = bv.map_overlap(lambda a: a + lock.locked(), v)
     if what == "a mapping that changed":
-        monkeypatch.setattr("beam_volumes.ops.relabel.IN_MEMORY", 0)
+        monkeypatch.setattr("beam_volumes.ops.labels.relabel.IN_MEMORY", 0)
         pq.write_table(pa.table({"a": [0], "b": [5]}), tmp_path / "map.parquet")
         v = bv.relabel(v, tmp_path / "map.parquet")
     patch = stop(1)

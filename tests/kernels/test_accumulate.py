@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_volumes.kernels.accumulate import count, extent, from_keys, key_bits, moments, unit
+from beam_volumes.kernels.measure.accumulate import (
+    count,
+    extent,
+    from_keys,
+    key_bits,
+    moments,
+    unit,
+)
 
 DTYPES = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
 RNG = np.random.default_rng(0)

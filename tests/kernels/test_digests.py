@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_volumes.kernels.digests import digest
+from beam_volumes.kernels.measure.digests import digest
 
 
 @settings(max_examples=300)

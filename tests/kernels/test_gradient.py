@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.gradient import gradient_magnitude
+from beam_volumes.kernels.filters.gradient import gradient_magnitude
 from tests.kernels.rings import apply, random_volume, with_nans
 
 RNG = np.random.default_rng(13)

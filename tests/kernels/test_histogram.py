@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from beam_volumes.kernels.histogram import bin_counts, radix_counts, value_counts
+from beam_volumes.kernels.measure.histogram import bin_counts, radix_counts, value_counts
 
 RNG = np.random.default_rng(0)
 

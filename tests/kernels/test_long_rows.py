@@ -6,18 +6,18 @@ import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beam_volumes.kernels import rank_walk
-from beam_volumes.kernels.ball import binary_ball
-from beam_volumes.kernels.columns import columns_of, extremum_of_columns
-from beam_volumes.kernels.convolve import correlate_nd
-from beam_volumes.kernels.extremum import extremum_box, extremum_footprint
-from beam_volumes.kernels.gradient import gradient_magnitude
-from beam_volumes.kernels.median import median3
-from beam_volumes.kernels.morphology import binary_footprint, grey_footprint
-from beam_volumes.kernels.rank import rank_footprint
-from beam_volumes.kernels.rank_box import rank_box
-from beam_volumes.kernels.separable import correlate
-from beam_volumes.kernels.uniform import uniform_box
+from beam_volumes.kernels.filters import rank_walk
+from beam_volumes.kernels.filters.columns import columns_of, extremum_of_columns
+from beam_volumes.kernels.filters.convolve import correlate_nd
+from beam_volumes.kernels.filters.extremum import extremum_box, extremum_footprint
+from beam_volumes.kernels.filters.gradient import gradient_magnitude
+from beam_volumes.kernels.filters.median import median3
+from beam_volumes.kernels.filters.rank import rank_footprint
+from beam_volumes.kernels.filters.rank_box import rank_box
+from beam_volumes.kernels.filters.separable import correlate
+from beam_volumes.kernels.filters.uniform import uniform_box
+from beam_volumes.kernels.morphology.ball import binary_ball
+from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint
 from tests.kernels.rings import apply, centre, random_volume
 from tests.tiers import few, thorough
 

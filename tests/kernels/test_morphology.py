@@ -5,9 +5,9 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.geometry import pad_index
-from beam_volumes.kernels.ball import binary_ball
-from beam_volumes.kernels.morphology import binary_footprint, grey_footprint
-from beam_volumes.kernels.rims import fill_rims
+from beam_volumes.kernels.margins import fill_rims
+from beam_volumes.kernels.morphology.ball import binary_ball
+from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint
 from tests.kernels.rings import apply, ball, centre, random_volume, with_nans
 
 RNG = np.random.default_rng(4)

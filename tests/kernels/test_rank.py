@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.columns import columns_of, extremum_of_columns
-from beam_volumes.kernels.extremum import (
+from beam_volumes.kernels.filters.columns import columns_of, extremum_of_columns
+from beam_volumes.kernels.filters.extremum import (
     STREAMED_BYTES,
     TILE_COLUMNS,
     TILE_ROWS,
     extremum_box,
     extremum_footprint,
 )
-from beam_volumes.kernels.rank import rank_footprint
-from beam_volumes.kernels.rank_box import rank_box
-from beam_volumes.kernels.rank_walk import rank_walk
+from beam_volumes.kernels.filters.rank import rank_footprint
+from beam_volumes.kernels.filters.rank_box import rank_box
+from beam_volumes.kernels.filters.rank_walk import rank_walk
 from tests.kernels.rings import DTYPES, apply, ball, centre, random_volume, with_nans
 from tests.tiers import thorough
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.kernels.casting import cast_rounded
-from beam_volumes.kernels.separable import correlate
+from beam_volumes.kernels.filters.separable import correlate
 from tests.kernels.rings import apply, centre, random_volume, with_nans
 from tests.tiers import few
 

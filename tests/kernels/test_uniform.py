@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.uniform import uniform_box
+from beam_volumes.kernels.filters.uniform import uniform_box
 from tests.kernels.rings import apply, centre, random_volume
 
 RNG = np.random.default_rng(12)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.columns import columns_of, extremum_of_columns
-from beam_volumes.kernels.downsample import pick
-from beam_volumes.kernels.extremum import extremum_box, extremum_footprint
-from beam_volumes.kernels.median import median3
-from beam_volumes.kernels.rank import rank_footprint
-from beam_volumes.kernels.rank_walk import rank_walk
+from beam_volumes.kernels.filters.columns import columns_of, extremum_of_columns
+from beam_volumes.kernels.filters.extremum import extremum_box, extremum_footprint
+from beam_volumes.kernels.filters.median import median3
+from beam_volumes.kernels.filters.rank import rank_footprint
+from beam_volumes.kernels.filters.rank_walk import rank_walk
+from beam_volumes.kernels.geometry.downsample import pick
 from tests.kernels.rings import apply, ball, centre
 
 #: In the order in which filters take them.

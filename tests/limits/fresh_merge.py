@@ -10,7 +10,7 @@ import numpy as np
 from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Grid
-from beam_volumes.ops.component_load import ComponentLoad
+from beam_volumes.ops.labels.component_load import ComponentLoad
 from beam_volumes.session.session import peak_memory
 from beam_volumes.transforms.rounds import _Step, pieces
 

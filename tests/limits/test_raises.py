@@ -57,7 +57,9 @@ def test_a_function_that_raises_once_and_always(tmp_path, volume, runner, kind):
 
     where = r"pass 1, slab 2 \[4:6, 0:16, 0:16\]: unlucky, slices \d to \d: no luck$"
     arrives = kind
-    if runner and kind is Refusal:  # a runner passes on text, which makes no class of somebody's own
+    if (
+        runner and kind is Refusal
+    ):  # a runner passes on text, which makes no class of somebody's own
         arrives, where = RuntimeError, "Refusal: " + where
     always = wanted(None, "always.zarr")
     for resume in (False, True):

@@ -12,7 +12,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow, tree_of
 from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.geometry import Grid
-from beam_volumes.ops.component_load import ComponentLoad
+from beam_volumes.ops.labels.component_load import ComponentLoad
 from tests.across.driver import grid_index, summarise
 
 labelling = cc.Labelling(cc.connectivity_structure(1))

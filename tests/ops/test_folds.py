@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.filters import threshold_otsu
 
-from beam_volumes.ops import folds, percentile_formulas
-from beam_volumes.ops import threshold_formulas as formulas
-from beam_volumes.ops.rounding import quotients, rounded
-from beam_volumes.ops.rounding import root as root_of
+from beam_volumes.ops.measure import folds, percentile_formulas
+from beam_volumes.ops.measure import threshold_formulas as formulas
+from beam_volumes.ops.measure.rounding import quotients, rounded
+from beam_volumes.ops.measure.rounding import root as root_of
 
 INTEGERS = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]
 FLOATS = ["f2", "f4", "f8"]

@@ -9,11 +9,16 @@ from beam_volumes.across import lookup_rounds, rounds
 from beam_volumes.across.lookup_rounds import Tally, filter_flow, lookup_flow
 from beam_volumes.across.merge import Keep
 from beam_volumes.geometry import Grid
-from beam_volumes.ops.label_mappings import ArrayMapping, ParquetMapping
-from beam_volumes.ops.label_surveys import FilterSurvey, Lookup, LookupCompletion, LookupSurvey
+from beam_volumes.ops.labels.label_surveys import (
+    FilterSurvey,
+    Lookup,
+    LookupCompletion,
+    LookupSurvey,
+)
+from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.kvstore import kvstore_spec
 from beam_volumes.storage.place import write_key
-from beam_volumes.storage.tables import TableSink
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.ops.test_table_surveys import SLABS, surveyed

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.kernels import projection
-from beam_volumes.ops import folds, percentiles_along, projections
+from beam_volumes.kernels.measure import projection
+from beam_volumes.ops.measure import folds, percentiles_along
+from beam_volumes.ops.measure import folds_along as projections
 from tests.catalogue import DTYPES, shapes, voxels
 from tests.tiers import few
 from tests.transforms.trees import membranes, stored

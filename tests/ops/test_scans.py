@@ -9,8 +9,9 @@ from hypothesis import given, settings
 
 from beam_volumes.across import rounds, scans
 from beam_volumes.geometry import Box, Grid
-from beam_volumes.kernels import distance as edt
-from beam_volumes.ops import scan_stages, scan_surveys
+from beam_volumes.kernels.morphology import distance as edt
+from beam_volumes.ops.morphology import stages as scan_stages
+from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.sweep.stage import Block
 from tests.across.test_distance import SAMPLINGS, cases, expected
 

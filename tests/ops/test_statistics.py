@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.ops.rounding import root, rounded
+from beam_volumes.ops.measure.rounding import root, rounded
 from tests.catalogue import DTYPES, shapes, voxels
 from tests.tiers import dtypes_drawn
 from tests.transforms.trees import membranes, stored

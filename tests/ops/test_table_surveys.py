@@ -13,7 +13,7 @@ from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
 from beam_volumes.across.table_rounds import MERGE_COPIES, joined, table_flow
 from beam_volumes.geometry import Box, Grid
-from beam_volumes.ops.table_surveys import AdjacencySurvey, RegionSurvey
+from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
 from tests.across.groups import shuffling

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.ops import threshold_formulas as formulas
+from beam_volumes.ops.measure import threshold_formulas as formulas
 
 METHODS = ["otsu", "multiotsu", "li", "yen", "triangle", "isodata", "minimum"]
 

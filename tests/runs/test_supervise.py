@@ -11,7 +11,8 @@ import time
 import psutil
 import pytest
 
-from beam_volumes.runs import WorkerDied, call_supervised
+from beam_volumes.drive.supervise import call_supervised
+from beam_volumes.runs.failure import WorkerDied
 from tests.tiers import few, thorough
 from tests.waiting import wait_until
 

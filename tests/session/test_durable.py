@@ -13,7 +13,7 @@ from beam_volumes.runs import record as records
 from beam_volumes.runs.objects import Folder
 from beam_volumes.session.session import Session
 from beam_volumes.storage import durable
-from beam_volumes.storage.tables import TableSink
+from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import membranes, stored
 

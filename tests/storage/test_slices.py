@@ -14,7 +14,8 @@ from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.geometry import Box
-from beam_volumes.storage import open_source, read_into, slices
+from beam_volumes.storage import open_source, read_into
+from beam_volumes.storage.formats import slices
 
 
 def write(path: Path, image: np.ndarray) -> None:

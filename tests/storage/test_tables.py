@@ -9,10 +9,10 @@ import pyarrow.csv
 import pyarrow.dataset
 import pytest
 
-from beam_volumes.storage import tables
 from beam_volumes.storage.claims import Superseded
+from beam_volumes.storage.formats import tables
+from beam_volumes.storage.formats.tables import ParquetTable, TableSink
 from beam_volumes.storage.sink import OutputExistsError
-from beam_volumes.storage.tables import ParquetTable, TableSink
 
 
 def shards_of(seed=0, sizes=(3, 0, 4)):

@@ -15,7 +15,7 @@ from skimage.morphology import remove_small_holes
 from skimage.segmentation import clear_border
 
 import beam_volumes as bv
-from beam_volumes.ops import relabel
+from beam_volumes.ops.labels import relabel
 from tests.across import test_tables
 from tests.ops.test_components import full, in_raster_order
 from tests.tiers import few

@@ -13,9 +13,9 @@ from beam_volumes.across import scans
 from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
 from beam_volumes.geometry import Box, Grid
 from beam_volumes.transforms import Slab
-from beam_volumes.transforms.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.rounds import pieces
-from beam_volumes.transforms.slabs import read_slab
+from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
+from beam_volumes.transforms.steps.slabs import read_slab
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))

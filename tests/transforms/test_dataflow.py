@@ -26,11 +26,11 @@ from scipy import ndimage
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.drive.compute import DESCRIBED
-from beam_volumes.plan import machines
+from beam_volumes.drive.launch import describe, one_process, pipeline_options
+from beam_volumes.plan import hiring
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.session.session import ENDED, Session
-from beam_volumes.transforms.launch import describe, one_process, pipeline_options
 from tests.transforms.trees import membranes, stored
 
 TEMPLATE = Path(__file__).parents[2] / "templates" / "dataflow"
@@ -196,7 +196,7 @@ def test_all_steps_of_a_pass_ask_for_the_memory_it_needs_and_few_bundles(job, st
             inside.setdefault(name.partition("/")[0], set()).add(
                 tuple(int(hints.get(f"beam:resources:{kind}:v1", 0)) for kind in kinds)
             )
-    gib = [machines.needed(planned, k) for k in range(4)]
+    gib = [hiring.needed(planned, k) for k in range(4)]
     assert gib == [2, 2, 4, 4]  # what is found may take what the budget of 3 GiB leaves
     for k, n in enumerate(gib, 1):
         # More bundles than slabs may be in flight would only wait, each with a thread of its own.

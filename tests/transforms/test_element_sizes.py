@@ -15,15 +15,15 @@ from beam_volumes.across import rounds
 from beam_volumes.across.adjacency import adjacency
 from beam_volumes.across.table_rounds import RegionTable, table_flow
 from beam_volumes.across.tables import regions
+from beam_volumes.drive.launch import numbers, run_pipeline
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.ops.table_surveys import MOST_BINS, AdjacencySurvey
+from beam_volumes.ops.labels.table_surveys import MOST_BINS, AdjacencySurvey
 from beam_volumes.session.large import InJournal, by_name
 from beam_volumes.session.session import Session
 from beam_volumes.transforms.compute import row_batches
-from beam_volumes.transforms.launch import numbers, run_pipeline
 from beam_volumes.transforms.rounds import pieces
-from beam_volumes.transforms.slabs import apply_stages, read_slab
+from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
 from beam_volumes.transforms.telling import Telling
 from tests.transforms.trees import stored
 

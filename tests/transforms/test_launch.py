@@ -20,13 +20,14 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
+from beam_volumes.drive.launch import Elsewhere, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.plan import budget
-from beam_volumes.runs import Journal, WorkerDied, run_folder
+from beam_volumes.plan import machine
+from beam_volumes.runs import Journal, run_folder
+from beam_volumes.runs.failure import WorkerDied
 from beam_volumes.runs.progress import Watch, Work
 from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.launch import Elsewhere, launcher, pipeline_options
 from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE, wait_until
@@ -46,7 +47,7 @@ def test_local_runners_are_fnapirunner_by_any_name():
         FnApiRunner(),
     ):
         drive, processes, base = launcher(runner, None, 3)
-        assert (type(drive).__name__, processes, base) == ("Here", 1, budget.BASE_BEAM)
+        assert (type(drive).__name__, processes, base) == ("Here", 1, machine.BASE_BEAM)
     for options in (
         PROCESSES,
         {"direct_running_mode": "multi_processing"},

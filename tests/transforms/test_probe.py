@@ -8,11 +8,11 @@ import pytest
 from apache_beam.internal import pickler
 
 import beam_volumes as bv
-from beam_volumes.plan import budget
+from beam_volumes.drive.probe import Probe, versions
+from beam_volumes.plan import machine
 from beam_volumes.session import needs as module
 from beam_volumes.session.needs import ASKED, Needs
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.probe import Probe, versions
 from beam_volumes.transforms.telling import raise_original
 from tests.transforms.trees import membranes, stored
 
@@ -109,15 +109,15 @@ def test_control_groups_limit_memory(version, tmp_path):
         (folder / used).write_text(f"{taken}\n")
         (folder / "memory.stat").write_text(f"anon 5\n{cached} {files}\n")
 
-    own = budget.free_memory(tmp_path) - budget.psutil.virtual_memory().available
+    own = machine.free_memory(tmp_path) - machine.psutil.virtual_memory().available
     assert 0 < own < 4 << 30
     group("", 700 << 20, 500 << 20, 0)  # as of a container whose path is that of outside
-    assert budget.free_memory(tmp_path) < (200 << 20) + (4 << 30)
+    assert machine.free_memory(tmp_path) < (200 << 20) + (4 << 30)
     group("pods", 50 << 20, 45 << 20, 3 << 20)
     group("pods/a", unlimited, 45 << 20, 0)
-    limits = dict(budget.control_groups(tmp_path))
+    limits = dict(machine.control_groups(tmp_path))
     assert limits[50 << 20] == 42 << 20 and limits[700 << 20] == 500 << 20
-    rss = budget.psutil.Process().memory_info().rss
-    assert abs(budget.free_memory(tmp_path) - rss - (8 << 20)) < 2 << 20
+    rss = machine.psutil.Process().memory_info().rss
+    assert abs(machine.free_memory(tmp_path) - rss - (8 << 20)) < 2 << 20
     group("pods", 50 << 20, 60 << 20, 0)
-    assert abs(budget.free_memory(tmp_path) - rss) < 2 << 20
+    assert abs(machine.free_memory(tmp_path) - rss) < 2 << 20

@@ -14,8 +14,14 @@ from beam_volumes.geometry import NO_HALO, Box, Grid
 from beam_volumes.space import Space
 from beam_volumes.storage.claims import Superseded
 from beam_volumes.transforms import SlabKey
-from beam_volumes.transforms.slab import SlabCoder, SlabKeyCoder
-from beam_volumes.transforms.slabs import apply_stages, as_halo, read_slab, slab_grid, write_slab
+from beam_volumes.transforms.steps.slab import SlabCoder, SlabKeyCoder
+from beam_volumes.transforms.steps.slabs import (
+    apply_stages,
+    as_halo,
+    read_slab,
+    slab_grid,
+    write_slab,
+)
 from tests.transforms.trees import chunk_files, membranes, stored
 
 

@@ -8,8 +8,8 @@ from skimage import measure
 
 import beam_volumes as bv
 from beam_volumes.geometry import Grid
-from beam_volumes.transforms.slabs import read_slab
-from beam_volumes.transforms.tables import measure_slab
+from beam_volumes.transforms.steps.slabs import read_slab
+from beam_volumes.transforms.steps.tables import measure_slab
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))

@@ -1,0 +1,441 @@
+"""Running a session as a pipeline, on this machine or on whatever runner Beam knows.
+
+On this machine that is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
+downloaded. It runs in a driver process of its own, because it waits for ever for a worker that was
+killed. A session's numbers come back through its journal, on every runner; a run that writes
+nothing keeps one in a temporary place for the purpose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    StandardOptions,
+)
+from apache_beam.pipeline import PipelineVisitor
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineState
+from apache_beam.transforms.resources import parse_resource_hints
+
+from beam_volumes.drive.probe import probed
+from beam_volumes.drive.supervise import call_supervised
+from beam_volumes.plan import machine
+from beam_volumes.plan.machine import checked_count
+from beam_volumes.plan.plan import Plan
+from beam_volumes.runs import Journal, Watch
+from beam_volumes.runs.failure import RemoteTraceback
+from beam_volumes.runs.progress import Watching, Work, unwatched
+from beam_volumes.session.compilation import compilation_told
+from beam_volumes.session.large import numbers_of
+from beam_volumes.session.needs import ASKED, Needs
+from beam_volumes.session.session import Session, check_portable, check_remote, check_scratch
+from beam_volumes.storage.kvstore import join, kvstore_spec
+from beam_volumes.text import printable
+from beam_volumes.transforms.compute import build, end
+from beam_volumes.transforms.jobs import cancelled_if_hopeless
+from beam_volumes.transforms.telling import Telling, raise_original, unmarked
+
+_LOG = logging.getLogger(__name__)
+
+#: What users call the runners that run on this machine.
+LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
+#: Those whose workers are never on this machine.
+REMOTE = {"dataflow"}
+#: Errors that say by themselves what was wrong; a log would not add to them.
+_CLEAR = (ValueError, TypeError, OSError, OverflowError)
+_TAIL = 4000
+
+#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
+#: described the job.
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
+
+
+def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
+    """How to run sessions on a runner.
+
+    Parameters
+    ----------
+    runner : str, type or PipelineRunner
+        ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
+        run as Beam runs them.
+    options : PipelineOptions, sequence of str, mapping or None
+        Beam's options.
+    workers : int or None
+        Slabs in flight.
+
+    Returns
+    -------
+    drive : callable
+        Runs a session.
+    processes : int
+        Worker processes on a machine, over which the slabs in flight are spread.
+    base : int
+        Bytes each of them takes before any voxel.
+    """
+    given = pipeline_options(options)
+    named = given.view_as(StandardOptions).runner
+    if not is_local(runner):
+        return Elsewhere(runner, given, is_remote(runner)), 1, machine.BASE_BEAM
+    if named is not None and not is_local(named):
+        raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
+    direct = given.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
+            "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
+        )
+    count = checked_count("workers", workers, max(1, machine.cores() // 4))
+    if direct.direct_num_workers not in (1, count):
+        raise ValueError(
+            f"direct_num_workers={direct.direct_num_workers} and {count} worker(s) do not agree; "
+            f"say workers={direct.direct_num_workers} alone"
+        )
+    processes = count if direct.direct_running_mode == "multi_processing" else 1
+    return Here(given), processes, machine.BASE_BEAM
+
+
+def pipeline_options(options: Any) -> PipelineOptions:
+    """Beam's options from whatever form they are given in; this program's arguments are not read."""
+    said = io.StringIO()
+    logging.basicConfig()  # as Beam does below, where the program's log would go to ``said`` for good
+    try:
+        with contextlib.redirect_stderr(said):  # Beam ends the program where it does not understand
+            if options is None:
+                options = []
+            if isinstance(options, Mapping):
+                options = PipelineOptions.from_dictionary(dict(options))
+            elif isinstance(options, Sequence) and not isinstance(options, str):
+                options = PipelineOptions(list(options))
+            if not isinstance(options, PipelineOptions):
+                raise TypeError(
+                    f"options={options!r}: give PipelineOptions, a list like "
+                    "['--direct_running_mode=multi_processing'], or a dict"
+                )
+            options.get_all_options()
+    except SystemExit:
+        said_last = said.getvalue().strip().rpartition("error: ")[2]
+        raise ValueError(f"options: {said_last}") from None
+    return options
+
+
+def is_local(runner: Any) -> bool:
+    """Whether a runner, by name, class or instance, stands for FnApiRunner on this machine.
+
+    Examples
+    --------
+    >>> is_local("DirectRunner"), is_local("FlinkRunner")
+    (True, False)
+    """
+    return runner_name(runner).lower().removesuffix("runner") in LOCAL
+
+
+def is_remote(runner: Any) -> bool:
+    """Whether a runner's workers are never on this machine: Dataflow's, as yet.
+
+    Examples
+    --------
+    >>> is_remote("DataflowRunner"), is_remote("FlinkRunner")
+    (True, False)
+    """
+    return runner_name(runner).lower().removesuffix("runner") in REMOTE
+
+
+def check_places(plan: Plan, journal: Any, runner: Any, options: Any) -> str | None:
+    """Refuse what a runner's workers cannot open.
+
+    Returns
+    -------
+    str or None
+        Where a run without a journal stores what is its own, if not on this machine.
+    """
+    check_portable(plan, journal)
+    if is_local(runner):
+        return None
+    place: str | None = pipeline_options(options).view_as(GoogleCloudOptions).temp_location
+    if is_remote(runner):
+        check_remote(plan, journal, runner_name(runner), place)
+    check_scratch(plan, journal, place, f"the workers of {runner_name(runner)}")
+    return place
+
+
+def runner_name(runner: Any) -> str:
+    """The name of a runner given by name, class or instance."""
+    if not isinstance(runner, str):
+        runner = (runner if isinstance(runner, type) else type(runner)).__name__
+    return runner.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Here:
+    """Runs sessions by FnApiRunner in a driver process, and looks after it."""
+
+    options: PipelineOptions
+
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
+        with (
+            reporting(session, None) as (telling, journal),
+            tempfile.TemporaryFile() as log,
+            watching(journal),
+        ):
+            watch = Watch(journal, _works(session.plan), _nobody)
+
+            def last_words() -> str:
+                return _last_words(session, watch.last_started())
+
+            try:
+                call_supervised(
+                    lambda: run_here(telling, self.options), watch=last_words, output=log
+                )
+            except _CLEAR:
+                raise
+            except Exception:
+                _LOG.error("the log of the run ends with:\n%s", _tail(log, telling.secret))
+                raise
+            return numbers(session.plan, journal)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Runs sessions as pipelines of any runner, from this process.
+
+    Attributes
+    ----------
+    runner, options
+        As of `launcher`.
+    hired : bool
+        Whether the runner starts machines for the job, by what its steps say they need.
+    """
+
+    runner: Any
+    options: PipelineOptions
+    hired: bool = False
+
+    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:
+        runner = self.runner() if isinstance(self.runner, type) else self.runner
+        if self.hired:
+            check_installed()
+            one_process(self.options)
+            if self._describes():
+                describe(session, runner, self.options)
+                return None
+        place = self.options.view_as(GoogleCloudOptions).temp_location
+        with reporting(session, place) as (telling, journal), watching(journal):
+            journal.mark(ASKED)
+            try:
+                needs = Needs.of(telling.session, socket.gethostname())
+                if self.hired:  # machines come with the memory that steps ask for
+                    needs = replace(needs, memory=0)
+                run_pipeline(telling, runner, self.options, self.hired, needs)
+            except RuntimeError as error:
+                if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
+                    raise
+                # The runner gave up, for one because a worker died.
+                watch = Watch(journal, _works(session.plan), _nobody)
+                words = _last_words(session, watch.last_started())
+                raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
+            finally:
+                if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
+                    journal.remove()
+            return numbers(session.plan, journal)
+
+    def _describes(self) -> bool:
+        """Whether the runner is asked to describe the job, and not to run it."""
+        said = self.options.get_all_options()
+        return bool(said["dry_run"] or said["template_location"])
+
+
+def check_installed() -> None:
+    """Refuse to go on without what Dataflow's runner needs of Beam."""
+    try:
+        import apache_beam.runners.dataflow.internal.apiclient  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"DataflowRunner needs more than is installed ({error}): pip install 'beam-volumes[gcp]'"
+        ) from None
+
+
+def one_process(options: PipelineOptions) -> None:
+    """Have one worker process on a machine, as plans count, unless the options say otherwise.
+
+    Dataflow starts one for each core. One with all cores has them work on the same slabs.
+
+    Examples
+    --------
+    >>> options = PipelineOptions([])
+    >>> one_process(options)
+    >>> options.view_as(DebugOptions).experiments
+    ['no_use_multiple_sdk_containers']
+    """
+    debug = options.view_as(DebugOptions)
+    if debug.lookup_experiment("use_multiple_sdk_containers") is None:
+        debug.add_experiment("no_use_multiple_sdk_containers")
+
+
+def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
+    """Have a job described that others will start; nothing is read or written, nobody waits for it.
+
+    Raises
+    ------
+    ValueError
+        The job would give something back, and there would be nobody to take it.
+    """
+    plan = session.plan
+    lost = [sink.name for sink in plan.results if sink in plan.intermediates]
+    if lost or session.journal is None:
+        raise ValueError(
+            "a job that is only described gives nothing back: give every volume and table a path"
+            + (
+                ""
+                if lost
+                else ", of which there must be one, or give journal=, to keep the numbers"
+            )
+        )
+    telling: Any = Telling(session)
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    known, _ = build(pipeline, telling, resource_hints=True)
+    bound(pipeline, plan.sweeps_a_process)
+    _ = known[-1] | "End" >> beam.Map(end, session)
+    pipeline.run()
+
+
+def run_here(session: Any, options: PipelineOptions) -> None:
+    """Run a session by FnApiRunner in this process."""
+    options.view_as(DirectOptions).direct_num_workers = session.plan.workers
+    with compilation_told(session.journal):
+        run_pipeline(session, FnApiRunner(), options)
+
+
+def run_pipeline(
+    session: Any,
+    runner: Any,
+    options: PipelineOptions,
+    resource_hints: bool = False,
+    needs: Needs | None = None,
+) -> None:
+    """Run a session's pipeline to its end, and raise what a step raised in a worker.
+
+    With ``needs``, workers are asked first whether they meet them.
+    """
+    pipeline = beam.Pipeline(runner=runner, options=options)
+    ready = None if needs is None else probed(pipeline, needs, session.secret)
+    build(pipeline, session, resource_hints, ready)
+    if resource_hints:
+        bound(pipeline, session.plan.sweeps_a_process)
+    try:
+        result = pipeline.run()
+        try:
+            with cancelled_if_hopeless(result, session.journal, session.launch):
+                state = result.wait_until_finish()
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(cancelled(result)) from None
+    except Exception as error:
+        raise_original(error, session.secret)
+        raise
+    if state is not None and state != PipelineState.DONE:
+        raise RuntimeError(f"the pipeline ended in the state {state}; its runner's log says why")
+
+
+def cancelled(result: Any) -> str:
+    """Cancel a job that nobody waits for any more; says what goes on if its runner cannot.
+
+    Examples
+    --------
+    >>> from apache_beam.runners.runner import PipelineResult
+    >>> print(cancelled(PipelineResult("RUNNING")))  # doctest: +ELLIPSIS
+    the job goes on: its runner did not cancel it (NotImplementedError). Stop it by ...
+    """
+    try:
+        result.cancel()
+    except Exception as error:  # of whatever client the runner has
+        reason = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+        return (
+            f"the job goes on: its runner did not cancel it ({reason}). Stop it by the runner's own means, "
+            "or let it end; a run begun with overwrite=True takes its place, and is not written over"
+        )
+    return "the job is cancelled: resume=True continues it"
+
+
+def bound(pipeline: beam.Pipeline, bundles: int) -> None:
+    """Have a worker take so many bundles of the passes at a time, where a runner goes by that.
+
+    More would only wait at the gate, each with a thread and its side inputs. Beam adds the numbers of
+    steps that contain each other, so it is said of the innermost ones alone, and of all of them: steps
+    that ask for different things are not fused.
+    """
+    hints = parse_resource_hints({"max_active_bundles_per_worker": str(bundles)})
+
+    class Bound(PipelineVisitor):
+        def visit_transform(self, step: Any) -> None:
+            if step.full_label.startswith("Pass "):
+                step.resource_hints = {**step.resource_hints, **hints}
+
+    pipeline.visit(Bound())
+
+
+def _works(plan: Plan) -> list[Work]:
+    return [Work("", len(p.grid)) for p in plan.passes]
+
+
+def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
+    slabs = ", ".join(
+        f"pass {k + 1} slab {i} {session.plan.passes[k].grid.box(i)}" for k, i in started
+    )
+    again = "run again with resume=True to continue" if session.journal is not None else "run again"
+    return f"The last slabs started: {slabs or 'none'}; {again}"
+
+
+def _tail(log: IO[bytes], secret: str) -> str:
+    log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
+    return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
+
+
+def _nobody(_: Any) -> None:
+    return None
+
+
+# Numbers on their way back.
+
+
+@contextlib.contextmanager
+def reporting(session: Session, place: str | None) -> Iterator[tuple[Telling, Journal]]:
+    """The session to run in workers, and the journal in which its numbers will be.
+
+    ``place`` is where a run that has no journal keeps one meanwhile: a folder that the workers reach.
+    """
+    if session.journal is not None:
+        yield Telling(session), session.journal
+        return
+    folder = None if place else tempfile.mkdtemp(prefix="beam-volumes-")
+    spec = join(
+        kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True
+    )
+    journal = Journal(spec, session.run_id, attempts=session.plan.processes > 1)
+    try:
+        yield Telling(replace(session, journal=journal)), journal
+    finally:
+        journal.remove()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
+    """What every pass has found."""
+    known: dict[str, Any] = {}
+    for p in plan.passes:
+        if p.program.folds or p.program.surveys:
+            known.update(numbers_of(journal, p.index))
+    return known

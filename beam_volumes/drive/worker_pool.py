@@ -1,0 +1,118 @@
+"""A pool of worker processes for runners that look for one at an address (``EXTERNAL`` environments).
+
+Beam has one, ``apache_beam.runners.worker.worker_pool_main``. This differs where that one hangs or waits:
+
+- Several TaskManagers may share a pool. Runners number their workers each by themselves, and Beam's pool
+  ends whichever worker was last started under a number, be it another's that is at work. Here workers end
+  when their runner hangs up, as they do by themselves, also if it was killed.
+- Workers may print. Beam's pool gives them a pipe that nobody reads, and who has filled it waits for ever.
+- Flink starts new workers for every stage, and importing takes each of them seconds. Here they are forked
+  from a process that has everything imported, and has opened nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.utils import thread_pool_executor
+
+
+class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Starts a worker process whenever a runner asks for one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._nursery: subprocess.Popen[bytes] | None = None
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        """Start a worker that takes its work from the runner who asked."""
+        line = f"{request.control_endpoint.url} {request.worker_id}\n"
+        try:
+            with self._lock:
+                if self._nursery is None or self._nursery.poll() is not None:
+                    self._nursery = _start_nursery()
+                assert self._nursery.stdin is not None
+                self._nursery.stdin.write(line.encode())
+                self._nursery.stdin.flush()
+        except OSError as error:
+            return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        """Nothing: the worker of that number ends by itself, and another may have the same."""
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def close(self) -> None:
+        """End all workers."""
+        with self._lock:
+            if self._nursery is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._nursery.pid, signal.SIGKILL)
+                self._nursery.wait()
+
+
+def _start_nursery() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", f"from {__name__} import nurse; nurse()"],
+        stdin=subprocess.PIPE,
+        stdout=sys.stderr,
+        start_new_session=True,
+    )
+
+
+def nurse() -> None:
+    """Fork a worker for every line of standard input: an address, and the worker's number.
+
+    Nothing is opened here, no channel and no store: what a worker uses it opens after the fork.
+    """
+    import apache_beam.runners.worker.sdk_worker
+
+    import beam_volumes.drive.launch  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how workers ended
+    for line in sys.stdin:
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            sys.stdin.close()
+            address, number = line.split()
+            try:
+                apache_beam.runners.worker.sdk_worker.SdkHarness(address, worker_id=number).run()
+            finally:
+                os._exit(0)
+    os.killpg(0, signal.SIGKILL)  # the pool was killed: no one else would end the workers
+
+
+@contextmanager
+def serving(port: int, host: str = "localhost") -> Iterator[int]:
+    """A pool at a port (0 for any that is free), while the context lasts.
+
+    Examples
+    --------
+    >>> with serving(0) as port:
+    ...     print(port > 0)
+    True
+    """
+    pool = Pool()
+    # A worker stays connected for as long as it has work: pings keep such a channel open.
+    options = [("grpc.http2.max_pings_without_data", 0), ("grpc.http2.max_ping_strikes", 0)]
+    server = grpc.server(thread_pool_executor.shared_unbounded_instance(), options=options)
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as error:
+        raise OSError(f"port {port} of {host} is taken or not ours to take ({error})") from None
+    server.start()
+    try:
+        yield bound
+    finally:
+        server.stop(grace=None).wait()
+        pool.close()

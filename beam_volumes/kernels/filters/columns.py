@@ -1,0 +1,231 @@
+"""Minimum or maximum over a small footprint that is made of columns, as a ball's is.
+
+A column is the taps of one (ty, tx). If it has no gaps, and of any two columns one lies within the other
+along z, all of them are extrema over slices that grow into one another: found once, in whole tiles.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_volumes.kernels.filters.extremum import padded, rivals_of_tile
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.keys import as_unsigned, from_rival
+from beam_volumes.kernels.rows import as_rows
+
+#: As many rows of tables does one loop read.
+MOST_PARTS = 16
+#: Of more, tables leave the caches.
+MOST_SLICES = 9
+#: Rows and columns worked on together.
+TILE_ROWS, TILE_COLUMNS = 32, 512
+
+
+class Columns(NamedTuple):
+    """A footprint taken apart for `extremum_of_columns`.
+
+    Attributes
+    ----------
+    levels : int64 array (n, 2)
+        First and last slice of runs along z: one slice, and then at most one more at each end.
+    lengths : int64 array
+        Those of runs along x of what is found for the last level: 1, and each at most three times as
+        long as the one before.
+    parts : int64 array (m, 3)
+        Which table, ty and tx. Tables are slices, levels but the first, and runs longer than 1.
+    """
+
+    levels: np.ndarray
+    lengths: np.ndarray
+    parts: np.ndarray
+
+
+def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
+    """A footprint in a box of so many slices as columns, or None.
+
+    None if it is not made of them, or of too many parts or slices.
+
+    The most frequent run along z is the last level: columns that have it or more are put together to
+    runs along x, and what the higher ones have more are single voxels.
+
+    Examples
+    --------
+    >>> cross = np.argwhere(np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]]))
+    >>> columns_of(cross, 1).parts.tolist()
+    [[0, 0, 1], [1, 1, 0], [0, 2, 1]]
+    """
+    if deep > MOST_SLICES:
+        return None
+    slices: dict[tuple[int, int], list[int]] = {}
+    for tz, ty, tx in offsets.tolist():
+        slices.setdefault((ty, tx), []).append(tz)
+    ends = {at: (zs[0], zs[-1]) for at, zs in slices.items()}
+    runs = sorted(set(ends.values()), key=lambda run: run[1] - run[0])
+    if any(last - first + 1 != len(slices[at]) for at, (first, last) in ends.items()):
+        return None
+    if any(b[0] > a[0] or b[1] < a[1] for a, b in pairwise(runs)):
+        return None
+    most = max(runs, key=list(ends.values()).count)
+    levels = [(sum(runs[0]) // 2,) * 2]
+    for first, last in runs[: runs.index(most) + 1]:
+        while levels[-1] != (first, last):
+            levels.append((max(first, levels[-1][0] - 1), min(last, levels[-1][1] + 1)))
+    table = {run: deep + i - 1 for i, run in enumerate(levels)}
+    table[levels[0]] = levels[0][0]
+    rows: list[list[int]] = []  # ty, first tx, length
+    parts = []
+    for (ty, tx), run in sorted(ends.items()):
+        if run in table and run != most:
+            parts.append((table[run], ty, tx))
+            continue
+        parts += [(tz, ty, tx) for tz in slices[ty, tx] if tz < most[0] or tz > most[1]]
+        if rows and rows[-1][0] == ty and sum(rows[-1][1:]) == tx:
+            rows[-1][2] += 1
+        else:
+            rows.append([ty, tx, 1])
+    lengths = [1]
+    for length in sorted({row[2] for row in rows}):
+        while lengths[-1] < length:
+            lengths.append(min(length, 3 * lengths[-1]))
+    tables = [table[most], *range(deep + len(levels) - 1, deep + len(levels) + len(lengths) - 2)]
+    parts += [(tables[lengths.index(length)], ty, tx) for ty, tx, length in rows]
+    if len(parts) > MOST_PARTS:
+        return None
+    return Columns(np.array(levels), np.array(lengths), np.array(parts))
+
+
+@kernel
+def extremum_of_columns(
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, levels, lengths, parts, ly, lx, is_max
+):
+    """Minimum or maximum over a footprint of columns.
+
+    Of a tile, all slices that a result sees are held. For a result, the extrema over each level's
+    slices grow from those of the level before; of the last level, tables of runs along x are made (the
+    chords of Urbach & Wilkinson 2008). One loop over rows of all these gives the result. Values of
+    any type are unsigned integers, of which the largest is asked for. Each loop writes one array: one
+    that writes three takes twice as long as three that write one, if these do not fit the nearest cache.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    levels, lengths, parts
+        See `Columns`.
+    ly, lx : int
+        Size of the footprint's box.
+    is_max : bool
+
+    Notes
+    -----
+    A voxel of a ball of radius 3, which has 123 taps, takes 28 loads and 6 stores, over the vector
+    width. Scratch: see `scratch_voxels`.
+    """
+    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
+    deep = iz.size - jz.size + 1
+    tall, wide = min(y1 - y0, TILE_ROWS), min(nx, TILE_COLUMNS)
+    table = padded((tall + ly - 1) * (wide + lx - 1)) + 128
+    bases = np.arange(deep + len(levels) + lengths.size - 2) * table
+    tables = np.empty(bases.size * table, lines.dtype)
+    starts = np.empty(MOST_PARTS, np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for top in range(y0, y1, tall):
+        rows = min(tall, y1 - top)
+        for left in range(0, nx, wide):
+            cols = min(wide, nx - left)
+            pitch, size = cols + lx - 1, (rows + ly - 1) * (cols + lx - 1)
+            for s in range(iz.size):
+                held = s % deep * table
+                at = firsts[s] + top, ox + left, rows + ly - 1, pitch
+                rivals_of_tile(lines, at, tables[held : held + size], src, is_max)
+                k = s - deep + 1
+                if k >= 0:
+                    for tz in range(deep):
+                        bases[tz] = (k + tz) % deep * table
+                    last = _grow(tables, bases, levels, deep, size)
+                    runs = bases[deep + len(levels) - 1 :]
+                    _table_runs(tables, bases[last], runs, lengths, size)
+                    to_where = to[k] + top, qx + left, rows, cols, pitch
+                    _find(tables, bases, parts, starts, results, to_where, src, is_max)
+
+
+def scratch_voxels(columns: Columns, taps: tuple[int, int, int], rows: int, cols: int) -> int:
+    """What `extremum_of_columns` keeps, of so many rows and columns."""
+    tall, wide = min(rows, TILE_ROWS), min(cols, TILE_COLUMNS)
+    table = (tall + taps[1] - 1) * (wide + taps[2] - 1) + 256
+    return (taps[0] + len(columns.levels) + len(columns.lengths)) * table
+
+
+@row_kernel
+def _grow(tables, bases, levels, deep, size):
+    """Of a result what it sees of the slices of each level; tells which table is the last of them."""
+    last = levels[0, 0]
+    for i in range(1, len(levels)):
+        a, b, to = bases[levels[i, 0]], bases[levels[i, 1]], deep + i - 1
+        _largest_of_three(tables, bases[last], a, b, bases[to], padded(size))
+        last = to
+    return last
+
+
+@row_kernel
+def _table_runs(tables, before, bases, lengths, size):
+    """Of runs of each length, from those of the length before."""
+    for i in range(1, lengths.size):
+        step, to = lengths[i] - lengths[i - 1], bases[i - 1]
+        a, b = before + min(step, lengths[i - 1]), before + step
+        _largest_of_three(tables, before, a, b, to, padded(size - lengths[i] + 1))
+        before = to
+
+
+@row_kernel
+def _largest_of_three(tables, a, b, c, to, size):
+    p, q, r, out = tables[a : a + size], tables[b : b + size], tables[c : c + size], tables[to:]
+    for x in range(size):
+        s, t = p[x], q[x]
+        s = s if s > t else t
+        out[x] = s if s > r[x] else r[x]
+
+
+@row_kernel
+def _find(tables, bases, parts, starts, results, at, like, is_max):
+    """The rows of a result."""
+    first, left, rows, cols, pitch = at
+    for y in range(rows):
+        for i in range(MOST_PARTS):
+            part = min(i, len(parts) - 1)
+            starts[i] = bases[parts[part, 0]] + (parts[part, 1] + y) * pitch + parts[part, 2]
+        row = results[first + y, left : left + cols]
+        _largest_of_parts(tables, starts, row, like, is_max)
+
+
+@row_kernel
+def _largest_of_parts(tables, starts, out, like, is_max):
+    a, b, c, d = tables[starts[0] :], tables[starts[1] :], tables[starts[2] :], tables[starts[3] :]
+    e, f, g, h = tables[starts[4] :], tables[starts[5] :], tables[starts[6] :], tables[starts[7] :]
+    i, j, k, l = (
+        tables[starts[8] :],
+        tables[starts[9] :],
+        tables[starts[10] :],
+        tables[starts[11] :],
+    )
+    m, n, o, p = (
+        tables[starts[12] :],
+        tables[starts[13] :],
+        tables[starts[14] :],
+        tables[starts[15] :],
+    )
+    for x in range(out.size):
+        q = _largest_of_four(a[x], b[x], c[x], d[x])
+        r = _largest_of_four(e[x], f[x], g[x], h[x])
+        s = _largest_of_four(i[x], j[x], k[x], l[x])
+        t = _largest_of_four(m[x], n[x], o[x], p[x])
+        out[x] = from_rival(_largest_of_four(q, r, s, t), like, is_max)
+
+
+@row_kernel
+def _largest_of_four(a, b, c, d):
+    a, c = a if a > b else b, c if c > d else d
+    return a if a > c else c

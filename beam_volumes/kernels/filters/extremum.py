@@ -1,0 +1,417 @@
+"""Minimum and maximum over a box or a footprint.
+
+NaN: a voxel is NaN exactly where its footprint holds one. -0.0 is less than 0.0.
+"""
+
+import numpy as np
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.filters.footprints import (
+    growing_slices,
+    largest,
+    runs_along_x,
+    tabled_lengths,
+)
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.keys import as_unsigned, from_rival, to_rival
+from beam_volumes.kernels.rows import (
+    as_rows,
+    box_has_unordered,
+    copy_row,
+    is_negative,
+    mark_nan,
+    signed_zero,
+    write_nan,
+)
+
+#: Footprints of no more need no tables.
+FEW_TAPS = 7
+#: Rows and columns worked on together, if a footprint is not larger.
+TILE_ROWS, TILE_COLUMNS = 32, 512
+#: Bytes of a slice worked on together, of few taps: more rows come faster from memory, and three slices of
+#: them still fit a cache.
+STREAMED_BYTES = 1 << 19
+
+
+@row_kernel
+def extremum(a, b, out, is_max, unordered):
+    """The larger (smaller) of two rows, which hold NaN or -0.0 only if ``unordered`` is set; NaN wins.
+
+    Associative bit for bit: the result for a window does not depend on how it was put together.
+    ``out`` is neither ``a`` nor ``b``. Where all is ordered it is one instruction.
+    """
+    if not unordered:
+        if is_max:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p > q else q
+        else:
+            for x in range(out.size):
+                p, q = a[x], b[x]
+                out[x] = p if p < q else q
+    elif is_max:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p > q) | (p != p) | ((p == q) & is_negative(q)) else q
+    else:
+        for x in range(out.size):
+            p, q = a[x], b[x]
+            out[x] = p if (p < q) | (p != p) | ((p == q) & is_negative(p)) else q
+
+
+@row_kernel
+def _slide_down(lines, rows, col, taps, out, suffix, prefix, is_max, unordered):
+    """``out[j]`` = extremum of ``lines[rows[j]], ..., lines[rows[j + taps - 1]]``, ``j < count``.
+
+    One block of van Herk's algorithm, ``count = rows.size - taps + 1 <= taps``: all windows share
+    row ``taps - 1``; suffixes run up from it, prefixes down, and each window is one of each.
+    """
+    width = out.shape[1]
+    count = rows.size - taps + 1
+    if taps == 1:
+        copy_row(lines[rows[0], col : col + width], out[0])
+        return
+    later = lines[rows[taps - 1], col : col + width]
+    for t in range(taps - 2, -1, -1):
+        # A suffix that is no window's own only passes through; windows' own ones are kept.
+        target = out[0] if t == 0 else suffix[t]
+        extremum(lines[rows[t], col : col + width], later, target, is_max, unordered)
+        later = target
+    for j in range(1, count):
+        row = lines[rows[taps - 1 + j], col : col + width]
+        if j == 1:
+            earlier = row
+        else:
+            extremum(earlier, row, prefix[j % 2], is_max, unordered)
+            earlier = prefix[j % 2]
+        if j == taps - 1:
+            own = lines[rows[j], col : col + width]
+        else:
+            own = suffix[j]
+        extremum(own, earlier, out[j], is_max, unordered)
+
+
+@row_kernel
+def _slide_right(row, taps, out, spare, is_max, unordered):
+    """``out[x]`` = extremum of ``row[x : x + taps]``, by doubling; spends ``row`` and ``spare``."""
+    if taps == 1:
+        copy_row(row, out)
+        return
+    length, reach = row.size, 1
+    while 2 * reach < taps:
+        length -= reach
+        extremum(row[:length], row[reach : reach + length], spare[:length], is_max, unordered)
+        row, spare = spare, row
+        reach *= 2
+    extremum(row[: out.size], row[taps - reach : taps - reach + out.size], out, is_max, unordered)
+
+
+@kernel
+def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_max):
+    """Minimum or maximum over a box, separably: along z, then y, then x.
+
+    Blocks of van Herk (1992) / Gil & Werman (1993) down z and y, whole rows at a time, so that
+    vector lanes are columns; doubling along x. An extremum may count a voxel twice, so it matters
+    to no result where the blocks start.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    lz, ly, lx : int
+        Size of the box.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, if as many slices are asked
+    for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
+    ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
+    """
+    width = nx + lx - 1
+    height = y1 - y0 + ly - 1
+    lines, results = as_rows(src), as_rows(out)
+    depth = min(jz.size, lz) if lz > 3 else 1
+    over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
+    over_zy = np.empty((ly, width), lines.dtype)
+    suffix = np.empty((max(lz, ly), width), lines.dtype)
+    prefix = np.empty((2, width), lines.dtype)
+    spare = np.empty(width, lines.dtype)
+    rows = np.empty(max(depth + lz, 2 * ly), np.int64)
+    nan, minus = box_has_unordered(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
+    unordered = nan or minus
+    firsts, to = iz * src.shape[1] + (oy + y0), jz * out.shape[1] + (qy + y0)
+    for k in range(0, jz.size, depth):
+        _box_of_slices(
+            lines, firsts[k:], ox, results, to[k : k + depth], qx, y1 - y0, nx, lz, ly, lx, depth,
+            over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
+        )  # fmt: skip
+
+
+@row_kernel
+def _box_of_slices(
+    lines, firsts, ox, results, to, qx, tall, nx, lz, ly, lx, depth,
+    over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
+    left = np.int64(0)
+    for r in range(tall + ly - 1):
+        for i in range(to.size + lz - 1):
+            rows[i] = firsts[i] + r
+        block = over_z[r * depth : r * depth + to.size]
+        _slide_down(
+            lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, unordered
+        )
+    for j in range(to.size):
+        for y in range(0, tall, ly):
+            n = min(ly, tall - y)
+            for i in range(n + ly - 1):
+                rows[i] = (y + i) * depth + j
+            _slide_down(
+                over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, unordered
+            )
+            for i in range(n):
+                result = results[to[j] + y + i, qx : qx + nx]
+                _slide_right(over_zy[i], lx, result, spare, is_max, unordered)
+                if nan:
+                    one_nan(result)
+
+
+@kernel
+def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+    """Minimum or maximum over any footprint.
+
+    The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
+    extrema over runs of each length are tabled (the chords of Urbach & Wilkinson 2008); a slice of
+    the footprint is the extremum of table rows, found once for all results that see it there, as a
+    ball's do before and behind, and grown from a smaller slice that is part of it, as a ball's are.
+    Tables hold the rows of a tile end to end: another row is another place to begin, and one loop runs
+    through the whole tile. In them, values of any type are unsigned integers, of which the largest is
+    asked for. A footprint of `FEW_TAPS` needs none of this.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    is_max : bool
+
+    Notes
+    -----
+    Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
+    input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
+    footprint. Scratch: a tile and what is around it for each length and once more, and ``n`` tiles for
+    ``n`` slices.
+    """
+    if len(offsets) <= FEW_TAPS:
+        _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
+        return
+    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
+    runs = runs_along_x(offsets)
+    lengths, level = tabled_lengths(runs)
+    kind, first, own, grown = growing_slices(runs)
+    more_y, more_x = largest(offsets, 1), largest(offsets, 2)
+    tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
+    table = padded((tall + more_y) * (wide + more_x)) + 128
+    tables = np.empty((lengths.size + 1, table), lines.dtype)  # in the last a slice grows
+    found = np.empty((jz.size, padded(tall * (wide + more_x))), lines.dtype)
+    starts = np.empty(own.size, np.int64)
+    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
+    for top in range(y0, y1, tall):
+        rows = min(tall, y1 - top)
+        for left in range(0, nx, wide):
+            cols = min(wide, nx - left)
+            pitch = cols + more_x
+            for i in range(own.size):
+                run = runs[own[i]]
+                starts[i] = level[own[i]] * table + run[1] * pitch + run[2]
+            size, taken = padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
+            for s in range(iz.size):
+                at = firsts[s] + top, ox + left, rows + more_y, pitch
+                rivals_of_tile(lines, at, tables[0], src, is_max)
+                _table_runs(tables, lengths, taken)
+                flat = tables.reshape(tables.size)
+                _raise_results(
+                    flat, lengths.size * table, starts, first, kind, grown, s, found, size
+                )
+            for k in range(jz.size):
+                to_where = to[k] + top, qx + left, rows, cols, pitch
+                _write_tile(found[k], results, to_where, src, is_max)
+
+
+@row_kernel
+def rivals_of_tile(lines, at, tile, like, is_max):
+    """The rows of a tile end to end, from ``first, left`` on."""
+    first, left, rows, pitch = at
+    for y in range(rows):
+        bits, rivals = lines[first + y, left : left + pitch], tile[y * pitch :]
+        for x in range(pitch):
+            rivals[x] = to_rival(bits[x], like, is_max)
+
+
+@row_kernel
+def _write_tile(tile, results, at, like, is_max):
+    first, left, rows, cols, pitch = at
+    for y in range(rows):
+        rivals, bits = tile[y * pitch :], results[first + y, left : left + cols]
+        for x in range(cols):
+            bits[x] = from_rival(rivals[x], like, is_max)
+
+
+@row_kernel
+def _table_runs(tables, lengths, size):
+    """Of runs of each length, from those of the length before."""
+    for i in range(1, lengths.size):
+        step = lengths[i] - lengths[i - 1]
+        n = padded(size - lengths[i] + 1)
+        a, b, out = tables[i - 1, :n], tables[i - 1, step : step + n], tables[i, :n]
+        for x in range(n):
+            p, q = a[x], b[x]
+            out[x] = p if p > q else q
+
+
+@row_kernel
+def _raise_results(tables, last, starts, first, kind, grown, s, found, size):
+    """Raise results to what they see of slice ``s``; a slice of the footprint grows from ``last`` on."""
+    begin, end = max(0, s - len(found) + 1), min(kind.size, s + 1)
+    lowest = 0
+    while kind[lowest] < 0:
+        lowest += 1
+    growing = tables[last : last + size]
+    for i in range(grown.size):
+        users, wanted = 0, False
+        for tz in range(begin, end):
+            users += kind[tz] == i
+            wanted |= kind[tz] > i
+        wanted &= i + 1 < grown.size and grown[i + 1]
+        own = starts[first[i] : first[i + 1]]
+        alone = users == 1 and not wanted and not grown[i]
+        if (users > 0 or wanted) and not alone:
+            _raise_to_runs(tables, own, growing, not grown[i])
+        for tz in range(begin, end):
+            if kind[tz] != i:
+                continue
+            result = found[s - tz, :size]
+            if alone:
+                _raise_to_runs(tables, own, result, tz == lowest)
+            elif tz == lowest:
+                copy_row(growing, result)
+            else:
+                _raise(result, growing)
+
+
+@row_kernel
+def _raise_to_runs(tables, starts, out, fresh):
+    """The largest over runs tabled from ``starts`` on, and if not ``fresh`` of ``out`` as well."""
+    n, last = out.size, starts.size - 1
+    i = 0
+    if fresh:
+        h, j, k, l = min(1, last), min(2, last), min(3, last), min(4, last)
+        a, b = tables[starts[h] : starts[h] + n], tables[starts[j] : starts[j] + n]
+        c, d = tables[starts[k] : starts[k] + n], tables[starts[l] : starts[l] + n]
+        e = tables[starts[0] : starts[0] + n]
+        for x in range(n):
+            p, q, r, s, t = e[x], a[x], b[x], c[x], d[x]
+            q, s = q if q > r else r, s if s > t else t
+            q = q if q > s else s
+            out[x] = p if p > q else q
+        i = 5
+    while i <= last:
+        j, k, l = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+        a, b = tables[starts[i] : starts[i] + n], tables[starts[j] : starts[j] + n]
+        c, d = tables[starts[k] : starts[k] + n], tables[starts[l] : starts[l] + n]
+        for x in range(n):
+            p, q, r, s, t = out[x], a[x], b[x], c[x], d[x]
+            q, s = q if q > r else r, s if s > t else t
+            q = q if q > s else s
+            out[x] = p if p > q else q
+        i += 4
+
+
+@row_kernel
+def _raise(out, row):
+    for x in range(out.size):
+        p, q = out[x], row[x]
+        out[x] = p if p > q else q
+
+
+@row_kernel
+def padded(size):
+    """A size in whole unrolled vectors: what is left over of loops would be slow."""
+    return (size + 127) // 128 * 128
+
+
+@kernel
+def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+    """The same for few taps: all of them at once, straight from the rows of the block."""
+    height, pitch = src.shape[1:]
+    voxels, results = as_rows(src).reshape(src.size), as_rows(out)
+    firsts, to = (iz * height + oy) * pitch + ox, jz * out.shape[1] + qy
+    slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
+    starts = np.empty(FEW_TAPS, np.int64)
+    for i in range(FEW_TAPS):
+        tap = offsets[min(i, len(offsets) - 1)]
+        slices[i], within[i] = tap[0], tap[1] * pitch + tap[2]
+    flags = np.empty(nx, np.bool_)
+    tall = max(TILE_ROWS, STREAMED_BYTES // (pitch * voxels.itemsize))
+    for top in range(y0, y1, tall):
+        place = (voxels, firsts, pitch, results, to, qx, top, min(top + tall, y1))
+        _few_of_tile(place, slices, within, starts, flags, is_max)
+
+
+@row_kernel
+def _few_of_tile(place, slices, within, starts, flags, is_max):
+    """Tap ``i`` is ``within[i]`` voxels from the first of slice ``slices[i]``, which is at ``firsts``.
+
+    A row that saw a NaN is mended: looking for it beforehand would take memory as long as the rest.
+    """
+    voxels, firsts, pitch, results, to, qx, y0, y1 = place
+    for k in range(to.size):
+        for y in range(y0, y1):
+            for i in range(FEW_TAPS):
+                starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
+            out = results[to[k] + y, qx : qx + flags.size]
+            if _extremum_of_seven(
+                voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
+                voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], out, is_max,
+            ):  # fmt: skip
+                _nans_of_row(voxels, starts, flags, out)
+
+
+@row_kernel
+def _nans_of_row(voxels, starts, flags, out):
+    flags[:] = False
+    for i in range(FEW_TAPS):
+        mark_nan(voxels[starts[i] :], flags)
+    write_nan(flags, out)
+
+
+@row_kernel
+def _extremum_of_seven(a, b, c, d, e, f, g, out, is_max):
+    """The extremum of seven rows, where they hold no NaN; and whether they do."""
+    found = False
+    if is_max:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            found |= _any_nan(p, q, r, s, t, u, v)
+            i, j = is_negative(p) & is_negative(q) & is_negative(r), is_negative(s) & is_negative(t)
+            i, j = i & j, is_negative(u) & is_negative(v)
+            p, q, r = p if p > q else q, r if r > s else s, t if t > u else u
+            p, q = p if p > q else q, r if r > v else v
+            out[x] = signed_zero(p if p > q else q, i & j)
+    else:
+        for x in range(out.size):
+            p, q, r, s, t, u, v = a[x], b[x], c[x], d[x], e[x], f[x], g[x]
+            found |= _any_nan(p, q, r, s, t, u, v)
+            i, j = is_negative(p) | is_negative(q) | is_negative(r), is_negative(s) | is_negative(t)
+            i, j = i | j, is_negative(u) | is_negative(v)
+            p, q, r = p if p < q else q, r if r < s else s, t if t < u else u
+            p, q = p if p < q else q, r if r < v else v
+            out[x] = signed_zero(p if p < q else q, i | j)
+    return found
+
+
+@row_kernel
+def _any_nan(p, q, r, s, t, u, v):
+    return (p != p) | (q != q) | (r != r) | (s != s) | (t != t) | (u != u) | (v != v)

@@ -1,0 +1,130 @@
+"""Any rank over a footprint.
+
+NaN: a voxel is NaN exactly where its footprint holds one.
+"""
+
+import numpy as np
+
+from beam_volumes.kernels.filters.footprints import largest, lines_of_taps
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
+from beam_volumes.kernels.rows import as_rows, copy_row, has_nan, mark_nan, write_nan
+
+
+@row_kernel
+def _bits_that_differ(keys, low, high):
+    """How many of the lowest bits are not the same in all the keys, and the rest, which is."""
+    copy_row(keys[0], low)
+    copy_row(keys[0], high)
+    for i in range(1, len(keys)):
+        row = keys[i]
+        for x in range(row.size):
+            low[x] = row[x] if row[x] < low[x] else low[x]
+            high[x] = row[x] if row[x] > high[x] else high[x]
+    lowest, highest = low[0], high[0]
+    for x in range(1, low.size):
+        lowest = low[x] if low[x] < lowest else lowest
+        highest = high[x] if high[x] > highest else highest
+    smallest, one = np.uint64(lowest), np.uint64(1)
+    differ = smallest ^ np.uint64(highest)
+    bits = 0
+    while differ != 0:
+        differ >>= one
+        smallest &= ~(one << np.uint64(bits))
+        bits += 1
+    return bits, smallest
+
+
+@row_kernel
+def _count_below(keys, line, tx, limit, few, total):
+    """``total[x]`` = how many taps of voxel ``x`` are below ``limit[x]``; ``few`` is scratch."""
+    n = limit.size
+    total[:] = 0
+    for first in range(0, line.size, 255):  # as many as a byte can count
+        few[:] = 0
+        for i in range(first, min(first + 255, line.size)):
+            row = keys[line[i], tx[i] : tx[i] + n]
+            for x in range(n):
+                few[x] += row[x] < limit[x]
+        for x in range(n):
+            total[x] += few[x]
+
+
+@row_kernel
+def _bisect(keys, line, tx, rank, low, high, limit, below):
+    """The key of ``rank`` among each voxel's taps, in ``low``; the other rows are scratch."""
+    unsigned = keys.dtype.type
+    bits, shared = _bits_that_differ(keys, low, high)
+    n = below.size
+    found, limit, few = low[:n], limit[:n], high[:n]
+    found[:] = unsigned(shared)
+    for bit in range(bits - 1, -1, -1):
+        step = unsigned(np.uint64(1) << np.uint64(bit))
+        for x in range(n):
+            limit[x] = found[x] | step
+        _count_below(keys, line, tx, limit, few, below)
+        for x in range(n):
+            without, with_bit = found[x], limit[x]  # loaded both, or LLVM makes this a branch
+            found[x] = with_bit if below[x] <= rank else without
+
+
+@kernel
+def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
+    """The value of ``rank`` (0 is the smallest) under any footprint.
+
+    Bisection on the value, for a row of voxels at a time: the values become unsigned integers of
+    the same order, and the answer is built from its highest bit down. A bit is set where no more
+    than ``rank`` taps lie below the number that has it. Nothing but comparing and counting, so all
+    vector lanes are busy; bits that all values around a row share are skipped.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    rank : int
+        ``0 <= rank < n``.
+
+    Notes
+    -----
+    Per voxel ``n`` comparisons for each bit in which values differ, over the vector width. Scratch:
+    a row for each distinct (tz, ty) and five more.
+    """
+    lines, results = as_rows(src), as_rows(out)
+    at, line = lines_of_taps(offsets)
+    tx = np.ascontiguousarray(offsets[:, 2])
+    width = nx + largest(offsets, 2)
+    keys = empty_keys(len(at), width, lines)
+    low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
+    below = np.empty(nx, np.uint32)
+    flags = np.empty(nx, np.bool_)
+    _ranks(
+        lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx, y0, y1,
+        offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
+    )  # fmt: skip
+
+
+@row_kernel
+def _ranks(
+    lines, firsts, ox, results, to, qx, y0, y1,
+    offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
+):  # fmt: skip
+    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    nx, width = flags.size, low.size
+    for k in range(to.size):
+        for y in range(y0, y1):
+            nan = False
+            for i in range(len(at)):
+                row = lines[firsts[k + at[i, 0]] + y + at[i, 1], ox : ox + width]
+                nan |= has_nan(row)
+                to_keys(row, keys[i])
+            _bisect(keys, line, tx, rank, low, high, limit, below)
+            result = results[to[k] + y, qx : qx + nx]
+            from_keys(low[:nx], result)
+            if nan:
+                flags[:] = False
+                for i in range(len(offsets)):
+                    row = lines[firsts[k + offsets[i, 0]] + y + offsets[i, 1]]
+                    mark_nan(row[ox + offsets[i, 2] :], flags)
+                write_nan(flags, result)

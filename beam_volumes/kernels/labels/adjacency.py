@@ -1,0 +1,217 @@
+"""Faces between touching labels of a block: which pairs, how many, and what lies between.
+
+A face belongs to the block that owns the voxel at its lower side; blocks come with one more plane
+at the upper side of each axis, where a neighbour follows (see `kernels.labels.regions`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.labels.regions import add_double
+from beam_volumes.kernels.rows import copy_row, strided
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_NONE = np.uint64(0)
+
+
+@row_kernel
+def _slot(keys, a, b):
+    """Where the pair ``a < b`` is, or would be put; an ``a`` of 0 is an empty slot."""
+    last = keys.shape[0] - 1
+    mixed = (a * _MULTIPLIER) ^ (b + (a >> np.uint64(7)))
+    i = np.int64((mixed * _MULTIPLIER) >> np.uint64(20)) & last
+    while keys[i, 0] != np.uint64(0) and (keys[i, 0] != a or keys[i, 1] != b):
+        i = (i + 1) & last
+    return i
+
+
+@kernel
+def _grown(keys):
+    bigger = np.zeros((4 * keys.shape[0], 2), np.uint64)
+    for i in range(keys.shape[0]):
+        a, b = keys[i, 0], keys[i, 1]
+        if a != np.uint64(0):
+            at = _slot(bigger, a, b)
+            bigger[at, 0], bigger[at, 1] = a, b
+    return bigger
+
+
+@row_kernel
+def _any_touch(row, other):
+    """Whether two rows have touching labels; without branches, since most have none."""
+    touching = 0
+    for x in range(row.size):
+        u, v = row[x], other[x]
+        touching += np.int64(u != v) & np.int64(u != _NONE) & np.int64(v != _NONE)
+    return touching > 0
+
+
+@row_kernel
+def _discover_some(row, other, start, keys, count):
+    """Note pairs from ``start`` on: where it stopped, at the latest when the table is half full."""
+    known_u = np.uint64(0)
+    known_v = np.uint64(0)
+    for x in range(start, row.size):
+        u, v = row[x], other[x]
+        if u != v and u != _NONE and v != _NONE and (u != known_u or v != known_v):
+            known_u, known_v = u, v
+            a, b = min(u, v), max(u, v)
+            i = _slot(keys, a, b)
+            if keys[i, 0] == np.uint64(0):
+                keys[i, 0] = a
+                keys[i, 1] = b
+                count += 1
+                if 2 * count > keys.shape[0]:
+                    return x + 1, count
+    return row.size, count
+
+
+@kernel
+def _discover_row(row, other, keys, count):
+    end = np.int64(0) if _any_touch(row, other) else row.size
+    while end < row.size:
+        end, count = _discover_some(row, other, end, keys, count)
+        if 2 * count > keys.shape[0]:
+            keys = _grown(keys)
+    return keys, count
+
+
+def discover(
+    labels: np.ndarray, below: np.ndarray, core: tuple[int, int, int]
+) -> tuple[np.ndarray, int]:
+    """A table of the touching pairs, and their number; see `faces`."""
+    return _discover(strided(labels), labels.shape, strided(below), below.size > 0, core)
+
+
+@kernel
+def _discover(labels, shape, below, under, core):
+    # Rows are compared as uint64, so that the rest is compiled once.
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
+    cz, cy, cx = core
+    nz, ny, nx = shape
+    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
+    keys, count = np.zeros((1024, 2), np.uint64), np.int64(0)
+    for z in range(nz):
+        for y in range(ny if z < cz else cy):
+            at = z * step_z + y * step_y
+            row, before = rows[y % 2], rows[1 - y % 2]
+            copy_row(flat[at : at + nx], row)
+            if z < cz and y < cy:
+                keys, count = _discover_row(row[1:], row[: nx - 1], keys, count)
+            if z < cz and y > 0:
+                keys, count = _discover_row(row[:cx], before[:cx], keys, count)
+            if y < cy and z > 0:
+                copy_row(flat[at - step_z : at - step_z + cx], other[:cx])
+                keys, count = _discover_row(row[:cx], other[:cx], keys, count)
+            elif y < cy and under:
+                copy_row(flat_below[y * step_below : y * step_below + cx], other[:cx])
+                keys, count = _discover_row(row[:cx], other[:cx], keys, count)
+    return keys, count
+
+
+@row_kernel
+def _add_row(row, other, p, q, axis, into):
+    """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
+    keys, place, valued, largest, edges, base, faces, used, extremes, cells, bins = into
+    known_u = np.uint64(0)
+    known_v = np.uint64(0)
+    i = 0
+    for x in range(row.size):
+        u, v = row[x], other[x]
+        if not (u != v and u != _NONE and v != _NONE):
+            continue
+        if u != known_u or v != known_v:
+            known_u, known_v = u, v
+            i = place[_slot(keys, min(u, v), max(u, v))]
+        faces[i, axis] += 1
+        if not valued:
+            continue
+        a, b = p[x], q[x]
+        if not (abs(a) < np.inf and abs(b) < np.inf):
+            continue
+        value = (max(a, b) if largest else 0.5 * a + 0.5 * b) + 0.0
+        used[i] += 1
+        extremes[i, 0] = min(extremes[i, 0], value)
+        extremes[i, 1] = max(extremes[i, 1], value)
+        add_double(cells[i], base, value)
+        n = edges.size - 1
+        if n > 0 and edges[0] <= value <= edges[n]:
+            bins[i, min(np.searchsorted(edges, value, side="right") - 1, n - 1)] += 1
+
+
+def faces(
+    labels: np.ndarray,
+    below: np.ndarray,
+    values: np.ndarray,
+    values_below: np.ndarray,
+    core: tuple[int, int, int],
+    into: tuple,
+) -> None:
+    """Add up the faces of every pair.
+
+    Parameters
+    ----------
+    labels : ndarray (slices, rows, columns)
+    below : ndarray (rows, columns)
+        The plane before the first slice, or one of no rows.
+    values, values_below : ndarrays of the same shapes
+        A boundary volume, or anything if there is none.
+    core : tuple of int
+        How many slices, rows and columns are owned: all, or all but one.
+    into : tuple
+        ``keys, place``: the table of `discover`, and the row of each slot's pair;
+        ``valued``: whether there is a boundary volume;
+        ``largest``: whether a face's value is the larger of its two voxels', else their mean;
+        ``edges``: of the histogram's bins, float64 ascending; the last bin holds its upper edge,
+        values outside count in no bin;
+        ``base``: of `add_double`;
+        and what is added to: ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces
+        of finite value; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum;
+        ``bins`` int64 (pairs, bins).
+    """
+    _faces(
+        strided(labels), labels.shape, strided(below), below.size > 0, strided(values),
+        strided(values_below), core, into,
+    )  # fmt: skip
+
+
+@kernel
+def _faces(labels, shape, below, under, values, values_below, core, into):
+    # Rows are compared as uint64, their values as float64, so that the rest is compiled once.
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
+    voxels, next_z, next_y = values
+    voxels_below, _, next_below = values_below
+    cz, cy, cx = core
+    nz, ny, nx = shape
+    rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
+    p, q = np.empty(nx), np.empty(nx)
+    for z in range(nz):
+        for y in range(ny if z < cz else cy):
+            at, there = z * step_z + y * step_y, z * next_z + y * next_y
+            row, before = rows[y % 2], rows[1 - y % 2]
+            copy_row(flat[at : at + nx], row)
+            if into[2]:
+                copy_row(voxels[there : there + nx], p)
+            if z < cz and y < cy and _any_touch(row[1:], row[: nx - 1]):
+                _add_row(row[1:], row[: nx - 1], p[1:], p[: nx - 1], 2, into)
+            if z < cz and y > 0 and _any_touch(row[:cx], before[:cx]):
+                if into[2]:
+                    copy_row(voxels[there - next_y : there - next_y + nx], q)
+                _add_row(row[:cx], before[:cx], p, q, 1, into)
+            if y < cy and z > 0:
+                copy_row(flat[at - step_z : at - step_z + nx], other)
+                if _any_touch(row[:cx], other[:cx]):
+                    if into[2]:
+                        copy_row(voxels[there - next_z : there - next_z + nx], q)
+                    _add_row(row[:cx], other[:cx], p, q, 0, into)
+            elif y < cy and under:
+                at, there = y * step_below, y * next_below
+                copy_row(flat_below[at : at + cx], other[:cx])
+                if _any_touch(row[:cx], other[:cx]):
+                    if into[2]:
+                        copy_row(voxels_below[there : there + cx], q[:cx])
+                    _add_row(row[:cx], other[:cx], p, q, 0, into)

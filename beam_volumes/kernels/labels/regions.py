@@ -1,0 +1,441 @@
+"""What is added up for each label of a block of voxels; exact, so that blocks merge in any order.
+
+A block has a core, the voxels that it owns, and may have one more plane at the upper side of each
+axis. It owns the faces between its core and those planes, and the volume's borders that its core
+touches, but no face at its lower side, unless the plane there is given: that of the block below in
+the same slab, whose last faces nobody counted. Runs of equal labels along x are looked up once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel, row_kernel
+from beam_volumes.kernels.measure.accumulate import _add_square
+from beam_volumes.kernels.rows import strided
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_LOW = 0xFFFFFFFF
+
+# Cells of integer intensities: digits of 32 bits of the sums of v, v**2, z*v, y*v, x*v.
+INTEGER_CELLS = {"sum": (0, 3), "square": (3, 7), "z": (7, 10), "y": (10, 13), "x": (13, 16)}
+
+
+@row_kernel
+def _slot(keys, label):
+    """Where a label is, or would be put, in an open-addressing table; 0 is an empty slot."""
+    last = keys.size - 1
+    i = np.int64((label * _MULTIPLIER) >> np.uint64(20)) & last
+    while keys[i] != label and keys[i] != np.uint64(0):
+        i = (i + 1) & last
+    return i
+
+
+@kernel
+def _grown(keys):
+    bigger = np.zeros(4 * keys.size, np.uint64)
+    for key in keys:
+        if key != np.uint64(0):
+            bigger[_slot(bigger, key)] = key
+    return bigger
+
+
+@row_kernel
+def _discover_row(row, start, keys, count):
+    """Note labels from ``start`` on: where it stopped, at the latest when the table is half full."""
+    end = start
+    while end < row.size and 2 * count <= keys.size:
+        label = row[end]
+        end += 1
+        while end < row.size and row[end] == label:
+            end += 1
+        if label != 0:
+            i = _slot(keys, np.uint64(label))
+            if keys[i] == np.uint64(0):
+                keys[i] = label
+                count += 1
+    return end, count
+
+
+@kernel
+def _discover(labels, shape, keys, count):
+    flat, step_z, step_y = labels
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            end = np.int64(0)
+            while end < nx:
+                end, count = _discover_row(row, end, keys, count)
+                if 2 * count > keys.size:
+                    keys = _grown(keys)
+    return keys, count
+
+
+def discover(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, int]:
+    """A table of the labels other than 0 in a block and in a plane (or none), and their number."""
+    keys, count = _discover(strided(labels), labels.shape, np.zeros(1024, np.uint64), 0)
+    return _discover(strided(below), (1, *below.shape), keys, count)
+
+
+def table_of(labels: np.ndarray, below: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sorted labels of a block, and the table that finds the place of one among them."""
+    keys, count = discover(labels, below)
+    used = np.flatnonzero(keys)
+    order = used[np.argsort(keys[used])]
+    place = np.zeros(keys.size, np.int64)
+    place[order] = np.arange(count)
+    return keys[order], keys, place
+
+
+@row_kernel
+def _count_faces(other, label, i, axis, keys, place, faces):
+    """Add the faces of a run of one label to the voxels beside it, to either side."""
+    different = 0
+    for x in range(other.size):
+        different += np.int64(other[x] != label)
+    if different == 0:
+        return
+    if i >= 0:
+        faces[i, axis] += different
+    known = np.uint64(0)
+    j = 0
+    for x in range(other.size):
+        neighbour = np.uint64(other[x])
+        if neighbour != np.uint64(label) and neighbour != np.uint64(0):
+            if neighbour != known:
+                j = place[_slot(keys, neighbour)]
+                known = neighbour
+            faces[j, axis] += 1
+
+
+def geometry(
+    labels: np.ndarray,
+    below: np.ndarray,
+    core: tuple[int, int, int],
+    first: tuple[bool, ...],
+    last: tuple[bool, ...],
+    keys: np.ndarray,
+    place: np.ndarray,
+    moments: np.ndarray,
+    box: np.ndarray,
+    faces: np.ndarray,
+) -> None:
+    """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
+
+    Parameters
+    ----------
+    labels : ndarray (slices, rows, columns)
+        Unsigned; 0 is background.
+    below : ndarray (rows, columns)
+        The plane before the first slice, or one of no rows.
+    core : tuple of int
+        How many slices, rows and columns are owned: all, or all but one.
+    first, last : tuple of bool
+        Per axis whether the volume begins with the first plane, and ends behind the last one owned.
+    keys, place
+        From `table_of`.
+    moments : ndarray of int64 (labels, 10)
+        Gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the block's first voxel.
+    box : ndarray of int64 (labels, 6)
+        Least z, y, x and largest plus one; likewise.
+    faces : ndarray of int64 (labels, 3)
+        Faces across z, y and x to anything else, the volume's borders included; of no labels: they
+        are not counted.
+    """
+    shape = labels.shape if faces.size else core
+    under = below.size > 0
+    _geometry(
+        strided(labels), shape, strided(below), under, core, first, last, keys, place, moments, box,
+        faces,
+    )  # fmt: skip
+
+
+@row_kernel
+def _geometry(
+    labels, shape, below, under, core, first, last, keys, place, moments, box, faces
+):  # fmt: skip
+    flat, step_z, step_y = labels
+    flat_below, _, step_below = below
+    cz, cy, cx = core
+    nz, ny, nx = shape
+    with_faces = faces.size > 0
+    for z in range(nz):
+        for y in range(ny if z < cz else cy):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            own = z < cz and y < cy
+            end = np.int64(0)
+            while end < cx:
+                start = end
+                label = row[start]
+                end += 1
+                while end < cx and row[end] == label:
+                    end += 1
+                i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
+                n = end - start
+                if with_faces:
+                    if y > 0 and z < cz:
+                        other = flat[at - step_y + start : at - step_y + end]
+                        _count_faces(other, label, i, np.int64(1), keys, place, faces)
+                    if z > 0 and y < cy:
+                        other = flat[at - step_z + start : at - step_z + end]
+                        _count_faces(other, label, i, np.int64(0), keys, place, faces)
+                    elif y < cy and under:
+                        other = flat_below[y * step_below + start : y * step_below + end]
+                        _count_faces(other, label, i, np.int64(0), keys, place, faces)
+                    if own and start > 0:
+                        _count_faces(
+                            row[start - 1 : start], label, i, np.int64(2), keys, place, faces
+                        )
+                if not own or i < 0:
+                    continue
+                if with_faces:
+                    f = faces[i]
+                    f[2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
+                    f[1] += n * (np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1]))
+                    f[0] += n * (np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0]))
+                sx = (start + end - 1) * n // 2
+                sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
+                m = moments[i]
+                m[0] += n
+                m[1] += n * z
+                m[2] += n * y
+                m[3] += sx
+                m[4] += n * z * z
+                m[5] += n * y * y
+                m[6] += sxx
+                m[7] += n * z * y
+                m[8] += z * sx
+                m[9] += y * sx
+                r = box[i]
+                r[0] = min(r[0], z)
+                r[1] = min(r[1], y)
+                r[2] = min(r[2], start)
+                r[3] = max(r[3], z + 1)
+                r[4] = max(r[4], y + 1)
+                r[5] = max(r[5], end)
+            if with_faces and own and nx > cx:
+                label = row[cx]
+                i = place[_slot(keys, np.uint64(label))] if label != 0 else -1
+                _count_faces(row[cx - 1 : cx], label, i, np.int64(2), keys, place, faces)
+
+
+@row_kernel
+def _add_digits(cells, at, value):
+    cells[at] += value & _LOW
+    cells[at + 1] += value >> 32
+
+
+def integers(
+    labels: np.ndarray,
+    values: np.ndarray,
+    keys: np.ndarray,
+    place: np.ndarray,
+    least: np.ndarray,
+    most: np.ndarray,
+    cells: np.ndarray,
+) -> None:
+    """Sums of integer intensities: `INTEGER_CELLS`, coordinates from the block's first voxel.
+
+    ``least`` and ``most`` are per label, of the dtype of ``values``.
+    """
+    wide = values.itemsize == 8
+    _integers(strided(labels), strided(values), labels.shape, keys, place, least, most, cells, wide)
+
+
+@row_kernel
+def _integers(labels, values, shape, keys, place, least, most, cells, wide):
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            at = z * next_z + y * next_y
+            v = voxels[at : at + nx]
+            end = np.int64(0)
+            while end < nx:
+                start = end
+                label = row[start]
+                end += 1
+                while end < nx and row[end] == label:
+                    end += 1
+                if label != 0:
+                    i = place[_slot(keys, np.uint64(label))]
+                    _add_run(v, start, end, z, y, i, least, most, cells, wide)
+
+
+@row_kernel
+def _add_run(v, start, end, z, y, i, least, most, cells, wide):
+    """What voxels ``start:end`` of a row add to row ``i``; ``wide`` is for 64 bits."""
+    c = cells[i]
+    low, high = least[i], most[i]
+    for x in range(start, end):
+        low = min(low, v[x])
+        high = max(high, v[x])
+    least[i] = low
+    most[i] = high
+    total = 0
+    along = 0
+    if wide:
+        upper_total = 0
+        upper_along = 0
+        for x in range(start, end):
+            lower, upper = np.int64(v[x] & _LOW), np.int64(v[x] >> 32)
+            total += lower
+            along += x * lower
+            upper_total += upper
+            upper_along += x * upper
+            size = np.uint64(v[x]) if v[x] >= 0 else ~np.uint64(v[x]) + np.uint64(1)
+            _add_square(size, c, 3)
+        _add_digits(c, np.int64(1), upper_total)
+        _add_digits(c, np.int64(8), z * upper_total)
+        _add_digits(c, np.int64(11), y * upper_total)
+        _add_digits(c, np.int64(14), upper_along)
+    else:
+        low_squares = 0
+        high_squares = 0
+        for x in range(start, end):
+            value = np.int64(v[x])
+            total += value
+            along += x * value
+            square = np.uint64(abs(value)) * np.uint64(abs(value))
+            low_squares += np.int64(square & np.uint64(_LOW))
+            high_squares += np.int64(square >> np.uint64(32))
+        c[3] += low_squares
+        c[4] += high_squares
+    _add_digits(c, np.int64(0), total)
+    _add_digits(c, np.int64(7), z * total)
+    _add_digits(c, np.int64(10), y * total)
+    _add_digits(c, np.int64(13), along)
+
+
+@row_kernel
+def add_double(cells, base, value):
+    """Add a finite float64 exactly to cells of 32-bit digits in units of ``2**base``.
+
+    No bit of the value may lie below the unit.
+    """
+    bits = np.float64(value).view(np.int64)
+    exponent = (bits >> 52) & 0x7FF
+    mantissa = (bits & 0xFFFFFFFFFFFFF) | (np.int64(exponent != 0) << 52)
+    if mantissa == 0:
+        return
+    position = max(exponent, 1) - 1075 - base
+    if position < 0:  # trailing zeros, then
+        mantissa >>= -position
+        position = 0
+    shift = position & 31
+    i = position >> 5
+    sign = 1 if bits >= 0 else -1
+    low = (mantissa & _LOW) << shift
+    high = (mantissa >> 32) << shift
+    cells[i] += sign * (low & _LOW)
+    cells[i + 1] += sign * ((low >> 32) + (high & _LOW))
+    cells[i + 2] += sign * (high >> 32)
+
+
+def magnitudes(values: np.ndarray) -> tuple[float, float, int]:
+    """The smallest other than 0 and the largest size of the finite values; how many are not.
+
+    Of a volume, or of a slice.
+    """
+    return _magnitudes(strided(values), (1, *values.shape)[-3:])
+
+
+@row_kernel
+def _magnitudes(values, shape):
+    voxels, step_z, step_y = values
+    nz, ny, nx = shape
+    least = np.inf
+    most = 0.0
+    bad = 0
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            for x in range(at, at + nx):
+                size = abs(np.float64(voxels[x]))
+                if not size < np.inf:
+                    bad += 1
+                elif size > 0:
+                    least = min(least, size)
+                    most = max(most, size)
+    return least, most, bad
+
+
+def floats(
+    labels: np.ndarray,
+    values: np.ndarray,
+    origin: tuple[int, int, int],
+    keys: np.ndarray,
+    place: np.ndarray,
+    base: int,
+    count: np.ndarray,
+    least: np.ndarray,
+    most: np.ndarray,
+    cells: np.ndarray,
+) -> None:
+    """Sums of v, v**2, z*v, y*v and x*v of finite intensities, coordinates from the volume's origin.
+
+    ``cells`` is (labels, 5, digits) of `add_double`. Of float32 every product is exact; of float64
+    the products with coordinates are rounded once, which does not depend on the block.
+    """
+    single = values.itemsize == 4
+    _floats(
+        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, count,
+        least, most, cells,
+    )  # fmt: skip
+
+
+@row_kernel
+def _floats(
+    labels, values, shape, origin, keys, place, base, single, count, least, most, cells
+):  # fmt: skip
+    flat, step_z, step_y = labels
+    voxels, next_z, next_y = values
+    nz, ny, nx = shape
+    for z in range(nz):
+        for y in range(ny):
+            at = z * step_z + y * step_y
+            row = flat[at : at + nx]
+            at = z * next_z + y * next_y
+            known = np.uint64(0)
+            i = 0
+            for x in range(nx):
+                label = np.uint64(row[x])
+                if label == np.uint64(0):
+                    continue
+                v = np.float64(voxels[at + x]) + 0.0  # -0.0 becomes 0.0
+                if not abs(v) < np.inf:
+                    continue
+                if label != known:
+                    i = place[_slot(keys, label)]
+                    known = label
+                count[i] += 1
+                least[i] = min(least[i], v)
+                most[i] = max(most[i], v)
+                if v != 0:
+                    _add_products(
+                        cells[i], base, single, v, origin[0] + z, origin[1] + y, origin[2] + x
+                    )
+
+
+@row_kernel
+def _add_products(c, base, single, v, z, y, x):
+    add_double(c[0], base, v)
+    if single:
+        add_double(c[1], base, v * v)
+    else:
+        bits = np.float64(v).view(np.int64) & ~np.int64(0x3FFFFFF)
+        head = np.int64(bits).view(np.float64)
+        tail = v - head
+        add_double(c[1], base, head * head)
+        if tail != 0:
+            add_double(c[1], base, 2 * head * tail)
+            add_double(c[1], base, tail * tail)
+    add_double(c[2], base, v * np.float64(z))
+    add_double(c[3], base, v * np.float64(y))
+    add_double(c[4], base, v * np.float64(x))

@@ -1,0 +1,398 @@
+"""Sums, extremes and their places in 2-D views: every voxel goes to a cell of a smaller array.
+
+The cells of a view are those of an array whose strides are 0 along the axes that are summed away, so
+that one loop serves projections along any axes. What comes back is made of integers, as that of
+`beam_volumes.kernels.measure.accumulate`: sums are digits of 32 bits in int64, floats being integer mantissas
+times powers of two, whose digit is that of their exponent (Neal's superaccumulator, one per cell).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bits, unsigned
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+#: Voxels that may be added to a cell before its digits are carried: none comes near 64 bits.
+MOST = 1 << 26
+
+
+class Sums(NamedTuple):
+    """Sums over slices, cell by cell.
+
+    ``total`` and ``square`` have the digits along their last axis, lowest first, beginning with the
+    digit ``first`` (``square_first``) of an integer in units of ``2**-unit`` (``2**(-2 * unit)``), as
+    `beam_volumes.kernels.measure.accumulate.unit` says.
+    """
+
+    counts: np.ndarray
+    bad: int
+    first: int
+    total: np.ndarray
+    square_first: int
+    square: np.ndarray
+
+
+@kernel
+def _put(cells, at, number, shift, sign):
+    """Add ``sign * number * 2**shift`` at a digit; ``number`` is of 64 bits, ``shift`` below 32."""
+    low = (number & _LOW) << shift
+    high = (number >> _HALF) << shift
+    cells[at] += sign * np.int64(low & _LOW)
+    cells[at + 1] += sign * np.int64(low >> _HALF)
+    if high != 0:
+        cells[at + 1] += sign * np.int64(high & _LOW)
+        cells[at + 2] += sign * np.int64(high >> _HALF)
+
+
+@kernel
+def _put_product(cells, at, a, b, shift, sign):
+    """Add ``sign * a * b * 2**shift`` at a digit; ``a`` and ``b`` are of 64 bits."""
+    a_low, a_high, b_low, b_high = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    _put(cells, at, a_low * b_low, shift, sign)
+    if a_high != 0:
+        _put(cells, at + 1, a_high * b_low, shift, sign)
+    if b_high != 0:
+        _put(cells, at + 1, a_low * b_high, shift, sign)
+        if a_high != 0:
+            _put(cells, at + 2, a_high * b_high, shift, sign)
+
+
+@kernel
+def _split(b, mantissa_bits):
+    """A finite float's bits as a mantissa and its place among the bits of the sum."""
+    exponent = (b >> np.uint64(mantissa_bits)) & np.uint64(
+        (1 << (11 if mantissa_bits == 52 else 8)) - 1
+    )
+    mantissa = b & np.uint64((1 << mantissa_bits) - 1)
+    if exponent == 0:
+        return mantissa, np.int64(0)
+    return mantissa | np.uint64(1 << mantissa_bits), np.int64(exponent) - 1
+
+
+@kernel
+def _narrow(
+    src, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square
+):
+    """Bool and integers of up to 16 bits, whose squares fit a digit."""
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            c = at + y * down + x * along
+            v = np.int64(src[y * pitch + x])
+            count[c] += 1
+            total[c] += v
+            if squares:
+                square[c] += v * v
+
+
+@kernel
+def _integers(
+    src, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square
+):
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            c = at + y * down + x * along
+            v = src[y * pitch + x]
+            count[c] += 1
+            total[2 * c] += np.int64(v & 0xFFFFFFFF)
+            total[2 * c + 1] += np.int64(v >> 32)
+            if squares:
+                size = np.uint64(v) if v >= 0 else ~np.uint64(v) + np.uint64(1)
+                _put_product(square, 5 * c, size, size, np.uint64(0), 1)
+
+
+@kernel
+def _floats(
+    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, squares, count, total, square,
+    mantissa_bits, infinite, magnitude, first, width, square_first, square_width,
+):  # fmt: skip
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = np.uint64(bits[y * pitch + x])
+            size = b & magnitude
+            if size >= infinite:
+                continue
+            c = at + y * down + x * along
+            count[c] += 1
+            if size == 0:
+                continue
+            sign = 1 if b == size else -1
+            mantissa, place = _split(size, mantissa_bits)
+            _put(total, c * width + (place >> 5) - first, mantissa, np.uint64(place & 31), sign)
+            if squares:
+                at_digit = c * square_width + (2 * place >> 5) - square_first
+                _put_product(square, at_digit, mantissa, mantissa, np.uint64(2 * place & 31), 1)
+
+
+@kernel
+def _places(bits, pitch, rows, cols, mask, mask_pitch, mantissa_bits, infinite, magnitude):
+    """The lowest and the highest place of finite floats other than 0; how many are not finite."""
+    low, high, bad = np.int64(1 << 20), np.int64(-1), 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            size = np.uint64(bits[y * pitch + x]) & magnitude
+            if size >= infinite:
+                bad += 1
+            elif size != 0:
+                _, place = _split(size, mantissa_bits)
+                low = min(low, place)
+                high = max(high, place)
+    return low, high, bad
+
+
+def _float_parameters(dtype: np.dtype) -> tuple[int, np.uint64, np.uint64]:
+    key = key_bits(dtype)
+    return np.finfo(dtype).nmant, np.uint64(key.infinite), np.uint64(key.magnitude)
+
+
+def _in_single(view: np.ndarray) -> np.ndarray:
+    """float16 as float32, which is exact."""
+    return view.astype(np.float32) if view.dtype.kind == "f" and view.itemsize == 2 else view
+
+
+def strides_of_cells(
+    shape: tuple[int, int, int], kept: tuple[bool, bool, bool]
+) -> tuple[int, int, int]:
+    """By how many cells a step along z, y and x goes on."""
+    _, ny, nx = (n if k else 1 for n, k in zip(shape, kept, strict=True))
+    z, y, x = kept
+    return ny * nx if z else 0, nx if y else 0, 1 if x else 0
+
+
+def sums(
+    views: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray] | None,
+    kept: tuple[bool, bool, bool],
+    squares: bool = False,
+) -> Sums:
+    """Exact sums (and sums of squares) of the finite voxels of slices, along the axes not kept.
+
+    Parameters
+    ----------
+    views : sequence of 2-D arrays
+        Equal in shape and dtype; at most `MOST` voxels for a cell.
+    masks : sequence of 2-D arrays, optional
+        Only voxels where they are not 0 count.
+    kept : tuple of bool
+        Along which of z, y, x the result has the extent of the slices; elsewhere it is 1.
+    """
+    shape = (len(views), *views[0].shape)
+    cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
+    views = [_in_single(v) for v in views]
+    dtype = views[0].dtype
+    windows = []
+    for k, view in enumerate(views):
+        flat, pitch = flat_bits(view) if dtype.kind in "bf" else flat_rows(view)
+        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
+        windows.append((flat, pitch, *view.shape, mask, mask_pitch))
+    bad = first = square_first = 0
+    narrow = dtype.kind != "f" and dtype.itemsize <= 2
+    width, square_width = (1, 1) if narrow else (2, 5)
+    if dtype.kind == "f":
+        how = _float_parameters(dtype)
+        ends = [_places(*window, *how) for window in windows]
+        low, high = min(e[0] for e in ends), max(e[1] for e in ends)
+        bad = sum(e[2] for e in ends)
+        low, high = (0, 0) if high < 0 else (low, high)
+        first, square_first = low >> 5, 2 * low >> 5
+        single = dtype.itemsize == 4
+        width = (high >> 5) - first + (2 if single else 3)
+        square_width = (2 * high >> 5) - square_first + (3 if single else 5)
+    n = cells[0] * cells[1] * cells[2]
+    count = np.zeros(n, np.int64)
+    total = np.zeros(n * width, np.int64)
+    square = np.zeros(n * square_width if squares else 0, np.int64)
+    for k, window in enumerate(windows):
+        where = (*window, k * over, down, along, squares, count, total, square)
+        if dtype.kind == "f":
+            _floats(*where, *how, first, width, square_first, square_width)
+        elif narrow:
+            _narrow(*where)
+        else:
+            _integers(*where)
+    squared = (*(cells if squares else (0, 0, 0)), square_width)
+    return Sums(
+        count.reshape(cells),
+        int(bad),
+        first,
+        total.reshape(*cells, width),
+        square_first,
+        square.reshape(squared),
+    )
+
+
+@kernel
+def _products(bits, pitch, rows, cols, mask, mask_pitch, others, other_pitch, kind, how, cells):
+    mantissa_bits, _, magnitude = how
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            a, b = np.uint64(bits[y * pitch + x]), np.uint64(others[y * other_pitch + x])
+            place = np.int64(0)
+            if kind == 0:  # unsigned
+                sign = 1
+            elif kind == 1:  # two's complement
+                negative = a > magnitude, b > magnitude
+                a = (
+                    (~a + np.uint64(1)) & (magnitude * np.uint64(2) + np.uint64(1))
+                    if negative[0]
+                    else a
+                )
+                b = (
+                    (~b + np.uint64(1)) & (magnitude * np.uint64(2) + np.uint64(1))
+                    if negative[1]
+                    else b
+                )
+                sign = -1 if negative[0] != negative[1] else 1
+            else:
+                sign = -1 if (a > magnitude) != (b > magnitude) else 1
+                a, at = _split(a & magnitude, mantissa_bits)
+                b, place = _split(b & magnitude, mantissa_bits)
+                place += at
+            _put_product(cells, place >> 5, a, b, np.uint64(place & 31), sign)
+
+
+def products(a: np.ndarray, b: np.ndarray, mask: np.ndarray | None = None) -> int:
+    """The exact sum of the products of two views of one dtype, finite where ``mask`` is not 0.
+
+    In units of ``2**(-2 * unit)``, see `beam_volumes.kernels.measure.accumulate.unit`.
+    """
+    if a.size > MOST and len(a) > 1:
+        half = len(a) // 2
+        return sum(
+            products(a[part], b[part], None if mask is None else mask[part])
+            for part in (slice(0, half), slice(half, None))
+        )
+    a, b = _in_single(a), _in_single(b)
+    kind = {"f": 2, "i": 1}.get(a.dtype.kind, 0)
+    how = _float_parameters(a.dtype) if kind == 2 else (0, np.uint64(0), _largest(a.dtype))
+    cells = np.zeros(5 + (2 * 2046 >> 5 if kind == 2 else 0), np.int64)
+    bits, pitch = flat_bits(a)
+    others, other_pitch = flat_bits(b)
+    used, mask_pitch = flat_mask(mask, a.shape)
+    _products(bits, pitch, *a.shape, used, mask_pitch, others, other_pitch, kind, how, cells)
+    return sum(digit << 32 * i for i, digit in enumerate(cells.tolist()))
+
+
+def _largest(dtype: np.dtype) -> np.uint64:
+    return np.uint64(key_bits(dtype).magnitude)
+
+
+@kernel
+def _extremes(
+    bits, pitch, rows, cols, mask, mask_pitch, at, down, along, key_of, flip, best, seen
+):  # fmt: skip
+    sign, magnitude, negative, positive, infinite = key_of
+    bad = 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            c = at + y * down + x * along
+            best[c] = min(best[c], b ^ (negative if b & sign else positive) ^ flip)
+            seen[c] = True
+    return bad
+
+
+def extremes(
+    views: Sequence[np.ndarray],
+    masks: Sequence[np.ndarray] | None,
+    kept: tuple[bool, bool, bool],
+    largest: bool,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The extreme finite voxels of slices along the axes not kept; parameters as of `sums`.
+
+    Returns
+    -------
+    best : numpy.ndarray
+        Order-preserving keys (see `KeyBits`), their bits flipped for the largest: the smallest counts.
+    seen : numpy.ndarray of bool
+        Where there was a voxel.
+    bad : int
+        How many voxels are not finite.
+    """
+    shape = (len(views), *views[0].shape)
+    cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
+    u = unsigned(views[0].dtype).type
+    every = np.iinfo(u).max
+    best = np.full(cells, every, u)
+    seen = np.zeros(cells, np.bool_)
+    bad = 0
+    for k, view in enumerate(views):
+        bits, pitch = flat_bits(view)
+        mask, mask_pitch = flat_mask(None if masks is None else masks[k], view.shape)
+        bad += _extremes(
+            bits, pitch, *view.shape, mask, mask_pitch, k * over, down, along,
+            key_bits(view.dtype), u(every if largest else 0), best.reshape(-1), seen.reshape(-1),
+        )  # fmt: skip
+    return best, seen, int(bad)
+
+
+@kernel
+def _first(bits, pitch, rows, cols, mask, mask_pitch, key_of, minus_zero, flip):
+    sign, magnitude, negative, positive, infinite = key_of
+    best, row, col, bad = bits[0], -1, -1, 0
+    for y in range(rows):
+        for x in range(cols):
+            if mask is not None and mask[y * mask_pitch + x] == 0:
+                continue
+            b = bits[y * pitch + x]
+            if (b & magnitude) >= infinite:
+                bad += 1
+                continue
+            if b == minus_zero:
+                b ^= b
+            key = b ^ (negative if b & sign else positive) ^ flip
+            if row < 0 or key < best:
+                best, row, col = key, y, x
+    return best, row, col, bad
+
+
+def first_extreme(
+    view: np.ndarray, mask: np.ndarray | None, largest: bool
+) -> tuple[int, int, int, int]:
+    """The first smallest or largest finite voxel in raster order.
+
+    Returns
+    -------
+    key : int
+        That the extreme of several views is the smallest of; 0.0 and -0.0 have one.
+    row, col : int
+        Where it is, or -1.
+    bad : int
+        How many voxels are not finite.
+    """
+    if view.size == 0:
+        return 0, -1, -1, 0
+    bits, pitch = flat_bits(view)
+    used, mask_pitch = flat_mask(mask, view.shape)
+    u = bits.dtype.type
+    key_of = key_bits(view.dtype)
+    minus_zero = key_of.sign if view.dtype.kind == "f" else u(0)
+    flip = u(np.iinfo(u).max if largest else 0)
+    best, row, col, bad = _first(
+        bits, pitch, *view.shape, used, mask_pitch, key_of, minus_zero, flip
+    )
+    return int(best), int(row), int(col), int(bad)

@@ -1,0 +1,133 @@
+"""Binary morphology with a ball: whether something set lies nearer than a radius.
+
+Squared distances are cut off beyond the radius, so that they fit a byte or two, and found axis by
+axis as in `beam_volumes.kernels.morphology.distance`: a few operations on vectors of small integers for each
+row of the radius, where a footprint has taps by its cube.
+"""
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.morphology.distance import any_above, copy, lower_by_four
+
+
+@kernel
+def binary_ball(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limit, is_dilation):
+    """Whether any (dilation) or all (erosion) of the voxels in a ball or an ellipsoid are set.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
+        ``out`` is bool or uint8 and gets 0 and 1. There are ``radii`` of voxels around.
+    radii : int64 array (3,)
+        How far it reaches along z, y, x; below 254, and one step more is counted.
+    steps : uint8 or uint16 array (3, n)
+        Squared lengths of 0, 1, ... voxels along each axis, as far as the radius. Squared distances
+        are of this dtype, which has to hold ``2 * limit + 1``.
+    limit : int
+        The squared distance that still belongs to the ball.
+    is_dilation : bool
+    """
+    tile = max(32, 2 * radii[1])  # rows at a time: little memory, and what is near stays in cache
+    for top in range(y0, y1, tile):
+        bottom = min(top + tile, y1)
+        _tile(
+            src.view(np.uint8), iz, oy, ox, out.view(np.uint8), jz, qy, qx, top, bottom, nx,
+            radii, steps, limit, is_dilation,
+        )  # fmt: skip
+
+
+@kernel
+def _tile(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limit, is_dilation):
+    rz, ry, rx = radii[0], radii[1], radii[2]
+    most, beyond = steps.dtype.type(limit), steps.dtype.type(limit + 1)
+    none = np.uint8(rz + 1)
+    rows, width = y1 - y0 + 2 * ry, nx + 2 * rx
+    near = np.empty((iz.size, rows, width), np.uint8)  # slices to what is set, at most none
+    for k in range(iz.size):
+        for y in range(rows):
+            voxels = src[iz[k], oy + y0 + y, ox : ox + width]
+            if is_dilation:
+                _set(voxels, near[k, y], none)
+            else:
+                _clear(voxels, near[k, y], none)
+            if k:
+                _one_more(near[k, y], near[k - 1, y])
+    for k in range(iz.size - 2, -1, -1):
+        for y in range(rows):
+            _one_more(near[k, y], near[k + 1, y])
+    squared = np.empty((rows, width), steps.dtype)
+    some = np.empty(rows, np.bool_)
+    best = np.empty(width, steps.dtype)
+    middle = np.empty(nx, steps.dtype)
+    for k in range(jz.size):
+        for y in range(rows):
+            some[y] = _squares(near[k + rz, y], squared[y], steps[0], none, beyond)
+        for y in range(y1 - y0):
+            at = y + ry
+            copy(squared[at], best)
+            for t in range(1, ry + 1, 2):
+                if not any_above(best, steps[1, t]):
+                    break
+                u = min(t + 1, ry)
+                if some[at - t] or some[at + t] or some[at - u] or some[at + u]:
+                    lower_by_four(
+                        best,
+                        squared[at - t],
+                        squared[at + t],
+                        steps[1, t],
+                        squared[at - u],
+                        squared[at + u],
+                        steps[1, u],
+                    )
+            copy(best[rx : rx + nx], middle)
+            for t in range(1, rx + 1, 2):
+                if not any_above(middle, steps[2, t]):
+                    break
+                u = min(t + 1, rx)
+                lower_by_four(
+                    middle,
+                    best[rx - t : rx - t + nx],
+                    best[rx + t : rx + t + nx],
+                    steps[2, t],
+                    best[rx - u : rx - u + nx],
+                    best[rx + u : rx + u + nx],
+                    steps[2, u],
+                )
+            result = out[jz[k], qy + y0 + y, qx : qx + nx]
+            for x in range(nx):
+                result[x] = (middle[x] <= most) == is_dilation
+
+
+@kernel
+def _set(voxels, near, none):
+    for x in range(near.size):
+        near[x] = none if voxels[x] == 0 else np.uint8(0)
+
+
+@kernel
+def _clear(voxels, near, none):
+    for x in range(near.size):
+        near[x] = np.uint8(0) if voxels[x] == 0 else none
+
+
+@kernel
+def _one_more(near, neighbour):
+    """Lower distances to one more than those of a neighbouring slice."""
+    for x in range(near.size):
+        n, d = np.uint8(neighbour[x] + np.uint8(1)), near[x]
+        near[x] = n if n < d else d
+
+
+@kernel
+def _squares(near, squared, steps, none, beyond):
+    """The squares of one row, and whether one of them counts."""
+    some = False
+    w = steps[1]
+    for x in range(near.size):
+        d = squared.dtype.type(near[x])
+        square = squared.dtype.type(w * squared.dtype.type(d * d))
+        squared[x] = square if near[x] != none else beyond
+        some |= near[x] != none
+    return some

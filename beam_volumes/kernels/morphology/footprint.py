@@ -1,0 +1,111 @@
+"""Binary morphology with any footprint, grey morphology with a structure that is not flat."""
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.filters.extremum import extremum_footprint
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.rows import as_rows, has_nan
+
+
+@kernel
+def binary_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_dilation):
+    """Whether any (dilation) or all (erosion) of the taps of a footprint are set.
+
+    The maximum or minimum of bytes, by `beam_volumes.kernels.filters.extremum.extremum_footprint`: same cost,
+    same scratch. Reflecting the footprint for a dilation is the caller's.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
+        ``out`` is bool or uint8 and gets 0 and 1.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    is_dilation : bool
+    """
+    bytes_in, bytes_out = src.view(np.uint8), out.view(np.uint8)
+    extremum_footprint(
+        bytes_in, iz, oy, ox, bytes_out, jz, qy, qx, y0, y1, nx, offsets, is_dilation
+    )
+    for slot in jz:
+        for y in range(y0, y1):
+            row = bytes_out[slot, qy + y, qx : qx + nx]
+            for x in range(nx):
+                row[x] = row[x] != 0
+
+
+def _truncated(value, dtype):
+    """A float64 as C casts it on a PC: towards zero, integers wrapping around, bool a byte."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_truncated)
+def _truncated_for(value, dtype):
+    if isinstance(dtype.dtype, types.Boolean):
+        return lambda value, dtype: np.uint8(np.int64(value)) != 0
+    if dtype.dtype == types.uint64:
+
+        def unsigned(value, dtype):
+            if value >= 2.0**63:
+                return np.uint64(np.int64(value - 2.0**63)) + np.uint64(2**63)
+            return np.uint64(np.int64(value))
+
+        return unsigned
+    if isinstance(dtype.dtype, types.Integer):
+        return lambda value, dtype: dtype.type(np.int64(value))
+    return lambda value, dtype: dtype.type(value)
+
+
+@kernel
+def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, heights, is_max):
+    """Grey dilation (erosion) with a structure that is not flat.
+
+    The maximum of tap + height, the minimum of tap - height: scipy's answer bit for bit, quirks
+    included. The first tap in raster order is added to in float64, the others in the type of the
+    image, to which their heights are cast before; so integers wrap around. A voxel is NaN exactly
+    where its footprint holds one. Flat structures have ``extremum_box`` and ``extremum_footprint`` of
+    `beam_volumes.kernels.filters.extremum`.
+
+    Parameters
+    ----------
+    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
+    offsets : int64 array (n, 3), n >= 1
+        Taps tz, ty, tx, none negative, in raster order.
+    heights : float64 array (n,)
+        The structure at those taps.
+    is_max : bool
+
+    Notes
+    -----
+    ``n`` additions and comparisons of float64 a voxel, over the vector width. Scratch: one row.
+    """
+    lines = as_rows(src)
+    signed = heights if is_max else -heights
+    extreme = np.empty(nx, np.float64)
+    for k in range(jz.size):
+        for y in range(y0, y1):
+            for i in range(len(offsets)):
+                first = ox + offsets[i, 2]
+                at = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
+                row = lines[at, first : first + nx]
+                height = _truncated(signed[i], row.dtype)
+                if i == 0:
+                    for x in range(nx):
+                        extreme[x] = np.float64(row[x]) + signed[i]
+                elif is_max:
+                    for x in range(nx):
+                        e, v = extreme[x], np.float64(row.dtype.type(row[x] + height))
+                        extreme[x] = v if (v > e) | (v != v) else e
+                else:
+                    for x in range(nx):
+                        e, v = extreme[x], np.float64(row.dtype.type(row[x] + height))
+                        extreme[x] = v if (v < e) | (v != v) else e
+            result = out[jz[k], qy + y, qx : qx + nx]
+            for x in range(nx):
+                result[x] = _truncated(extreme[x], result.dtype)
+            if has_nan(result):
+                one_nan(result)

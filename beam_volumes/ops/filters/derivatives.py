@@ -1,0 +1,373 @@
+"""Derivatives and what is made of them, named as in scipy.ndimage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import compiled, stage_of
+from beam_volumes.ops.filters import stages
+from beam_volumes.ops.filters.linear import (
+    accumulator,
+    correlation,
+    float_dtype,
+    gaussian_filter,
+    in_dtype,
+    separable,
+)
+from beam_volumes.sweep.stage import Padding
+
+#: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
+Derivative = Callable[..., Volume]
+
+
+def sobel(
+    volume: Volume,
+    axis: int = -1,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+) -> Volume:
+    """The Sobel derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 2, 1]`` along the others.
+
+    Parameters
+    ----------
+    volume : Volume
+    axis : int
+        To differentiate along.
+    mode, cval, dtype
+        As of `gaussian_filter`.
+
+    Returns
+    -------
+    Volume
+        Of the dtype that `gaussian_filter` gives. (scipy wraps around on integers.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
+    >>> np.asarray(bv.sobel(row))
+    array([[  40.,   80.,  720.,  -80., -760.]], dtype=float32)
+    """
+    return _smoothed_difference(volume, "sobel", [1.0, 2.0, 1.0], axis, mode, cval, dtype)
+
+
+def prewitt(
+    volume: Volume,
+    axis: int = -1,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    dtype: Any = None,
+) -> Volume:
+    """The Prewitt derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 1, 1]`` along the others.
+
+    Parameters as of `sobel`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
+    >>> np.asarray(bv.prewitt(row))
+    array([[  30.,   60.,  540.,  -60., -570.]], dtype=float32)
+    """
+    return _smoothed_difference(volume, "prewitt", [1.0, 1.0, 1.0], axis, mode, cval, dtype)
+
+
+def _smoothed_difference(
+    volume: Volume, name: str, across: list[float], axis: int, mode: Any, cval: float, dtype: Any
+) -> Volume:
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, None, name)
+    along = par.axes_of(volume, axis, name)[0]
+    modes = par.modes_of(mode, chosen, name)
+    passes = [(along, np.array([-1.0, 0.0, 1.0]), 1)]
+    passes += [(a, np.array(across), 1) for a in chosen if a != along]
+    return separable(volume, name, passes, modes, cval, dtype)
+
+
+def laplace(
+    volume: Volume,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The sum of second differences, ``[1, -2, 1]`` along each axis; see `scipy.ndimage.laplace`.
+
+    Parameters as of `gaussian_filter`. One stage of ``1 + 2 axes`` taps: nothing is kept between axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.laplace(bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))))
+    array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, "laplace")
+    if not chosen:
+        raise ValueError("laplace: axes is empty")
+    weights = np.zeros([3 if a in chosen else 1 for a in range(3)])
+    middle = tuple(n // 2 for n in weights.shape)
+    for axis in chosen:
+        line: list[Any] = list(middle)
+        line[axis] = slice(None)
+        weights[tuple(line)] += [1.0, -2.0, 1.0]
+    return correlation(volume, "laplace", weights, (0, 0, 0), mode, cval, axes, dtype)
+
+
+def gaussian_laplace(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str],
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The sum of second Gaussian derivatives; see `scipy.ndimage.gaussian_laplace`.
+
+    Parameters, dtype rule and tolerance as of `gaussian_filter`; modes and axes as of
+    `gaussian_gradient_magnitude`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> spot = bv.open(np.eye(1, 5, 2, dtype="f4"))
+    >>> np.asarray(bv.gaussian_laplace(spot, 1, axes=1)).round(2)
+    array([[ 0.2,  0. , -0.4,  0. ,  0.2]], dtype=float32)
+    """
+    name = "gaussian_laplace"
+    parts = _gaussian_derivatives(volume, name, 2, sigma, mode, cval, truncate, axes, dtype)
+    return in_dtype(_sum(parts), dtype)
+
+
+def gaussian_gradient_magnitude(
+    volume: Volume,
+    sigma: float | str | Sequence[float | str],
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The length of the gradient of Gaussian derivatives.
+
+    Parameters, dtype rule and tolerance as of `gaussian_filter`; see
+    `scipy.ndimage.gaussian_gradient_magnitude`.
+
+    Returns
+    -------
+    Volume
+
+    Notes
+    -----
+    As in scipy, a mode given for an axis is that of the derivative along it, in all directions. With
+    ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by slice. (scipy
+    1.17 smooths along all axes.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> ramp = bv.open(np.arange(27, dtype="f4").reshape(3, 3, 3))
+    >>> bv.gaussian_gradient_magnitude(ramp, 1).dtype
+    dtype('float32')
+    """
+    name = "gaussian_gradient_magnitude"
+    parts = _gaussian_derivatives(volume, name, 1, sigma, mode, cval, truncate, axes, dtype)
+    return in_dtype(_length(parts), dtype)
+
+
+def _gaussian_derivatives(
+    volume: Volume,
+    name: str,
+    order: int,
+    sigma: Any,
+    mode: Any,
+    cval: float,
+    truncate: float,
+    axes: Any,
+    dtype: Any,
+) -> list[Volume]:
+    """The Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, name)
+    if not chosen:
+        raise ValueError(f"{name}: axes is empty")
+    modes = par.modes_of(mode, chosen, name)
+    seen = {i: k for k, i in enumerate(volume.space.visible)}
+    return [
+        gaussian_filter(
+            volume,
+            sigma,
+            [order if a == axis else 0 for a in chosen],
+            mode=modes[axis],
+            cval=cval,
+            truncate=truncate,
+            axes=[seen[a] for a in chosen],
+            dtype=float_dtype(dtype),
+        )
+        for axis in chosen
+    ]
+
+
+def generic_gradient_magnitude(
+    volume: Volume,
+    derivative: str | Derivative,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    extra_keywords: Mapping[str, Any] | None = None,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The length of a gradient made of any derivatives; see `scipy.ndimage.generic_gradient_magnitude`.
+
+    Parameters
+    ----------
+    volume : Volume
+    derivative : {"sobel", "prewitt"} or callable
+        ``derivative(volume, axis, mode=, cval=, dtype=, **extra_keywords)`` gives the derivative along
+        an axis, lazily, as `sobel` does.
+    mode, cval, axes, dtype
+        As of `gaussian_filter`. As in scipy, a mode given for an axis is that of the derivative along it,
+        in all directions.
+    extra_keywords : mapping, optional
+        For the derivative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> corner = bv.open(np.array([[0, 0, 3], [0, 0, 3], [4, 4, 5]], "u1"))
+    >>> np.asarray(bv.generic_gradient_magnitude(corner, bv.sobel))[1, 1].round(3)
+    np.float32(17.205)
+    """
+    name = "generic_gradient_magnitude"
+    fused = None if extra_keywords else _fused(volume, name, derivative, mode, cval, axes, dtype)
+    if fused is not None:
+        return in_dtype(fused, dtype)
+    parts = _derivatives(volume, name, derivative, mode, cval, extra_keywords, axes, dtype)
+    return in_dtype(_length(parts), dtype)
+
+
+def _fused(
+    volume: Volume, name: str, derivative: Any, mode: Any, cval: float, axes: Any, dtype: Any
+) -> Volume | None:
+    """Sobel's or Prewitt's gradient along all three axes as one stage, where that is the same."""
+    if isinstance(derivative, str):
+        derivative = _NAMED.get(derivative)
+    centre = 2 if derivative is sobel else 1 if derivative is prewitt else 0
+    source = compiled(as_volume(volume))
+    chosen = par.axes_of(source, axes, name)
+    modes = par.modes_of(mode, chosen, name)
+    constant = cval != 0 and "constant" in modes[0]
+    if not centre or len(chosen) < 3 or len(set(modes)) > 1 or constant:
+        return None
+    real = np.dtype(float_dtype(dtype) or accumulator(source.dtype))
+    if real == np.float16:
+        return None
+    kind: Any = real.type
+    if source.dtype.itemsize <= 2:  # 16 times a voxel is still exact
+        kind = np.int16 if source.dtype.itemsize == 1 else np.int32
+    stage = stages.GradientMagnitude(
+        name,
+        real,
+        (1, 1, 1),
+        (3, 3, 3),
+        Padding(modes, 0.0),
+        kind(centre),
+        real.type(0),
+    )
+    return stage_of(source, stage)
+
+
+def generic_laplace(
+    volume: Volume,
+    derivative2: Callable[..., Volume],
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    extra_keywords: Mapping[str, Any] | None = None,
+    axes: int | Sequence[int] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """The sum of any second derivatives along the axes; see `scipy.ndimage.generic_laplace`.
+
+    Parameters as of `generic_gradient_magnitude`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> def second(volume, axis, **how):
+    ...     return bv.correlate1d(volume, [1, -2, 1], axis, **how)
+    >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
+    >>> np.asarray(bv.generic_laplace(row, second))
+    array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
+    """
+    name = "generic_laplace"
+    if isinstance(derivative2, str):
+        raise TypeError(f"{name}: derivative2={derivative2!r} is not a function; see laplace")
+    parts = _derivatives(volume, name, derivative2, mode, cval, extra_keywords, axes, dtype)
+    return in_dtype(_sum(parts), dtype)
+
+
+_NAMED: dict[str, Derivative] = {"sobel": sobel, "prewitt": prewitt}
+
+
+def _derivatives(
+    volume: Volume,
+    name: str,
+    derivative: str | Derivative,
+    mode: Any,
+    cval: float,
+    extra_keywords: Mapping[str, Any] | None,
+    axes: Any,
+    dtype: Any,
+) -> list[Volume]:
+    volume = as_volume(volume)
+    if isinstance(derivative, str):
+        if derivative not in _NAMED:
+            raise ValueError(
+                f"{name}: derivative={derivative!r}; use {' or '.join(map(repr, _NAMED))}, or a function"
+            )
+        derivative = _NAMED[derivative]
+    if not callable(derivative):
+        raise TypeError(f"{name}: derivative={derivative!r} is not a function")
+    chosen = par.axes_of(volume, axes, name)
+    if not chosen:
+        raise ValueError(f"{name}: axes is empty")
+    modes = par.modes_of(mode, chosen, name)
+    seen = {i: k for k, i in enumerate(volume.space.visible)}
+    how = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
+    parts = [derivative(volume, seen[a], mode=modes[a], **how) for a in chosen]
+    for part in parts:
+        if not isinstance(part, Volume) or part.shape != volume.shape:
+            raise TypeError(f"{name}: the derivative gave {part!r}, not a volume like the input")
+    return parts
+
+
+def _length(parts: Sequence[Volume]) -> Volume:
+    return apply_ufunc("sqrt", _sum([apply_ufunc("multiply", p, p) for p in parts]))
+
+
+def _sum(parts: Sequence[Volume]) -> Volume:
+    total = parts[0]
+    for part in parts[1:]:
+        total = apply_ufunc("add", total, part)
+    return total

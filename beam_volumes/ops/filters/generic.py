@@ -1,0 +1,158 @@
+"""A user's own function of the voxels under a footprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.kernels.filters import generic as kernels
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import compiled, holds, stage_of, taps_of, triple
+from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import Padding, digest
+
+
+@dataclass(frozen=True, eq=False)
+class GenericFootprint(Neighbourhood):
+    """A function of the voxels under a footprint, compiled in the process that runs it."""
+
+    offsets: np.ndarray
+    extra: tuple[Any, ...]
+    function: Callable[..., Any]
+    identity: str
+
+    @property
+    def cost(self) -> float:
+        return 10.0 + 3.0 * len(self.offsets)
+
+    def token(self) -> str:
+        edges = self.edges.key
+        where = self.before, self.taps, edges, self.offsets
+        return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        # A row, indices and voxels of the footprint, and four more such arrays of the function's own.
+        return 8 * cols + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.extra
+
+    def kernel(self) -> Callable[..., None]:
+        return kernels.of_footprint(self.function)
+
+
+def generic_filter(
+    volume: Volume,
+    function: Callable[..., Any],
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+    extra_arguments: Sequence[Any] = (),
+    dtype: Any = None,
+    name: str | None = None,
+    version: str | int | None = None,
+) -> Volume:
+    """Call a function of your own for each voxel; see `scipy.ndimage.generic_filter`.
+
+    Parameters
+    ----------
+    volume : Volume
+    function : callable
+        Takes the voxels under the footprint, a float64 array of one dimension in raster order, and gives a
+        number. Numba compiles it, so that it is called millions of times a second: plain Python and numpy
+        as far as numba has them, a function that ``numba.njit`` decorates (of which the options do not
+        count), or one such as ``np.median``. For any other there is `map_overlap`. It has to give the
+        same whenever it is called with the same voxels; to change its array does no harm.
+    size, footprint, mode, cval, origin, axes
+        As of `minimum_filter`.
+    extra_arguments : sequence
+        Numbers, or arrays of them: further arguments of the function.
+    dtype : dtype, optional
+        Of the result; integers are rounded half to even and saturate.
+    name, version : str, optional
+        Identify the function when a run is resumed: change the version when you change the function.
+        Without them a run with this function cannot be resumed.
+
+    Returns
+    -------
+    Volume
+        A float as of `gaussian_filter`, of what was computed in float64. What becomes of NaN is up to the
+        function.
+
+    Notes
+    -----
+    Results are the same bits however the volume is cut up. Those of functions such as ``sin``, where
+    yours calls them, are the platform's. scipy's `generic_filter1d`, whose function has whole lines, is
+    not offered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> def span(values):
+    ...     return values.max() - values.min()
+    >>> v = bv.open(np.array([[5, 1, 4, 9, 8]], "u1"))
+    >>> np.asarray(bv.generic_filter(v, span, (1, 3), name="span", version=1))
+    array([[4., 4., 8., 5., 1.]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    filter_name = "generic_filter"
+    if not callable(function):
+        raise TypeError(f"{filter_name}: function={function!r} is not callable")
+    chosen = par.axes_of(volume, axes, filter_name)
+    shape = par.footprint_of(volume, size, footprint, chosen, filter_name)
+    shifts = par.origins(origin, shape.shape, chosen, filter_name)
+    modes = par.modes_of(mode, chosen, filter_name)
+    called = str(getattr(function, "__name__", function))
+    extra = _plain(extra_arguments, filter_name)
+    if reason := kernels.reason_against(function, extra):
+        raise TypeError(
+            f"{filter_name}: numba cannot compile the function {called!r}: {reason}; "
+            "change it, or use map_overlap, which takes any function of blocks"
+        )
+    source = compiled(volume)
+    if any("constant" in m for m in modes) and not holds(source.dtype, cval):
+        source = source.astype(np.float64)
+    wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
+    half = wanted == np.float16
+    stage = GenericFootprint(
+        name or called,
+        np.dtype(np.float32) if half else wanted,
+        triple([b for b, _ in par.halo_of(shape.shape, shifts)]),
+        triple(shape.shape),
+        Padding(modes, float(cval)),
+        taps_of(shape, filter_name),
+        extra,
+        function,
+        identity(name, version),
+    )
+    result = stage_of(source, stage)
+    return result.astype(np.float16) if half else result
+
+
+def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
+    """Further arguments as numbers and arrays."""
+    if isinstance(arguments, str) or not isinstance(arguments, Sequence):
+        raise TypeError(f"{name}: extra_arguments={arguments!r} is not a sequence; write (value,)")
+    for a in arguments:
+        number = isinstance(a, bool | int | float | np.number | np.bool_)
+        if not number and not (isinstance(a, np.ndarray) and a.dtype.kind in "buif"):
+            raise TypeError(
+                f"{name}: extra_arguments has {a!r}; give numbers or arrays of them, all others "
+                "by a function inside of which they are known"
+            )
+    plain = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
+    for a in plain:
+        if isinstance(a, np.ndarray):
+            a.flags.writeable = False  # numba refuses a function that would change it
+    return plain

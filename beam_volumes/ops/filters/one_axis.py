@@ -1,0 +1,199 @@
+"""Filters along one axis, named as in scipy.ndimage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
+from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
+
+
+def gaussian_filter1d(
+    volume: Volume,
+    sigma: float | str,
+    axis: int = -1,
+    order: int = 0,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    truncate: float = 4.0,
+    radius: int | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """Smooth along one axis, or take Gaussian derivatives; see `scipy.ndimage.gaussian_filter1d`.
+
+    Parameters
+    ----------
+    volume : Volume
+    sigma, order, mode, cval, truncate, radius, dtype
+        As of `gaussian_filter`.
+    axis : int
+        To filter along.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[0, 0, 1, 0, 0]], "u1"))
+    >>> np.asarray(bv.gaussian_filter1d(v, 0.5)).round(2)
+    array([[0.  , 0.11, 0.79, 0.11, 0.  ]], dtype=float32)
+    """
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": truncate, "radius": radius}
+    return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **how)
+
+
+def uniform_filter1d(
+    volume: Volume,
+    size: int,
+    axis: int = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: int = 0,
+    dtype: Any = None,
+) -> Volume:
+    """The mean along one axis; see `scipy.ndimage.uniform_filter1d`.
+
+    Parameters as of `uniform_filter`, for the one axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.uniform_filter1d(bv.open(np.array([[0, 3, 0, 0]], "u1")), 3))
+    array([[1., 1., 1., 0.]], dtype=float32)
+    """
+    return uniform_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis, dtype=dtype)
+
+
+def minimum_filter1d(
+    volume: Volume,
+    size: int,
+    axis: int = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: int = 0,
+) -> Volume:
+    """The minimum along one axis; equal to `scipy.ndimage.minimum_filter1d`.
+
+    Parameters as of `minimum_filter`, for the one axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.minimum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
+    array([[1, 1, 1, 4, 8]])
+    """
+    return minimum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
+
+
+def maximum_filter1d(
+    volume: Volume,
+    size: int,
+    axis: int = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: int = 0,
+) -> Volume:
+    """The maximum along one axis; equal to `scipy.ndimage.maximum_filter1d`.
+
+    Parameters as of `maximum_filter`, for the one axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.maximum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
+    array([[5, 5, 9, 9, 9]])
+    """
+    return maximum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
+
+
+def correlate1d(
+    volume: Volume,
+    weights: Any,
+    axis: int = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: int = 0,
+    dtype: Any = None,
+) -> Volume:
+    """Correlate with a row of weights along one axis; see `scipy.ndimage.correlate1d`.
+
+    Parameters
+    ----------
+    volume : Volume
+    weights : array_like
+        Of one dimension.
+    axis : int
+        To filter along.
+    mode, cval, dtype
+        As of `gaussian_filter`.
+    origin : int
+        Shift of the weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.correlate1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
+    array([[2., 1., 0.]], dtype=float32)
+    """
+    return _along(volume, "correlate1d", weights, axis, mode, cval, origin, dtype)
+
+
+def convolve1d(
+    volume: Volume,
+    weights: Any,
+    axis: int = -1,
+    *,
+    mode: str = "reflect",
+    cval: float = 0.0,
+    origin: int = 0,
+    dtype: Any = None,
+) -> Volume:
+    """Convolve with a row of weights along one axis; parameters as of `correlate1d`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.convolve1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
+    array([[2., 4., 0.]], dtype=float32)
+    """
+    turned = np.asarray(weights)[::-1]
+    if isinstance(origin, bool) or not isinstance(origin, int | np.integer):
+        raise TypeError(f"convolve1d: origin={origin!r} is not a whole number")
+    back = -int(origin) - (len(turned) % 2 == 0)
+    return _along(volume, "convolve1d", turned, axis, mode, cval, back, dtype)
+
+
+def _along(
+    volume: Volume,
+    name: str,
+    weights: Any,
+    axis: int,
+    mode: str,
+    cval: float,
+    origin: int,
+    dtype: Any,
+) -> Volume:
+    volume = as_volume(volume)
+    row = np.asarray(weights, np.float64)
+    if row.ndim != 1 or not len(row):
+        raise ValueError(f"{name}: weights of shape {row.shape}; give a row of one or more")
+    if not np.isfinite(row).all():
+        raise ValueError(f"{name}: the weights are not all finite")
+    chosen = par.axes_of(volume, axis, name)
+    modes = par.modes_of(mode, chosen, name)
+    along = chosen[0]
+    shift = par.origins(origin, [len(row)] * 3, chosen, name)[along]
+    return separable(volume, name, [(along, row, len(row) // 2 + shift)], modes, cval, dtype)

@@ -1,0 +1,97 @@
+"""A user's own function of blocks with an overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.filters import stages
+from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import Padding
+
+
+def map_overlap(
+    func: Callable[..., np.ndarray],
+    *volumes: Volume,
+    depth: int | Sequence[int | tuple[int, int]] = 0,
+    dtype: Any = None,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    name: str | None = None,
+    version: str | int | None = None,
+    deterministic: bool = True,
+) -> Volume:
+    """Apply a function of your own to blocks with an overlap.
+
+    Parameters
+    ----------
+    func : callable
+        Takes one 3-D array (z, y, x) per volume, padded by ``depth``, and returns an array of the
+        same shape, or of the shape without the overlap. Each result voxel may depend only on voxels
+        within ``depth``, and not on how the volume is cut. It is called from several threads, and
+        computes nothing with this package.
+    *volumes : Volume
+        Of one shape.
+    depth : int or sequence
+        Overlap per axis: one number, or ``(before, after)``.
+    dtype : dtype, optional
+        Of the result; that of the first volume by default.
+    mode, cval
+        What lies beyond the volume's edges.
+    name, version : str, optional
+        Identify the function when a run is resumed: change the version when you change the function.
+        Without them a run with this function cannot be resumed.
+    deterministic : bool
+        False if a second call may give other bits: its result is then stored, never computed twice.
+
+    Returns
+    -------
+    Volume
+
+    Notes
+    -----
+    Memory: the planner counts the inputs gathered and two float64 arrays of a block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.arange(5.0)[None])
+    >>> np.asarray(bv.map_overlap(lambda a: a - np.roll(a, 1, axis=2), v, depth=(0, 1)))
+    array([[0., 1., 1., 1., 1.]])
+    """
+    if not callable(func):
+        raise TypeError(f"map_overlap: func={func!r} is not callable")
+    if not volumes:
+        raise ValueError("map_overlap: give at least one volume")
+    first, *others = (as_volume(v) for v in volumes)
+    for other in others:
+        if other.shape != first.shape or other.axes != first.axes:
+            raise ValueError(
+                f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match"
+            )
+    chosen = par.axes_of(first, None, "map_overlap")
+    halo = []
+    for d in par.per_axis(depth, chosen, 0, "depth"):
+        pair = tuple(d) if isinstance(d, Sequence) else (d, d)
+        if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
+            raise ValueError(f"map_overlap: depth={depth!r} is not made of whole numbers from 0 on")
+        halo.append((int(pair[0]), int(pair[1])))
+    z, y, x = halo
+    padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
+    stage = stages.Overlap(
+        name or str(getattr(func, "__name__", "map_overlap")),
+        checked_dtype(dtype if dtype is not None else first.dtype),
+        func,
+        (z, y, x),
+        padding,
+        1 + len(others),
+        deterministic,
+        identity(name, version),
+    )
+    return first.derive(StageNode.of(stage, (first.node, *(o.node for o in others))))

@@ -1,0 +1,514 @@
+"""The neighbourhood stages: each ties a kernel to its halo, padding, cost and scratch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Halo, Triple
+from beam_volumes.kernels.filters import (
+    columns,
+    convolve,
+    extremum,
+    gradient,
+    median,
+    rank,
+    rank_box,
+    rank_walk,
+    separable,
+    uniform,
+)
+from beam_volumes.kernels.morphology import ball
+from beam_volumes.kernels.morphology import footprint as morphology
+from beam_volumes.sweep.nesting import calling
+from beam_volumes.sweep.stage import Block, Padding, Stage, digest
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood(Stage):
+    """A stage that sees ``taps`` voxels along z, y, x, ``before`` of them before its own.
+
+    Attributes
+    ----------
+    before, taps : tuple of int
+    edges : Padding
+    """
+
+    before: Triple
+    taps: Triple
+    edges: Padding
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.taps, strict=True))
+        return ((z, y, x),)
+
+    @property
+    def padding(self) -> Padding:
+        return self.edges
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def token(self) -> str:
+        edges = self.edges.key
+        return digest(
+            type(self).__name__,
+            self.name,
+            self.dtype,
+            self.before,
+            self.taps,
+            edges,
+            self.parameters(),
+        )
+
+    def parameters(self) -> tuple[Any, ...]:
+        """What the kernel takes after the rows and columns."""
+        raise NotImplementedError
+
+    def kernel(self) -> Callable[..., None]:
+        raise NotImplementedError
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        block = inputs[0]
+        self.kernel()(
+            block.ring, block.slots, block.y, block.x,
+            out.ring, out.slots, out.y, out.x,
+            y0, y1, out.cols, *self.parameters(),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Correlate(Neighbourhood):
+    """One 1-D correlation per axis; the dtype of the weights is the one it computes in."""
+
+    weights: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @property
+    def cost(self) -> float:
+        return 0.4 + 0.06 * sum(self.taps) * self.weights[0].itemsize / 4
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        row = (cols + self.taps[2]) * self.weights[0].itemsize
+        return max(self.taps[1] * row, separable.KEPT_BYTES) + 3 * row
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.weights
+
+    def kernel(self) -> Callable[..., None]:
+        return separable.correlate
+
+
+@dataclass(frozen=True, eq=False)
+class Uniform(Neighbourhood):
+    """The sum over a box of small integers times ``scale``; see `beam_volumes.kernels.filters.uniform`.
+
+    ``flat`` and ``solid`` are the integer types of a sum over z and y, and of one over the box.
+    """
+
+    flat: np.dtype
+    solid: np.dtype
+    scale: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 0.8
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
+        wide = cols + self.taps[2]
+        return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
+
+    def kernel(self) -> Callable[..., None]:
+        return uniform.uniform_box
+
+
+@dataclass(frozen=True, eq=False)
+class GradientMagnitude(Neighbourhood):
+    """The length of a gradient over 3 x 3 x 3; see `beam_volumes.kernels.filters.gradient`.
+
+    Differences are computed in the type of ``centre``, the length in that of ``real``.
+    """
+
+    centre: np.generic
+    real: np.floating
+
+    @property
+    def cost(self) -> float:
+        return 1.3
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.centre.dtype.type(0), self.centre, self.real
+
+    def kernel(self) -> Callable[..., None]:
+        return gradient.gradient_magnitude
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelateNd(Neighbourhood):
+    """A correlation with any weights, tap by tap."""
+
+    offsets: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def cost(self) -> float:
+        return 0.4 + 0.15 * len(self.weights)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 4 * (cols + self.taps[2]) * 8
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.weights
+
+    def kernel(self) -> Callable[..., None]:
+        return convolve.correlate_nd
+
+
+def table_bytes(
+    offsets: np.ndarray, taps: Triple, rows: int, cols: int, depth: int, itemsize: int
+) -> int:
+    """What `beam_volumes.kernels.filters.extremum.extremum_footprint` keeps."""
+    if len(offsets) <= extremum.FEW_TAPS:
+        return 0
+    ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
+    lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
+    tables = 1 + lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
+    tile = min(rows, max(extremum.TILE_ROWS, taps[1]))
+    wide = min(cols, max(extremum.TILE_COLUMNS, taps[2])) + taps[2]
+    voxels = tables * ((tile + taps[1]) * wide + 256) + depth * (tile * wide + 128)
+    return voxels * itemsize + 64 * len(offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumBox(Neighbourhood):
+    """The minimum or maximum over a box."""
+
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 1.0 * self.dtype.itemsize
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        lz, ly, lx = self.taps
+        slices = min(depth, lz) if lz > 3 else 1
+        kept = slices * (rows + ly) + 2 * ly + lz + 6
+        return kept * (cols + lx) * self.dtype.itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.largest)
+
+    def kernel(self) -> Callable[..., None]:
+        return extremum.extremum_box
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumFootprint(Neighbourhood):
+    """The minimum or maximum over any footprint."""
+
+    offsets: np.ndarray
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return table_bytes(self.offsets, self.taps, rows, cols, depth, self.dtype.itemsize)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.largest
+
+    def kernel(self) -> Callable[..., None]:
+        return extremum.extremum_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremumColumns(Neighbourhood):
+    """The minimum or maximum over a small footprint that is made of columns, of no bytes."""
+
+    columns: columns.Columns
+    largest: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        voxels = columns.scratch_voxels(self.columns, self.taps, rows, cols)
+        return voxels * self.dtype.itemsize + 4096
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.columns, *self.taps[1:], self.largest)
+
+    def kernel(self) -> Callable[..., None]:
+        return columns.extremum_of_columns
+
+
+def extremum_over(
+    common: tuple[str, np.dtype, Triple, Triple, Padding], offsets: np.ndarray, largest: bool
+) -> ExtremumColumns | ExtremumFootprint:
+    """The faster of two stages; ``common`` is what every `Neighbourhood` has."""
+    # Bytes are as many to a vector as a loop gets through: there columns gain nothing.
+    _, dtype, _, taps, _ = common
+    few = len(offsets) <= extremum.FEW_TAPS or dtype.itemsize == 1
+    found = None if few else columns.columns_of(offsets, taps[0])
+    if found is None:
+        return ExtremumFootprint(*common, offsets, largest)
+    return ExtremumColumns(*common, found, largest)
+
+
+@dataclass(frozen=True, eq=False)
+class RankFootprint(Neighbourhood):
+    """The value of some rank among those under a footprint."""
+
+    offsets: np.ndarray
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 8 * self.dtype.itemsize * len(self.offsets) / 30
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        lines = self.taps[0] * self.taps[1]
+        return (lines + 6) * (cols + self.taps[2]) * 8 + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.rank
+
+    def kernel(self) -> Callable[..., None]:
+        return rank.rank_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class RankBox(Neighbourhood):
+    """The value of some rank over a box of 8-bit integers; see `beam_volumes.kernels.filters.rank_box`."""
+
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 2.0 if self.dtype.kind == "b" else 50.0
+
+    @property
+    def together(self) -> int:
+        return max(8, self.taps[0])
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        z, y = min(depth, rank_box.TILE[0]), min(rows, rank_box.TILE[1])
+        _, wide = rank_box.columns(cols, self.taps[2])
+        slices = y + self.taps[1] - 1
+        return ((z + self.taps[0]) * slices + (z + 8) * y) * wide + 1024
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.rank)
+
+    def kernel(self) -> Callable[..., None]:
+        return rank_box.rank_box
+
+
+@dataclass(frozen=True, eq=False)
+class RankWalk(Neighbourhood):
+    """The value of some rank over a large box; see `beam_volumes.kernels.filters.rank_walk`."""
+
+    rank: int
+
+    @property
+    def cost(self) -> float:
+        return 150.0 + 0.03 * self.taps[0] * self.taps[1] * self.taps[2] ** 0.5
+
+    @property
+    def together(self) -> int:
+        return max(8, self.taps[0])
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        around = [n + t - 1 for n, t in zip((depth, rows, cols), self.taps, strict=True)]
+        tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.taps))
+        return min(math.prod(around), tile) * (2 * self.dtype.itemsize + 16) + 9 * cols + 4096
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (*self.taps, self.rank)
+
+    def kernel(self) -> Callable[..., None]:
+        return rank_walk.rank_walk
+
+
+@dataclass(frozen=True, eq=False)
+class Median3(Neighbourhood):
+    """The median of 3 x 3 x 3 voxels."""
+
+    @property
+    def cost(self) -> float:
+        return 3.0 * self.dtype.itemsize
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 24 * (cols + 2) * self.dtype.itemsize
+
+    def parameters(self) -> tuple[Any, ...]:
+        return ()
+
+    def kernel(self) -> Callable[..., None]:
+        return median.median3
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryFootprint(Neighbourhood):
+    """Binary erosion or dilation by any structuring element."""
+
+    offsets: np.ndarray
+    dilation: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.3 + 0.05 * len(self.offsets)
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return table_bytes(self.offsets, self.taps, rows, cols, depth, 1)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.dilation
+
+    def kernel(self) -> Callable[..., None]:
+        return morphology.binary_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryBall(Neighbourhood):
+    """Binary erosion or dilation by a ball or an ellipsoid: what `BinaryFootprint` gives, sooner.
+
+    ``steps`` and ``limit`` are those of `beam_volumes.kernels.morphology.ball.binary_ball`.
+    """
+
+    steps: np.ndarray
+    limit: int
+    dilation: bool
+
+    @property
+    def cost(self) -> float:
+        return 1.0 + 0.03 * sum(self.taps) * self.steps.itemsize
+
+    @property
+    def together(self) -> int:
+        return self.taps[0]
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        z, y, x = self.taps
+        high, wide = min(rows, max(32, y)) + y, cols + x
+        return high * wide * (depth + z + self.steps.itemsize) + 4 * wide + high
+
+    def parameters(self) -> tuple[Any, ...]:
+        radii = np.array([n // 2 for n in self.taps])
+        return radii, self.steps, self.limit, self.dilation
+
+    def kernel(self) -> Callable[..., None]:
+        return ball.binary_ball
+
+
+@dataclass(frozen=True, eq=False)
+class GreyFootprint(Neighbourhood):
+    """Grey erosion or dilation by a structuring element that is not flat."""
+
+    offsets: np.ndarray
+    heights: np.ndarray
+    dilation: bool
+
+    @property
+    def cost(self) -> float:
+        return 0.5 + 0.8 * len(self.offsets)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 4 * (cols + self.taps[2]) * 8
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.heights, self.dilation
+
+    def kernel(self) -> Callable[..., None]:
+        return morphology.grey_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap(Stage):
+    """A user's function of padded blocks."""
+
+    function: Callable[..., np.ndarray]
+    depth: Halo
+    edges: Padding
+    inputs: int
+    repeatable: bool
+    identity: str
+    nanoseconds: float = 20.0
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        return (self.depth,) * self.inputs
+
+    @property
+    def padding(self) -> Padding:
+        return self.edges
+
+    @property
+    def cost(self) -> float:
+        return self.nanoseconds
+
+    @property
+    def deterministic(self) -> bool:
+        return self.repeatable
+
+    def token(self) -> str:
+        edges = self.edges.key
+        return digest("Overlap", self.identity, self.depth, edges, self.inputs, self.dtype)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        (bz, az), (by, ay), (bx, ax) = self.depth
+        padded = (rows + by + ay) * (cols + bx + ax) * (depth + bz + az)
+        # The inputs gathered, and what the function makes of them: two float64 arrays are assumed.
+        return padded * 8 * (self.inputs + 2)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        (bz, az), (by, ay), (bx, ax) = self.depth
+        blocks = [b.array(y0, y1 + by + ay) for b in inputs]
+        with calling(self.name):
+            result = np.asarray(self.function(*blocks))
+        core = (out.depth, y1 - y0, out.cols)
+        padded = (core[0] + bz + az, core[1] + by + ay, core[2] + bx + ax)
+        if result.shape == padded:
+            result = result[bz : bz + core[0], by : by + core[1], bx : bx + core[2]]
+        elif result.shape != core:
+            raise ValueError(
+                f"{self.name}: the function returned shape {result.shape} for a block of {padded}; it must "
+                f"return that shape, or {core} without the overlap"
+            )
+        for k in range(out.depth):
+            np.copyto(out.slice(k, y0, y1), result[k], casting="unsafe")

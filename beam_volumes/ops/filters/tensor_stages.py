@@ -1,0 +1,103 @@
+"""Stages on the elements of a symmetric matrix at every voxel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels.filters import eigen
+from beam_volumes.sweep.stage import Block, Stage
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetric(Stage):
+    """Something made of a matrix; inputs are its diagonal and then what is above it, row by row."""
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    @property
+    def cost(self) -> float:
+        return 12.0
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 6 * 8 * eigen.CHUNK
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        kernel, parameters = self.kernel(values)
+        lines, firsts, lefts = zip(*map(_rows_of, inputs), strict=True)
+        if len(inputs) == 3:  # in the places of a 3 x 3 matrix
+            lines, firsts, lefts = ((a, b, b, c, c, c) for a, b, c in (lines, firsts, lefts))
+        kernel(lines, firsts, lefts, *_rows_of(out), y0, y1, out.cols, *parameters)
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        """One of `beam_volumes.kernels.filters.eigen`, and its parameters."""
+        raise NotImplementedError
+
+
+def _rows_of(block: Block) -> tuple[np.ndarray, np.ndarray, int]:
+    """The ring's rows, in which of them each slice begins, and in which column."""
+    slots, rows, cols = block.ring.shape
+    return block.ring.reshape(slots * rows, cols), block.slots * rows + block.y, block.x
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvalue(Symmetric):
+    """One eigenvalue; number 0 is the greatest."""
+
+    number: int
+    ndim: int
+
+    @property
+    def cost(self) -> float:
+        return 60.0 if self.ndim == 3 else 4.0
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.eigenvalue, (self.ndim, self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Symmetric):
+    """What the eigenvalues of 3 x 3 matrices of float32 have in common, which is most of the work."""
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.spread, ()
+
+
+@dataclass(frozen=True, eq=False)
+class EigenvalueOfSpread(Symmetric):
+    """One of them; inputs are the spread and the diagonal."""
+
+    number: int
+
+    @property
+    def cost(self) -> float:
+        return 2.0
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        return eigen.eigenvalue_of_spread, (self.number,)
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge(Symmetric):
+    """A measure of ridges from a Hessian matrix; gamma may be a lazy value."""
+
+    ndim: int
+    alpha: float
+    beta: float
+    gamma: float | None
+    power: float
+    sign: float
+
+    @property
+    def cost(self) -> float:
+        return 90.0 if self.dtype.itemsize == 8 else 40.0
+
+    def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        gamma = float(values[0]) if self.gamma is None else self.gamma
+        return eigen.ridge, (self.ndim, self.alpha, self.beta, gamma, self.power, self.sign)

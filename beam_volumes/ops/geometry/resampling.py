@@ -1,0 +1,467 @@
+"""Volumes on another grid: coarser, finer, or moved; between voxels, the nearest or linear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.nodes import SourceNode, StageNode
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import compiled, exact, representable, triple
+from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
+from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
+
+#: An affine map may need so many slices of its input for one of the result.
+MOST_REACH = 256
+#: And a window of downsampling may have so many voxels.
+_MOST_WINDOW = 1 << 20
+
+
+def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean") -> Volume:
+    """Make one voxel of each window of ``factors`` voxels; see `tensorstore.downsample`.
+
+    Windows begin at the first voxel; those at the far edges have only the voxels that are there. A
+    pyramid is made level by level, each of the one before.
+
+    Parameters
+    ----------
+    volume : Volume
+    factors : int or sequence of int
+        How many voxels become one, along each axis.
+    method : {"mean", "min", "max", "median", "mode", "stride"}
+        Means of integers are rounded half to even; the median of an even number of voxels is the lower
+        of the two in the middle; of several modes the smallest is taken; ``stride`` is the first voxel.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype. Voxels are larger by ``factors``, and the origin lies in the middle of the
+        first window (with ``stride`` where it was). NaN where the window holds one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 2, 3], [4, 6, 8]], "u1"), voxel_size=10, unit="nm")
+    >>> small = bv.downsample(v, 2)
+    >>> np.asarray(small), small.voxel_size, small.origin
+    (array([[3, 6]], dtype=uint8), (20.0, 20.0), (5.0, 5.0))
+    """
+    v = not_empty(as_volume(volume), "downsample")
+    by = triple(par.whole_numbers(factors, v.space.visible, 1, "factors", 1))
+    shape = v.node.shape
+    grid = triple([-(-n // f) for n, f in zip(shape, by, strict=True)])
+    if method == "stride":
+        return _every(v, by)
+    if method not in METHODS:
+        raise ValueError(
+            f"downsample: method={method!r} is not offered; use one of {', '.join([*METHODS, 'stride'])}"
+        )
+    source = compiled(v)
+    stage = Downsample("downsample", source.dtype, shape, grid, by, method)
+    if stage.window > _MOST_WINDOW:
+        raise ValueError(
+            f"downsample: factors={factors!r} make windows of {stage.window} voxels, and {_MOST_WINDOW} are "
+            "the most; go there in several steps"
+        )
+    z, y, x = ((f - 1) / 2 for f in by)
+    space = v.space.resampled(by, (z, y, x))
+    return Volume(StageNode.of(stage, (source.node,)), space).astype(v.dtype)
+
+
+def _every(volume: Volume, step: Triple) -> Volume:
+    """Every so many-th voxel; of what is opened, slices in between are not read."""
+    if isinstance(volume.node, SourceNode):
+        source = volume.node.source
+        thin = triple([s if c == 1 else 1 for s, c in zip(step, source.chunk, strict=True)])
+        space = volume.space.resampled(thin, (0.0, 0.0, 0.0))
+        volume = Volume(SourceNode.of(source.thinned(thin)), space)
+        step = triple([s // t for s, t in zip(step, thin, strict=True)])
+    if step == (1, 1, 1):
+        return volume
+    shape = volume.node.shape
+    along = [Along(n, step=s) for n, s in zip(shape, step, strict=True)]
+    grid = [-(-n // s) for n, s in zip(shape, step, strict=True)]
+    space = volume.space.resampled(step, (0.0, 0.0, 0.0))
+    return by_axes("downsample", volume, along, grid, space)
+
+
+def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) -> Volume:
+    """Make ``factors`` voxels of each.
+
+    Parameters
+    ----------
+    volume : Volume
+    factors : int or sequence of int
+        How many voxels one becomes, along each axis.
+    order : {0, 1}
+        0 repeats voxels, as `numpy.repeat` does; 1 is linear between their centres, and constant beyond
+        the outer ones: `scipy.ndimage.zoom` with ``grid_mode=True, mode="nearest"``.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype, and as large; integers are rounded half away from zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[0, 8]], "u1"))
+    >>> np.asarray(bv.upsample(v, (1, 4))), np.asarray(bv.upsample(v, (1, 4), order=1))
+    (array([[0, 0, 0, 0, 8, 8, 8, 8]], dtype=uint8), array([[0, 0, 1, 3, 5, 7, 8, 8]], dtype=uint8))
+    """
+    v = _of_order(volume, order, "upsample")
+    by = par.whole_numbers(factors, v.space.visible, 1, "factors", 1)
+    shape = v.node.shape
+    along: list[Along] = []
+    for axis, (n, f) in enumerate(zip(shape, by, strict=True)):
+        if order == 0 or axis not in v.space.visible:
+            along.append(Along(n, repeat=f))
+        else:
+            along.append(Between(n, mode="nearest", scale=1 / f, half=0.5))
+    z, y, x = (1 / f for f in by)
+    first = ((z - 1) / 2, (y - 1) / 2, (x - 1) / 2)
+    grid = [n * f for n, f in zip(shape, by, strict=True)]
+    countable(grid, f"upsample: factors={factors!r}")
+    return by_axes("upsample", v, along, grid, v.space.resampled((z, y, x), first))
+
+
+def shift(
+    volume: Volume,
+    shift: float | str | Sequence[float | str],
+    *,
+    order: int = 1,
+    mode: str = "constant",
+    cval: float = 0.0,
+) -> Volume:
+    """Move the voxels of a volume; see `scipy.ndimage.shift`.
+
+    Parameters
+    ----------
+    volume : Volume
+    shift : float, str or sequence
+        How far, along each axis, in voxels or with a unit (``"-15 nm"``).
+    order : {0, 1}
+        0 takes the nearest voxel, 1 is linear between two.
+    mode : str
+        What lies beyond the volume: ``reflect``, ``mirror``, ``nearest``, ``constant``, ``grid-mirror`` or
+        ``grid-constant``. With ``constant``, nothing is interpolated beyond the outer voxels' centres.
+    cval : float
+        What that is with a constant mode.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype and in the same space; integers are rounded half away from zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[10, 20, 40]], "u1"))
+    >>> np.asarray(bv.shift(v, (0, 0.5)))
+    array([[ 0, 15, 30]], dtype=uint8)
+    """
+    v = _of_order(volume, order, "shift")
+    visible = v.space.visible
+    by = [_signed(v, s, a) for a, s in enumerate(par.per_axis(shift, visible, 0.0, "shift"))]
+    where = _one_mode(mode, "shift")
+    outside = _checked_cval(v, cval, "shift")
+    along = [
+        Between(n, mode=where, shift=-s, order=order) if a in visible else Along(n)
+        for a, (n, s) in enumerate(zip(v.node.shape, by, strict=True))
+    ]
+    return by_axes("shift", v, along, v.node.shape, v.space, outside)
+
+
+def zoom(
+    volume: Volume,
+    zoom: float | Sequence[float],
+    *,
+    order: int = 1,
+    mode: str = "constant",
+    cval: float = 0.0,
+    grid_mode: bool = False,
+) -> Volume:
+    """Enlarge or shrink a volume by any factors; see `scipy.ndimage.zoom`.
+
+    Parameters
+    ----------
+    volume : Volume
+    zoom : float or sequence of float
+        How many times as many voxels, along each axis; their number is rounded.
+    order, mode, cval
+        As of `shift`.
+    grid_mode : bool
+        Whether the whole volume keeps its extent, or (the default) the centres of its outer voxels do.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype; integers are rounded half away from zero. Voxel size and origin follow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[10, 20, 40]], "u1"), voxel_size=2)
+    >>> np.asarray(bv.zoom(v, (1, 5 / 3))), bv.zoom(v, (1, 5 / 3)).voxel_size
+    (array([[10, 15, 20, 30, 40]], dtype=uint8), (2.0, 1.0))
+    """
+    v = _of_order(volume, order, "zoom")
+    visible, shape = v.space.visible, v.node.shape
+    by = par.per_axis(zoom, visible, 1.0, "zoom")
+    for z in by:
+        if isinstance(z, str | bool) or not (math.isfinite(z) and z > 0):
+            raise ValueError(f"zoom: zoom={zoom!r} is not made of positive numbers")
+    grid = [round(n * z) for n, z in zip(shape, by, strict=True)]
+    if 0 in grid:
+        raise ValueError(f"zoom: zoom={zoom!r} leaves no voxels of the shape {v.shape}")
+    countable(grid, f"zoom: zoom={zoom!r}")
+    where, outside = _one_mode(mode, "zoom"), _checked_cval(v, cval, "zoom")
+    half = 0.5 if grid_mode else 0.0
+    scales, along = [], []
+    for axis, (n, m) in enumerate(zip(shape, grid, strict=True)):
+        inner = 0 if grid_mode else 1
+        scale = (n - inner) / (m - inner) if m > inner else 1.0
+        scales.append(scale)
+        seen = axis in visible
+        along.append(
+            Between(n, mode=where, scale=scale, half=half, order=order) if seen else Along(n)
+        )
+    z, y, x = (s if s > 0 else 1.0 for s in scales)
+    first = (half * (z - 1), half * (y - 1), half * (x - 1))
+    return by_axes("zoom", v, along, grid, v.space.resampled((z, y, x), first), outside)
+
+
+def affine_transform(
+    volume: Volume,
+    matrix: Any,
+    offset: float | Sequence[float] = 0.0,
+    output_shape: Sequence[int] | None = None,
+    *,
+    order: int = 1,
+    mode: str = "constant",
+    cval: float = 0.0,
+) -> Volume:
+    """Apply an affine map; see `scipy.ndimage.affine_transform`.
+
+    The voxel at position o of the result is that at ``matrix @ o + offset`` of the volume. Of three
+    axes, the first may depend on the others a little: one slice of the result may need 256 of the volume.
+
+    Parameters
+    ----------
+    volume : Volume
+    matrix : array_like
+        Square; its diagonal; or homogeneous, with the offset in its last column.
+    offset : float or sequence of float
+        In voxels.
+    output_shape : sequence of int, optional
+        The volume's by default.
+    order, mode, cval
+        As of `shift`.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype, in the space of the volume; integers are rounded half away from zero.
+
+    Raises
+    ------
+    ValueError
+        One slice of the result needs too many of the volume (the message says how many), or slices
+        would come in reverse order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 2], [3, 4]], "u1"))
+    >>> np.asarray(bv.affine_transform(v, [[0, 1], [-1, 0]], offset=(0, 1)))
+    array([[2, 4],
+           [1, 3]], dtype=uint8)
+    """
+    return _affine("affine_transform", volume, matrix, offset, output_shape, order, mode, cval)
+
+
+def rotate(
+    volume: Volume,
+    angle: float,
+    *,
+    reshape: bool = True,
+    order: int = 1,
+    mode: str = "constant",
+    cval: float = 0.0,
+) -> Volume:
+    """Rotate in the plane of the last two axes; see `scipy.ndimage.rotate`.
+
+    Parameters
+    ----------
+    volume : Volume
+    angle : float
+        In degrees.
+    reshape : bool
+        Whether the result is as large as the rotated plane needs, or as the volume.
+    order, mode, cval
+        As of `shift`.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype; voxels are taken to be as high as wide.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.rotate(bv.open(np.array([[1, 2], [3, 4]], "u1")), 90))
+    array([[2, 4],
+           [1, 3]], dtype=uint8)
+    """
+    v = _of_order(volume, order, "rotate")
+    if 1 not in v.space.visible or 2 not in v.space.visible:
+        raise ValueError(f"rotate: the volume has the axes {', '.join(v.axes)}; y and x are needed")
+    if isinstance(angle, str | bool) or not math.isfinite(angle):
+        raise ValueError(f"rotate: angle={angle!r} is not a number of degrees")
+    cos, sin = _cos_sin(float(angle))
+    turn = np.array([[cos, sin], [-sin, cos]])
+    plane = np.array(v.node.shape[1:])
+    high, wide = plane.tolist()
+    corners = turn @ np.array([[0, 0, high, high], [0, wide, 0, wide]])
+    shape = (np.ptp(corners, axis=1) + 0.5).astype(int) if reshape else plane
+    centre = (plane - 1) / 2 - turn @ ((shape - 1) / 2)
+    matrix = np.eye(v.ndim)
+    matrix[-2:, -2:] = turn
+    output = [*v.shape[:-2], *shape.tolist()]
+    offset = [0.0] * (v.ndim - 2) + centre.tolist()
+    return _affine("rotate", v, matrix, offset, output, order, mode, cval)
+
+
+def _cos_sin(degrees: float) -> tuple[float, float]:
+    """Exact for right angles, as scipy's are."""
+    turn = degrees % 360
+    if turn % 90 == 0:
+        quarter = int(turn // 90)
+        return (1.0, 0.0, -1.0, 0.0)[quarter], (0.0, 1.0, 0.0, -1.0)[quarter]
+    return math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+
+
+def _affine(
+    name: str,
+    volume: Volume,
+    matrix: Any,
+    offset: Any,
+    output_shape: Sequence[int] | None,
+    order: int,
+    mode: str,
+    cval: float,
+) -> Volume:
+    v = _of_order(volume, order, name)
+    visible = list(v.space.visible)
+    inner, inner_offset = _matrix(v, matrix, offset, name)
+    full, add = np.eye(3), np.zeros(3)
+    full[np.ix_(visible, visible)] = inner
+    add[visible] = inner_offset
+    grid = list(v.node.shape)
+    if output_shape is not None:
+        given = list(output_shape)
+        if len(given) != v.ndim:
+            raise ValueError(
+                f"{name}: output_shape={output_shape!r} has {len(given)} entries for {v.ndim} axes"
+            )
+        grid = par.whole_numbers(given, visible, 1, "output_shape", 1)
+        countable(grid, f"{name}: output_shape={output_shape!r}")
+    source = compiled(v)
+    taps = np.array([1 + order if a in visible else 1 for a in range(3)])
+    how = full, add, taps, _one_mode(mode, name), _checked_cval(v, cval, name)
+    stage = Affine(name, source.dtype, source.node.shape, triple(grid), *how)
+    if full[0, 0] < 0:
+        raise ValueError(
+            f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), which a "
+            "sweep along z cannot; use bv.flip along the first axis before, and the matrix without it"
+        )
+    reach = stage.reach(0)
+    if reach > MOST_REACH and v.node.shape[0] > MOST_REACH:
+        raise ValueError(
+            f"{name}: one slice of the result needs {math.ceil(reach) + 1 + order} slices of the volume, "
+            f"because the first row of the matrix is {full[0].tolist()}; {MOST_REACH} are the most. Tilt it "
+            "less, make output_shape smaller, or use bv.transpose so that the first axis keeps to itself"
+        )
+    return Volume(StageNode.of(stage, (source.node,)), v.space).astype(v.dtype)
+
+
+def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix and the offset over the axes that the user sees."""
+    m = np.asarray(matrix, np.float64)
+    add = np.array(par.per_axis(offset, v.space.visible, 0.0, "offset"), np.float64)
+    add = add[list(v.space.visible)]
+    n = v.ndim
+    if m.shape == (n,):
+        m = np.diag(m)
+    elif m.shape in ((n, n + 1), (n + 1, n + 1)):
+        if len(m) > n and not np.array_equal(m[n], [0.0] * n + [1.0]):
+            raise ValueError(
+                f"{name}: the last row of a homogeneous matrix is zeros and a one, not {m[n]}"
+            )
+        m, add = m[:n, :n], m[:n, n]
+    if m.shape != (n, n):
+        raise ValueError(
+            f"{name}: a matrix of shape {m.shape}; for {n} axes it is {n} x {n}, its diagonal, or "
+            f"homogeneous ({n} x {n + 1} or {n + 1} x {n + 1})"
+        )
+    if not (np.isfinite(m).all() and np.isfinite(add).all()):
+        raise ValueError(
+            f"{name}: matrix and offset must be finite, not {m.tolist()}, {add.tolist()}"
+        )
+    return m, add
+
+
+def _of_order(volume: Volume, order: int, name: str) -> Volume:
+    """The volume, if an order of interpolation is offered for it."""
+    v = not_empty(as_volume(volume), name)
+    if isinstance(order, bool) or order not in (0, 1):
+        raise ValueError(
+            f"{name}: order={order!r} is not offered: splines of higher orders reach through the whole "
+            "volume; use order=0 (the nearest voxel) or order=1 (linear)"
+        )
+    if order == 1 and v.dtype == bool:
+        raise TypeError(
+            f"{name}: a bool volume has nothing between its voxels; use order=0, or astype('f4') first"
+        )
+    return v
+
+
+def _one_mode(mode: str, name: str) -> str:
+    return par.modes_of(mode, (0, 1, 2), name)[0] if isinstance(mode, str) else _refuse(mode, name)
+
+
+def _refuse(mode: Any, name: str) -> str:
+    raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
+
+
+def _checked_cval(v: Volume, cval: float, name: str) -> float:
+    """The constant outside, as a number of the volume's dtype."""
+    if not representable(cval, v.dtype):
+        raise ValueError(
+            f"{name}: cval={cval!r} is not a {v.dtype} number; cast the volume with astype"
+        )
+    return exact(cval, v.dtype)
+
+
+def _signed(v: Volume, length: Any, axis: int) -> float:
+    """A length that may be negative, in voxels."""
+    if isinstance(length, str):
+        text = length.strip()
+        size = par.in_voxels(v, text.lstrip("+-"), axis, "shift")
+        return -size if text.startswith("-") else size
+    if isinstance(length, bool) or not isinstance(length, int | float | np.number):
+        raise TypeError(f"shift={length!r} is not a length")
+    if not math.isfinite(length):
+        raise ValueError(f"shift={length!r}: a length is finite")
+    return float(length)

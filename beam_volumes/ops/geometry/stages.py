@@ -1,0 +1,311 @@
+"""Stages whose result has a grid of its own: axes taken one by one, affine maps, windows, positions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple, pad_index
+from beam_volumes.kernels.geometry import downsample as windows
+from beam_volumes.kernels.geometry import resample as kernels
+from beam_volumes.kernels.geometry.resample import MODES
+from beam_volumes.sweep.stage import Block, Regrid, digest
+
+Range = tuple[int, int]
+
+#: Boundary modes that go back into the volume.
+MIRRORED = ("reflect", "mirror", "grid-mirror")
+
+
+@dataclass(frozen=True)
+class Along:
+    """Which voxels of an axis of extent ``n`` the result takes: those that `taps` says.
+
+    As they are: ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``, padded by ``mode``
+    (one of `beam_volumes.geometry.pad_index`).
+    """
+
+    n: int
+    before: int = 0
+    mode: str = "constant"
+    flipped: bool = False
+    repeat: int = 1
+    step: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many voxels make one of the result."""
+        return 1
+
+    @property
+    def spacing(self) -> float:
+        """How far apart positions lie, where they may be mirrored."""
+        return 1.0
+
+    def near(self, v: int) -> int:
+        """The voxel at position v, be it there or not."""
+        return self.n - 1 - v if self.flipped else v // self.repeat * self.step - self.before
+
+    def inner(self, count: int) -> Range:
+        """Which positions below ``count`` lie where there are voxels, for certain."""
+        padded = self.repeat == self.step == 1 and not self.flipped
+        return (self.before, self.before + self.n) if padded else (0, count)
+
+    def needs(self, start: int, stop: int, count: int) -> Range:
+        """The voxels that positions take, of a result of ``count``: from the first to the last."""
+        parts = [(start, start + 1), (stop - 1, stop)]
+        if self.mode in MIRRORED:
+            # Elsewhere voxels are in order, so that the outer positions will do.
+            a, b = self.inner(count)
+            parts += [(start, min(stop, a)), (max(start, a), max(start, a) + 1)]
+            parts += [(min(stop, b) - 1, min(stop, b)), (max(start, b), stop)]
+        taken: list[int] = []
+        for a, b in parts:
+            if not start <= a < b <= stop:
+                continue
+            if (b - a - 2) * self.spacing > 2 * self.n:
+                return 0, self.n
+            index, _ = self.taps(a, b)
+            taken += index[index >= 0].tolist()
+            if (index < 0).any():
+                # Where there is nothing to take, the edge: so a range needs no more than a wider one.
+                taken += [min(max(self.near(v), 0), self.n - 1) for v in (a, b - 1)]
+        return min(taken), max(taken) + 1
+
+    def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Voxels (negative: none) and weights for positions ``start`` to ``stop``, a row for each."""
+        if self.flipped:
+            index = self.n - 1 - np.arange(start, stop, dtype=np.int64)
+        elif self.repeat == self.step == 1:
+            index = pad_index(start - self.before, stop - self.before, self.n, self.mode)
+        else:
+            index = np.arange(start, stop, dtype=np.int64) // self.repeat * self.step
+        return index[:, None], np.ones((len(index), 1))
+
+
+@dataclass(frozen=True)
+class Between(Along):
+    """Position v lies at ``(v + shift + half) * scale - half``; ``count`` voxels around it are taken."""
+
+    shift: float = 0.0
+    scale: float = 1.0
+    half: float = 0.0
+    order: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.order + 1
+
+    @property
+    def spacing(self) -> float:
+        return self.scale
+
+    def near(self, v: int) -> int:
+        return math.floor((v + self.shift + self.half) * self.scale - self.half)
+
+    def inner(self, count: int) -> Range:
+        if not self.scale:
+            return 0, count
+        lo, hi = ((c + self.half) / self.scale - self.half - self.shift for c in (0, self.n - 2))
+        first = max(0, min(math.ceil(lo) + 1, count))
+        return first, max(first, min(math.floor(hi), count))
+
+    def taps(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        how = self.shift, self.scale, self.half, self.n, self.count, MODES[self.mode]
+        return kernels.taps_along(start, stop, *how)
+
+
+@dataclass(frozen=True, eq=False)
+class Axes(Regrid):
+    """The voxels that each axis by itself says, or where an axis names several, weighted means of them.
+
+    Beyond the volume there is ``cval``.
+    """
+
+    along: tuple[Along, Along, Along]
+    cval: float = 0.0
+
+    def needs(self, axis: int, wanted: Range) -> Range:
+        return self.along[axis].needs(*wanted, self.grid[axis])
+
+    def inner(self, axis: int) -> Range:
+        return self.along[axis].inner(self.grid[axis])
+
+    @property
+    def weighted(self) -> bool:
+        return any(a.count > 1 for a in self.along)
+
+    @property
+    def cost(self) -> float:
+        return 1.5 * math.prod(a.count for a in self.along)
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def token(self) -> str:
+        along = [repr(a) for a in self.along]
+        return digest(
+            type(self).__name__, self.name, self.dtype, self.of, self.grid, along, repr(self.cval)
+        )
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        most = max(a.count for a in self.along)
+        return (8 + 48 * most) * (rows + cols + depth) + 8 * cols
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        block, (z, y, x) = inputs[0], out.start
+        ranges = (z, z + out.depth), (y + y0, y + y1), (x, x + out.cols)
+        (iz, wz), (iy, wy), (ix, wx) = (a.taps(*r) for a, r in zip(self.along, ranges, strict=True))
+        iz = np.where(iz < 0, iz, block.slots[np.maximum(iz - block.start[0], 0)])
+        iy = np.where(iy < 0, iy, iy - block.start[1] + block.y)
+        ix = np.where(ix < 0, ix, ix - block.start[2] + block.x)
+        where = out.ring, out.slots, out.y, out.x, y0
+        if self.weighted:
+            kernels.interpolate(block.ring, iz, wz, iy, wy, ix, wx, *where, float(self.cval))
+        else:
+            iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
+            kernels.gather(block.ring, iz, iy, ix, *where, self.dtype.type(self.cval))
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Regrid):
+    """The voxel at ``matrix @ position + offset``, or the linear mean of those around there.
+
+    ``taps`` is 1 or 2 for each axis; all 1: the nearest voxel.
+    """
+
+    matrix: np.ndarray
+    offset: np.ndarray
+    taps: np.ndarray
+    mode: str
+    cval: float
+
+    def reach(self, axis: int) -> float:
+        """How far from each other voxels lie along an axis of the input, of one position along it."""
+        others = [a for a in range(3) if a != axis]
+        return sum(abs(self.matrix[axis, a]) * (self.grid[a] - 1) for a in others)
+
+    def needs(self, axis: int, wanted: Range) -> Range:
+        n = self.of[axis]
+        spans = [(0, m - 1) for m in self.grid]
+        spans[axis] = (wanted[0], wanted[1] - 1)
+        ends = [(w * a, w * b) for w, (a, b) in zip(self.matrix[axis], spans, strict=True)]
+        # One voxel more: bounds and coordinates are rounded in different orders.
+        lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1
+        hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2
+        if hi - lo >= 2 * n:
+            return 0, n
+        if self.mode in MIRRORED:
+            # Whole periods do not matter.
+            period = 2 * n if self.mode != "mirror" else max(1, 2 * n - 2)
+            lo, hi = lo % period, hi - (lo - lo % period)
+            index = pad_index(lo, hi, n, self.mode)
+            return int(index.min()), int(index.max()) + 1
+        lo, hi = max(0, min(lo, n - 1)), min(n, max(hi, 1))
+        return lo, hi
+
+    def inner(self, axis: int) -> Range:
+        scale, reach = self.matrix[axis, axis], self.reach(axis)
+        if not scale > 0:
+            return 0, 0
+        least = self.offset[axis] + sum(
+            min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
+        )
+        first = min(max(0, math.ceil(-least / scale) + 1), self.grid[axis])
+        last = math.floor((self.of[axis] - 2 - least - reach) / scale)
+        return first, max(first, min(last, self.grid[axis]))
+
+    @property
+    def cost(self) -> float:
+        return 10.0 + 2.0 * math.prod(self.taps.tolist())
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def token(self) -> str:
+        how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)
+        return digest(type(self).__name__, self.name, self.dtype, self.of, self.grid, *how)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        block = inputs[0]
+        kernels.affine(
+            block.ring, block.slots, block.y, block.x, block.start, self.of,
+            out.ring, out.slots, out.y, out.x, out.start, y0, y1, out.cols,
+            self.matrix, self.offset, self.taps, MODES[self.mode], float(self.cval),
+        )  # fmt: skip
+
+
+#: Ways to make one voxel of a window, by the number that ``kernels.geometry.downsample.pick`` knows.
+METHODS = {"mean": -1, "min": 0, "max": 1, "median": 2, "mode": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Downsample(Regrid):
+    """One voxel of each window of ``factors``."""
+
+    factors: Triple
+    method: str
+
+    def needs(self, axis: int, wanted: Range) -> Range:
+        f = self.factors[axis]
+        return wanted[0] * f, min(wanted[1] * f, self.of[axis])
+
+    @property
+    def window(self) -> int:
+        """Voxels of the largest window."""
+        return math.prod(map(min, self.factors, self.of))
+
+    @property
+    def cost(self) -> float:
+        each = {"mean": 0.7, "min": 0.7, "max": 0.7}.get(self.method, 4.0)
+        return 1.0 + each * self.window
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 16 * cols if self.method == "mean" else 2 * self.window * self.dtype.itemsize
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        block, factors = inputs[0], np.array(self.factors)
+        where = block.ring, block.slots, block.y, block.x, block.rows, block.cols
+        to = out.ring, out.slots, out.y, out.x, y0, y1, out.cols
+        if self.method == "mean":
+            windows.mean(*where, *to, factors)
+        else:
+            windows.pick(*where, *to, factors, METHODS[self.method])
+
+
+@dataclass(frozen=True, eq=False)
+class Positions(Regrid):
+    """Where voxels lie along an axis: ``first + index * step``. It takes no input."""
+
+    axis: int
+    first: float
+    step: float
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        start = out.start[self.axis] + (y0 if self.axis == 1 else 0)
+        count = (out.depth, y1 - y0, out.cols)[self.axis]
+        index = np.arange(start, start + count)
+        at = index if self.dtype.kind == "i" else self.first + index * self.step
+        for k in range(out.depth):
+            plane = out.slice(k, y0, y1)
+            plane[...] = at[k] if self.axis == 0 else at[:, None] if self.axis == 1 else at
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 32 * max(rows, cols, depth)

@@ -1,0 +1,302 @@
+"""Changes of intensity, named as in scikit-image's exposure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import (
+    Scalar,
+    Volume,
+    apply_ufunc,
+    as_volume,
+    checked_dtype,
+    lazy,
+    rounded,
+)
+from beam_volumes.kernels import elementary
+from beam_volumes.ops.building import compiled
+from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
+from beam_volumes.ops.measure import folds
+from beam_volumes.ops.measure.reductions import fold, histogram, max, min
+from beam_volumes.ops.measure.threshold_formulas import counts_every_value
+from beam_volumes.ops.parameters import bins_of
+
+
+def rescale_intensity(
+    volume: Volume,
+    in_range: Any = "image",
+    out_range: Any = "dtype",
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    dtype: Any = None,
+) -> Volume:
+    """Stretch or shrink intensities to a range; see `skimage.exposure.rescale_intensity`.
+
+    Parameters
+    ----------
+    volume : Volume
+    in_range : {"image", "dtype"}, dtype or pair
+        What becomes ``out_range``; voxels outside are clipped to it. ``"image"`` is from the smallest to
+        the largest voxel, a sweep more; of a pair each may be lazy: clip to percentiles by
+        ``tuple(bv.percentile(v, [2, 98]))``.
+    out_range : {"dtype", "image"}, dtype or pair
+        ``"dtype"`` is what an integer dtype holds, without its negative numbers if ``in_range`` has
+        none, and 0 to 1 (or -1 to 1) for floats.
+    mask, nan
+        As of `min`, for ``"image"``.
+    dtype : dtype, optional
+        Of the result, by default the volume's, or that of ``out_range``; for a pair a float as of
+        `gaussian_filter`. Integers are rounded half to even. (scikit-image truncates.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.rescale_intensity(bv.open(np.array([[51, 102, 153]], "u1"))))
+    array([[  0, 128, 255]], dtype=uint8)
+    """
+    volume = as_volume(volume)
+    name = "rescale_intensity"
+    if volume.dtype == bool:
+        raise TypeError(f"{name}: a bool volume has no range to rescale; cast it with astype first")
+    low, high = range_of(volume, in_range, "in_range", name, mask, nan, True)
+    positive = not isinstance(low, Scalar) and low >= 0
+    y0, y1 = range_of(volume, out_range, "out_range", name, mask, nan, positive)
+    if isinstance(low, Scalar) and not isinstance(y0, Scalar) and not is_pair(out_range):
+        # Without its negative numbers only if there are none: known when the extremes are.
+        y0 = apply_ufunc("multiply", apply_ufunc("less", low, 0), float(y0))
+    wanted = dtype_for(volume, out_range, dtype)
+    points = ends(name, *(value_of(v) for v in (low, high, y0, y1)))
+    return on_curve(volume, name, points, wanted)
+
+
+def dtype_for(volume: Volume, out_range: Any, dtype: Any) -> np.dtype:
+    """Of intensities brought to a range: that asked for, or the volume's, or that of the range."""
+    if dtype is not None:
+        return checked_dtype(dtype)
+    if is_pair(out_range):
+        return accumulator(volume.dtype)
+    return volume.dtype if out_range in ("dtype", "image") else np.dtype(out_range)
+
+
+def is_pair(given: Any) -> bool:
+    return isinstance(given, tuple | list | np.ndarray) or (
+        isinstance(given, Scalar) and given.shape == (2,)
+    )
+
+
+def value_of(number: Any) -> Any:
+    return number.value if isinstance(number, Scalar) else lazy(number)
+
+
+def range_of(
+    volume: Volume,
+    given: Any,
+    what: str,
+    name: str,
+    mask: Volume | None,
+    nan: str,
+    positive: bool,
+) -> tuple[Any, Any]:
+    """The ends of a range; those of a dtype without its negative numbers if ``positive``."""
+    if is_pair(given):
+        if not isinstance(given, Scalar) and len(given) != 2:
+            raise ValueError(f"{name}: {what}={given!r} has {len(given)} entries; give two")
+        low, high = given[0], given[1]
+        numbers = [v for v in (low, high) if not isinstance(v, Scalar)]
+        if not all(isinstance(v, int | float | np.number) and math.isfinite(v) for v in numbers):
+            raise ValueError(f"{name}: {what}={given!r} is not a pair of finite numbers")
+        if len(numbers) == 2 and not low <= high:
+            raise ValueError(f"{name}: {what}={given!r}: the first is beyond the second")
+        return low, high
+    if isinstance(given, str) and given == "image":
+        return min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)
+    try:
+        dtype = volume.dtype if isinstance(given, str) and given == "dtype" else np.dtype(given)
+    except TypeError:
+        raise ValueError(
+            f'{name}: {what}={given!r}; use "image", "dtype", a dtype, or a pair of numbers'
+        ) from None
+    if dtype.kind == "f":
+        return (0.0 if what == "out_range" and positive else -1.0), 1.0
+    if dtype.kind not in "iu":
+        raise ValueError(f"{name}: {what}={given!r} has no range")
+    info = np.iinfo(dtype)
+    return (0 if what == "out_range" and positive else int(info.min)), int(info.max)
+
+
+def equalize_hist(
+    volume: Volume, nbins: int = 256, *, mask: Volume | None = None, nan: str = "raise"
+) -> Volume:
+    """Give every range of intensities its share; see `skimage.exposure.equalize_hist`.
+
+    Parameters
+    ----------
+    nbins : int
+        Number of bins, for other than integers up to 16 bits, of which every value is counted: one sweep
+        before; two for others.
+    volume, mask, nan
+        As of `min`: what is counted; all voxels are changed.
+
+    Returns
+    -------
+    Volume
+        From 0 to 1, a float as of `gaussian_filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.equalize_hist(bv.open(np.array([[3, 5, 5, 200]], "u1"))))
+    array([[0.25, 0.75, 0.75, 1.  ]], dtype=float32)
+    """
+    volume = as_volume(volume)
+    name = "equalize_hist"
+    nbins = bins_of(nbins, "nbins", name)
+    if counts_every_value(volume.dtype):
+        folds.Fold.check(name, volume.dtype, nan)
+        counts = fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask)
+        points = cumulative_share(name, volume.dtype, counts.shape[0], counts.value)
+    else:
+        extremes = [min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)]
+        counts, _ = histogram(volume, nbins, mask=mask, nan=nan)
+        values = (counts.value, *(e.value for e in extremes))
+        points = cumulative_share(name, volume.dtype, nbins, *values)
+    return on_curve(volume, name, points, accumulator(volume.dtype))
+
+
+def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volume:
+    """``gain * x ** gamma`` with intensities from 0 to 1; see `skimage.exposure.adjust_gamma`.
+
+    Parameters
+    ----------
+    volume : Volume
+        Integers count from 0 to the largest their dtype holds. What is negative becomes NaN, or 0.
+    gamma : float
+        From 0 on.
+    gain : float
+
+    Returns
+    -------
+    Volume
+        Of the input's dtype; integers are rounded half to even and saturate. (scikit-image truncates.)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.adjust_gamma(bv.open(np.array([[0, 51, 255]], "u1")), 0.5))
+    array([[  0, 114, 255]], dtype=uint8)
+    """
+    _number("adjust_gamma", "gamma", gamma)
+    _number("adjust_gamma", "gain", gain)
+    if gamma < 0:
+        raise ValueError(f"adjust_gamma: gamma={gamma} is negative")
+
+    def curve(f: Any, x: Any) -> Any:
+        if gamma == 0:
+            return f("add", f("multiply", x, 0.0), float(gain))
+        power = f("exp", f("multiply", f("log", x), float(gamma)))
+        return f("multiply", power, float(gain))
+
+    return _adjusted(volume, "adjust_gamma", curve)
+
+
+def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
+    """``gain * log2(1 + x)``, or its inverse ``gain * (2**x - 1)``, with intensities from 0 to 1.
+
+    Parameters
+    ----------
+    volume, gain
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_log`.
+    inv : bool
+        Whether to take the inverse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.adjust_log(bv.open(np.array([[0, 51, 255]], "u1"))))
+    array([[  0,  67, 255]], dtype=uint8)
+    """
+    _number("adjust_log", "gain", gain)
+    ln2 = math.log(2.0)
+
+    def curve(f: Any, x: Any) -> Any:
+        if inv:
+            power = f("exp", f("multiply", x, ln2))
+            return f("multiply", f("subtract", power, 1.0), float(gain))
+        return f("multiply", f("log", f("add", x, 1.0)), gain / ln2)
+
+    return _adjusted(volume, "adjust_log", curve)
+
+
+def adjust_sigmoid(
+    volume: Volume, cutoff: float = 0.5, gain: float = 10.0, inv: bool = False
+) -> Volume:
+    """``1 / (1 + exp(gain * (cutoff - x)))`` with intensities from 0 to 1.
+
+    Parameters
+    ----------
+    volume
+        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_sigmoid`.
+    cutoff, gain : float
+        Which intensity becomes 0.5, and how steep the curve is there.
+    inv : bool
+        Whether to subtract the result from 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.adjust_sigmoid(bv.open(np.array([[0, 102, 255]], "u1"))))
+    array([[  2,  69, 253]], dtype=uint8)
+    """
+    _number("adjust_sigmoid", "cutoff", cutoff)
+    _number("adjust_sigmoid", "gain", gain)
+
+    def curve(f: Any, x: Any) -> Any:
+        slope = f("multiply", f("subtract", float(cutoff), x), float(gain))
+        value = f("divide", 1.0, f("add", f("exp", slope), 1.0))
+        return f("subtract", 1.0, value) if inv else value
+
+    return _adjusted(volume, "adjust_sigmoid", curve)
+
+
+def _number(name: str, what: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise TypeError(f"{name}: {what}={value!r} is not a number")
+    if not math.isfinite(value):
+        raise ValueError(f"{name}: {what}={value!r} is not finite")
+
+
+def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
+    """A function of intensities from 0 to 1; of integers up to 16 bits by a table of all values."""
+    volume = as_volume(volume)
+    dtype = volume.dtype
+    if dtype.kind == "b":
+        raise TypeError(f"{name}: a bool volume has no intensities; cast it with astype first")
+    if dtype.kind == "f":
+        return rounded(curve(apply_ufunc, compiled(volume)), dtype)
+    scale = float(np.iinfo(dtype).max)
+    if not counts_every_value(dtype):
+        x = apply_ufunc("divide", volume, scale)
+        return rounded(apply_ufunc("multiply", curve(apply_ufunc, x), scale), dtype)
+    values = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1)
+    with np.errstate(all="ignore"):
+        ys = curve(_at_once, values / scale) * scale
+    return on_curve(volume, name, np.stack([values.astype(np.float64), ys]), dtype)
+
+
+def _at_once(name: str, *operands: Any) -> Any:
+    """A ufunc of arrays, with the same bits as of volumes."""
+    if name not in ("exp", "log"):
+        return getattr(np, name)(*operands)
+    out = np.empty((1, len(operands[0])))
+    getattr(elementary, name)(operands[0][None], out)
+    return out[0]

@@ -1,0 +1,250 @@
+"""Contrast that is the same in all slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import Formula, FormulaValue, StageNode, Value
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, lazy
+from beam_volumes.kernels.intensity import slice_contrast as kernels
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import compiled
+from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
+from beam_volumes.ops.measure import reductions
+from beam_volumes.sweep.stage import Block, Stage
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftAndScale(Stage):
+    """``(x - center) * scale + base`` of clipped voxels; a lazy array has all five for each slice."""
+
+    axis: int
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    @property
+    def cost(self) -> float:
+        return 1.5
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 8 * cols
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        numbers = np.ascontiguousarray(values[0])
+        start = (out.start[0], out.start[1] + y0, out.start[2])[self.axis]
+        steps = int(self.axis == 1), int(self.axis == 2)
+        for k in range(out.depth):
+            at = start + k if self.axis == 0 else start
+            plane = inputs[0].slice(k, y0, y1)
+            kernels.shift_and_scale(plane, *numbers, at, *steps, out.slice(k, y0, y1))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(Formula):
+    """Numbers of `ShiftAndScale` from means and standard deviations, of slices and those wanted."""
+
+    def evaluate(self, *arguments: Any) -> Any:
+        means, stds, mean, std = (np.asarray(a, np.float64) for a in arguments)
+        if not (np.isfinite(mean) and np.isfinite(std)):
+            raise ValueError(
+                f"{self.name}: the volume has no mean and standard deviation: the mask selects no voxels, "
+                "or all are left out"
+            )
+        if std < 0:
+            raise ValueError(f"{self.name}: std={float(std):g} is negative")
+        scale = np.divide(std, stds, out=np.ones_like(stds), where=stds > 0)
+        center, empty = means.copy(), np.isnan(means)
+        center[empty], scale[empty] = mean, 1.0
+        never = np.full_like(center, np.inf)
+        return np.stack([-never, never, center, scale, np.full_like(center, mean)])
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges(Formula):
+    """Numbers of `ShiftAndScale` from the percentiles of slices and the range wanted.
+
+    Attributes
+    ----------
+    signed : bool
+        The lower end is not 0 only if a slice has negative numbers in its range.
+    """
+
+    signed: bool
+
+    def evaluate(self, *arguments: Any) -> Any:
+        (low, high), first, last = (np.asarray(a, np.float64) for a in arguments)
+        empty = np.isnan(low)
+        if self.signed and not (low[~empty] < 0).any():
+            first = np.float64(0)
+        wide = high > low
+        scale = np.divide(last - first, high - low, out=np.zeros_like(low), where=wide)
+        base = np.where(wide, first, np.clip(low, first, last))
+        center = np.where(wide, low, 0.0)
+        low, high = np.where(empty, -np.inf, low), np.where(empty, np.inf, high)
+        base[empty], scale[empty] = 0.0, 1.0
+        return np.stack([low, high, center, scale, base])
+
+
+def normalize_slices(
+    volume: Volume,
+    axis: int | str = "z",
+    *,
+    mean: Any = None,
+    std: Any = None,
+    percentiles: Sequence[float] | None = None,
+    out_range: Any = "dtype",
+    mask: Volume | None = None,
+    nan: str = "raise",
+    dtype: Any = None,
+) -> Volume:
+    """Give each slice the mean and standard deviation of the whole volume, or its percentiles one range.
+
+    For stacks whose brightness and contrast vary from slice to slice. Moments are exact and take one sweep
+    before the one that writes; percentiles, which are exact too, one for each 8 bits of the dtype.
+
+    Parameters
+    ----------
+    volume : Volume
+    axis : int or str
+        Slices lie across it.
+    mean, std : float or Scalar, optional
+        Those that slices shall have instead: numbers, or lazy ones, e.g. ``bv.mean(volume[0])``.
+    percentiles : pair of float, optional
+        Instead of moments: each slice is clipped to these percentiles of its own, e.g. ``(1, 99)``, and
+        they become the ends of ``out_range``, as `rescale_intensity` does it for a volume.
+    out_range : {"dtype", "image"}, dtype or pair
+        As of `rescale_intensity`, for percentiles. It is the same for all slices: of a signed dtype
+        without its negative numbers if no slice has a percentile below 0.
+    mask, nan
+        As of `min`: which voxels tell the moments or percentiles; all are changed.
+    dtype : dtype, optional
+        Of the result; integers are rounded half to even and saturate.
+
+    Returns
+    -------
+    Volume
+        Of moments a float as of `gaussian_filter`: ``(x - m) * (std / s) + mean`` for the slice's own m and
+        s, computed in float64. A slice of one value (s = 0) is only shifted. Of percentiles of the dtype
+        that `rescale_intensity` gives; a slice whose percentiles are equal is only clipped. A slice of
+        which no voxel counts stays as it is, but for rounding.
+
+    See Also
+    --------
+    rescale_intensity : the same for the volume as a whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[[1, 3]], [[10, 30]]], "u1"))
+    >>> np.asarray(bv.normalize_slices(v, mean=100, std=20))
+    array([[[ 80., 120.]],
+    <BLANKLINE>
+           [[ 80., 120.]]], dtype=float32)
+    >>> np.asarray(bv.normalize_slices(v, percentiles=(0, 100)))
+    array([[[  0, 255]],
+    <BLANKLINE>
+           [[  0, 255]]], dtype=uint8)
+    """
+    volume = as_volume(volume)
+    name = "normalize_slices"
+    others, along = _across(volume, axis, name)
+    if percentiles is None:
+        if not (isinstance(out_range, str) and out_range == "dtype"):
+            raise TypeError(
+                f"{name}: out_range={out_range!r} goes with percentiles, which are not given"
+            )
+        numbers = _of_moments(volume, others, mean, std, mask, nan)
+        result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
+    else:
+        if mean is not None or std is not None:
+            raise TypeError(f"{name}: give percentiles, or mean and std, not both")
+        numbers = _of_percentiles(volume, others, percentiles, out_range, mask, nan)
+        result = dtype_for(volume, out_range, dtype)
+    half = result == np.float16
+    stage = ShiftAndScale(name, np.dtype(np.float32) if half else result, along)
+    source = compiled(volume)
+    normal = source.derive(StageNode.of(stage, (source.node,), (numbers,)))
+    return normal.astype(np.float16) if half else normal
+
+
+def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
+    """The axes of a slice, by their numbers in the volume, and that (of z, y, x) along which they lie."""
+    if isinstance(axis, str):
+        if axis not in volume.axes:
+            raise ValueError(
+                f"{name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
+            )
+        axis = volume.axes.index(axis)
+    (along,) = par.axes_of(volume, axis, name)
+    if volume.ndim < 2:
+        raise ValueError(f"{name}: a volume of shape {volume.shape} has no slices; keep two axes")
+    return [i for i, a in enumerate(volume.space.visible) if a != along], along
+
+
+def _of_moments(
+    volume: Volume, others: list[int], mean: Any, std: Any, mask: Volume | None, nan: str
+) -> FormulaValue:
+    """The numbers of all slices, from their moments."""
+    name = "normalize_slices"
+    # Moments have the dtype of floats, and are not to be rounded to that of narrow ones.
+    wide = volume.astype(np.float64) if volume.dtype.kind == "f" else volume
+    means = reductions.mean(wide, others, mask=mask, nan=nan)
+    stds = reductions.std(wide, others, mask=mask, nan=nan)
+    wanted = (
+        _number(name, "mean", mean, reductions.mean(wide, mask=mask, nan=nan)),
+        _number(name, "std", std, reductions.std(wide, mask=mask, nan=nan)),
+    )
+    float64 = np.dtype(np.float64)
+    return FormulaValue.of(
+        Moments(name), (means.value, stds.value, *wanted), float64, (5, *means.shape)
+    )
+
+
+def _of_percentiles(
+    volume: Volume,
+    others: list[int],
+    percentiles: Sequence[float],
+    out_range: Any,
+    mask: Volume | None,
+    nan: str,
+) -> FormulaValue:
+    """The numbers of all slices, from their percentiles."""
+    name = "normalize_slices"
+    if volume.dtype == bool:
+        raise TypeError(f"{name}: a bool volume has no range to rescale; cast it with astype first")
+    if isinstance(percentiles, str) or np.shape(percentiles) != (2,):
+        raise TypeError(f"{name}: percentiles={percentiles!r} is not a pair of numbers")
+    if not 0 <= percentiles[0] < percentiles[1] <= 100:
+        raise ValueError(f"{name}: percentiles={percentiles!r} do not rise between 0 and 100")
+    first, last = range_of(volume, out_range, "out_range", name, mask, nan, False)
+    signed = not (is_pair(out_range) or (isinstance(out_range, str) and out_range == "image"))
+    own = reductions.percentile(volume, percentiles, others, mask=mask, nan=nan)
+    values = (own.value, value_of(first), value_of(last))
+    shape = (5, *own.shape[1:])
+    return FormulaValue.of(Ranges(name, signed), values, np.dtype(np.float64), shape)
+
+
+def _number(name: str, what: str, given: Any, default: Scalar) -> Value:
+    """A given number, lazy or not, or the default."""
+    if given is None:
+        return default.value
+    if isinstance(given, Scalar):
+        if given.shape:
+            raise ValueError(f"{name}: {what}={given!r} is not a number; pick an element first")
+        return given.value
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number):
+        raise TypeError(f"{name}: {what}={given!r} is not a number")
+    if not math.isfinite(given) or (what == "std" and given < 0):
+        raise ValueError(f"{name}: {what}={given!r} is not finite, or negative")
+    return lazy(float(given))

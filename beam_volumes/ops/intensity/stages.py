@@ -1,0 +1,92 @@
+"""The stage that looks voxels up on a curve, and the curves that lazy numbers make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, StageNode, Value
+from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.intensity import curve
+from beam_volumes.ops.building import compiled
+from beam_volumes.ops.measure.threshold_formulas import bin_edges
+from beam_volumes.sweep.stage import Block, Stage
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(Stage):
+    """A piecewise linear function; its points are a lazy array of two rows, xs and ys."""
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    @property
+    def cost(self) -> float:
+        return 5.0
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        xs, ys = np.ascontiguousarray(values[0], dtype=np.float64)
+        whole = inputs[0].ring.dtype.kind in "bui"
+        table = whole and xs[0] == np.floor(xs[0]) and xs[-1] - xs[0] == len(xs) - 1
+        for k in range(out.depth):
+            curve.along_curve(inputs[0].slice(k, y0, y1), xs, ys, table, out.slice(k, y0, y1))
+
+
+def on_curve(volume: Volume, name: str, points: Value | np.ndarray, dtype: np.dtype) -> Volume:
+    """The values of a curve, whose points may be lazy, at a volume's voxels."""
+    source = compiled(volume)
+    value = points if isinstance(points, Value) else ConstantValue.of(points)
+    half = dtype == np.float16
+    stage = Curve(name, np.dtype(np.float32) if half else dtype)
+    result = source.derive(StageNode.of(stage, (source.node,), (value,)))
+    return result.astype(np.float16) if half else result
+
+
+@dataclass(frozen=True, eq=False)
+class Ends(Formula):
+    """The line between two points: of (x0, x1, y0, y1); a step of no width is flat."""
+
+    def evaluate(self, *arguments: Any) -> Any:
+        x0, x1, y0, y1 = map(float, arguments)
+        if x0 == x1:
+            y0 = y1 = min(max(x0, y0), y1)
+        elif not x0 < x1:
+            raise ValueError(f"{self.name}: the range from {x0:g} to {x1:g} is empty")
+        return np.array([[x0, x1], [y0, y1]])
+
+
+@dataclass(frozen=True, eq=False)
+class CumulativeShare(Formula):
+    """The share of voxels up to each value (of counts), or up to each bin's centre (and extremes)."""
+
+    source: np.dtype
+
+    def evaluate(self, *arguments: Any) -> Any:
+        counts = arguments[0]
+        total = counts.sum()
+        if not total:
+            raise ValueError(
+                f"{self.name} of no voxels: the mask selects none, or all are left out"
+            )
+        if len(arguments) == 1:
+            first = 0 if self.source.kind == "b" else int(np.iinfo(self.source).min)
+            centers = np.arange(first, first + len(counts))
+        else:
+            _, low, high = arguments
+            edges = bin_edges(low, high, len(counts), self.source)
+            centers = (edges[:-1] + edges[1:]) / 2.0
+        return np.stack([centers.astype(np.float64), np.cumsum(counts) / total])
+
+
+def ends(name: str, x0: Value, x1: Value, y0: Value, y1: Value) -> FormulaValue:
+    return FormulaValue.of(Ends(name), (x0, x1, y0, y1), np.dtype(np.float64), (2, 2))
+
+
+def cumulative_share(name: str, source: np.dtype, bins: int, *values: Value) -> FormulaValue:
+    formula = CumulativeShare(name, source)
+    return FormulaValue.of(formula, values, np.dtype(np.float64), (2, bins))

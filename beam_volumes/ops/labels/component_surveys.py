@@ -1,0 +1,172 @@
+"""Connected components as an operation in two sweeps: what a slab tells, and what it writes then."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import components as cc
+from beam_volumes.across.component_rounds import component_flow
+from beam_volumes.across.merge import COMPONENT_BYTES, Keep
+from beam_volumes.across.rounds import Flow
+from beam_volumes.geometry import Grid, Triple
+from beam_volumes.ops.labels.component_load import ComponentLoad, expected_load
+from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+from beam_volumes.text import format_bytes
+
+#: Bytes a surveyor takes for a component while its window is labelled and its slab is summarised.
+_COMPONENT = 120
+#: Voxels for which a component is reckoned with where nothing is known yet.
+_SPARSE = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Components(Survey):
+    """Connected components of the first input, flagged where the second, if any, marks them.
+
+    Attributes
+    ----------
+    structure : bool array (3, 3, 3)
+    by_value : bool
+    background : scalar or None
+    measures : tuple of str
+        As of `beam_volumes.across.components.SlabLabeler`.
+    border_axes : tuple of int
+    border : int
+    keep : Keep or None
+        Which components remain; all by default.
+    k_largest : int or None
+        Only so many.
+    dtype : numpy.dtype
+        Of the ids, bool for one that says which voxels remain.
+    """
+
+    structure: np.ndarray
+    by_value: bool
+    background: Any
+    measures: tuple[str, ...]
+    border_axes: tuple[int, ...]
+    border: int
+    keep: Keep | None
+    k_largest: int | None
+    dtype: np.dtype
+
+    @property
+    def cost(self) -> float:
+        return 4.0
+
+    @property
+    def labelling(self) -> cc.Labelling:
+        return cc.Labelling(self.structure, self.by_value, self.background)
+
+    @property
+    def component_bytes(self) -> int:
+        return _COMPONENT + (3 * 48 if "box" in self.measures else 3 * 8 * len(self.measures))
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes))
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return math.prod(shape) // _SPARSE * self.component_bytes
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
+        return _Labeler(self, grid, index, room)
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        mask = self.dtype == bool
+        how: dict[str, Any] = {} if mask else {"dtype": self.dtype}
+        return component_flow(grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **how)
+
+    def nothing(self) -> dict[str, Any]:
+        return {"count": 0}
+
+    def most_load(self, grid: Grid) -> int:
+        every_other = np.full(3, 0.5)
+        return round(expected_load(grid, None, every_other) * self.merged_bytes)
+
+    @property
+    def merged_bytes(self) -> int:
+        """Per component, of what a step of the merge holds."""
+        columns = {"size": 8, "box": 48, "touches_border": 1}
+        marks = int(bool(self.keep and self.keep.marked is not None))
+        return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
+
+    def load(self, grid: Grid, room: int) -> ComponentLoad:
+        return ComponentLoad.of(grid, room, name=self.name)
+
+    def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
+        return self.load(grid, 0).of_slab(summary)
+
+
+class _Labeler(Surveyor):
+    def __init__(self, survey: Components, grid: Grid, index: int, room: int):
+        self.survey, self.room = survey, room
+        self.slab, self.grid = grid.box(index), grid
+        self.labeler = cc.SlabLabeler(
+            grid,
+            grid.cell(index),
+            survey.labelling,
+            survey.measures,
+            survey.border_axes,
+            survey.border,
+        )
+        self.count = 0
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        mask, *seeds = arrays
+        self.count += self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
+        if self.count * self.survey.component_bytes > self.room:
+            depth, rows, cols = self.grid.step
+            smaller = (max(1, depth // 4), rows, cols)
+            raise ValueError(
+                f"{self.count} components in the first {z[1]} slices of the slab {self.slab} take more than "
+                f"the {format_bytes(self.room)} that the budget leaves for them: give it more memory, "
+                f"or smaller slabs, e.g. slab={smaller}"
+            )
+
+    def finish(self) -> cc.SlabSummary:
+        return self.labeler.finish()
+
+
+@dataclass(frozen=True, eq=False)
+class Relabel(Completion):
+    """Writes what came back for each component, labelling each window again.
+
+    Attributes are those of `Components`, which has to have seen the same voxels.
+    """
+
+    structure: np.ndarray
+    by_value: bool
+    background: Any
+
+    @property
+    def cost(self) -> float:
+        return 5.0
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return math.prod(shape) * (12 + dtypes[0].itemsize)
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return math.prod(shape) // _SPARSE * 4 * self.dtype.itemsize
+
+    def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
+        return _Relabeler(self, *answer)
+
+
+class _Relabeler(Completer):
+    def __init__(self, how: Relabel, ids: tuple[np.ndarray, ...], digests: tuple[int, ...]):
+        self.labelling = cc.Labelling(how.structure, how.by_value, how.background)
+        self.windows = zip(ids, digests, strict=True)
+
+    def run(
+        self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
+    ) -> None:
+        ids, digest = next(self.windows)
+        found = cc.found_again(self.labelling, arrays[0], ids, digest, threads)
+        table = np.zeros(len(ids) + 1, out.ring.dtype)
+        table[1:] = ids
+        found.paint(table, map(out.slice, range(out.depth)), threads)

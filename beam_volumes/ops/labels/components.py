@@ -1,0 +1,437 @@
+"""Connected components of the whole volume: labels, and masks of the components that remain.
+
+Each takes two sweeps over what it is given: one that finds the components of every slab and where
+they meet, one that writes. What is labelled is computed twice rather than stored, unless that is
+dearer, and no voxel leaves the slab's worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.components import connectivity_structure
+from beam_volumes.across.merge import Keep
+from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
+from beam_volumes.graph.volume import Scalar, Volume, as_volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.labels.component_surveys import Components, Relabel
+from beam_volumes.ops.labels.relabel import filtered
+from beam_volumes.ops.pointwise import where
+
+_UINT32_VOXELS = 1 << 32
+
+
+def label(
+    mask: Volume,
+    connectivity: int = 1,
+    structure: Any = None,
+    *,
+    by_value: bool = False,
+    background: Any = 0,
+    dtype: Any = None,
+) -> Volume:
+    """Number the connected components; `array_equal` to `scipy.ndimage.label`.
+
+    Ids are 1, 2, ... in the raster order of the components' first voxels. However the volume is cut
+    into slabs and tiles, they are the same.
+
+    Parameters
+    ----------
+    mask : Volume
+        What is not zero is foreground, whatever the dtype.
+    connectivity : {1, 2, 3}
+        Voxels touch that are at most so many steps along axes apart.
+    structure : array_like, optional
+        Instead of ``connectivity``: 3 entries along each axis, the same when reflected at its centre.
+    by_value : bool
+        Neighbours belong together only if they are equal, as in `skimage.measure.label`.
+    background : number or None
+        With ``by_value``, the value that is left out; None for none.
+    dtype : dtype, optional
+        uint32 by default, uint64 for volumes of 2**32 voxels and more.
+
+    Returns
+    -------
+    Volume
+        Its `Volume.num_labels` is the lazy number of components.
+
+    Raises
+    ------
+    ValueError
+        When it is computed, before anything is written: there are more components than ``dtype`` has
+        numbers, or they take more memory than is left (the message says which slabs would do).
+
+    Notes
+    -----
+    Two sweeps. Memory grows with the components of one slab, about 120 bytes each, and with those on
+    the faces of blocks of slabs, not with the number of all.
+
+    References
+    ----------
+    Runs are joined as by He, Chao and Suzuki, "A run-based two-scan labeling algorithm", IEEE TIP 17
+    (2008); slabs exchange the components of the planes that they share, in a tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> cells = bv.label(bv.open(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1]])))
+    >>> np.asarray(cells)
+    array([[1, 0, 2],
+           [1, 0, 2],
+           [0, 0, 0],
+           [3, 3, 3]], dtype=uint32)
+    >>> int(cells.num_labels)
+    3
+    """
+    mask = as_volume(mask)
+    wanted = np.dtype(dtype) if dtype is not None else None
+    if wanted is None:
+        wanted = np.dtype(np.uint32 if mask.size < _UINT32_VOXELS else np.uint64)
+    if wanted.kind not in "iu":
+        raise TypeError(f"label: dtype={dtype!r}: labels are integers")
+    element = _structure(mask, connectivity, structure, "label")
+    below = mask.node
+    if (
+        not by_value
+        and isinstance(below, AcrossNode)
+        and isinstance(below.completion, Relabel)
+        and below.dtype == bool
+        and not below.completion.by_value
+        and np.array_equal(below.completion.structure, element)
+    ):
+        # Components that remain of components: number them where they are found.
+        found = below.barrier.survey
+        assert isinstance(found, Components)
+        barrier = Barrier.of(replace(found, name="label", dtype=wanted), below.barrier.operands)
+        return mask.derive(_relabelled(barrier))
+    survey = _survey(mask, "label", element, by_value, background, dtype=wanted)
+    return mask.derive(_relabelled(Barrier.of(survey, (mask.node,))))
+
+
+def remove_small_objects(
+    mask: Volume,
+    max_size: int | str = 64,
+    connectivity: int = 1,
+    *,
+    min_size: int | str | None = None,
+    structure: Any = None,
+) -> Volume:
+    """Remove what has at most ``max_size`` voxels: components of a mask, or labels.
+
+    Parameters
+    ----------
+    mask : Volume
+        Of bool; or of integers, labels that are counted by value wherever they lie.
+    max_size : int or str
+        Voxels, or a volume with a unit such as ``"0.001 um^3"``.
+    connectivity, structure
+        As of `label`.
+    min_size : int or str, optional
+        Instead of ``max_size``: the least size that stays.
+
+    Returns
+    -------
+    Volume
+        Of the same dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> mask = bv.open(np.array([[1, 0, 1, 1]], bool))
+    >>> np.asarray(bv.remove_small_objects(mask, 1)).astype(int)
+    array([[0, 0, 1, 1]])
+    """
+    mask = as_volume(mask)
+    least = _least_size(mask, max_size, min_size, "remove_small_objects") + 1
+    if mask.dtype != bool:
+        return filtered(mask, "remove_small_objects", Keep(min_size=least))
+    element = _structure(mask, connectivity, structure, "remove_small_objects")
+    return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=least))
+
+
+def remove_small_holes(
+    mask: Volume,
+    max_size: int | str = 64,
+    connectivity: int = 1,
+    *,
+    structure: Any = None,
+) -> Volume:
+    """Fill the components of the background that have at most ``max_size`` voxels.
+
+    Parameters as of `remove_small_objects`; equal to `skimage.morphology.remove_small_holes`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> mask = bv.open(np.array([[1, 0, 1, 0, 0]], bool))
+    >>> np.asarray(bv.remove_small_holes(mask, 1)).astype(int)
+    array([[1, 1, 1, 0, 0]])
+    """
+    mask = as_volume(mask) != 0
+    most = _least_size(mask, max_size, None, "remove_small_holes")
+    element = _structure(mask, connectivity, structure, "remove_small_holes")
+    return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=most))
+
+
+def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
+    """Fill the background that cannot be reached from outside; equal to `scipy.ndimage.binary_fill_holes`.
+
+    Parameters
+    ----------
+    mask : Volume
+    structure : array_like, optional
+        How the background hangs together: 3 entries along each axis, a cross by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> ring = bv.open(np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]]))
+    >>> bool(np.asarray(bv.binary_fill_holes(ring)).all())
+    True
+    """
+    mask = as_volume(mask) != 0
+    element = _structure(mask, 1, structure, "binary_fill_holes")
+    # The outside is a neighbour only across axes along which anything is.
+    steps = np.argwhere(element) - 1
+    open_axes = tuple(a for a in _axes(mask) if steps[:, a].any())
+    keep = Keep(touches_border=True)
+    return ~_kept(~mask, "outside", element, ("touches_border",), keep, border_axes=open_axes)
+
+
+def keep_largest(
+    mask: Volume, k: int = 1, connectivity: int = 1, *, structure: Any = None
+) -> Volume:
+    """Keep the ``k`` components, or labels, with the most voxels; of equals those with the lowest ids.
+
+    Parameters
+    ----------
+    mask : Volume
+        Of bool; or of integers, labels that are counted by value wherever they lie.
+    k : int
+    connectivity, structure
+        As of `label`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> mask = bv.open(np.array([[1, 0, 1, 1, 0, 1, 1]], bool))
+    >>> np.asarray(bv.keep_largest(mask)).astype(int)
+    array([[0, 0, 1, 1, 0, 0, 0]])
+    """
+    mask = as_volume(mask)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"keep_largest: k={k!r} is not a whole number from 1 on")
+    if mask.dtype != bool:
+        return filtered(mask, "keep_largest", None, int(k))
+    element = _structure(mask, connectivity, structure, "keep_largest")
+    return _kept(mask, "keep_largest", element, ("size",), None, k_largest=int(k))
+
+
+def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
+    """Remove what touches the border of the volume; equal to `skimage.segmentation.clear_border`.
+
+    Parameters
+    ----------
+    volume : Volume
+        A mask, or labels: connected voxels of one value go or stay together.
+    buffer_size : int
+        How many voxels beside the outermost count as the border.
+
+    Returns
+    -------
+    Volume
+        Of the volume's dtype, 0 where something was removed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> labels = np.array([[1, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 0]])
+    >>> np.asarray(bv.clear_border(bv.open(labels)))
+    array([[0, 0, 0, 0],
+           [0, 0, 2, 0],
+           [0, 0, 0, 0]])
+    """
+    volume = as_volume(volume)
+    if isinstance(buffer_size, bool) or not isinstance(buffer_size, int | np.integer):
+        raise TypeError(f"clear_border: buffer_size={buffer_size!r} is not a whole number")
+    if buffer_size < 0 or any(buffer_size >= n for n in volume.shape):
+        raise ValueError(
+            f"clear_border: buffer_size={buffer_size} for a volume of shape {volume.shape}: "
+            "it is from 0 on and smaller than each extent"
+        )
+    element = connectivity_structure(3)
+    inside = _kept(
+        volume,
+        "clear_border",
+        element,
+        ("touches_border",),
+        Keep(touches_border=False),
+        by_value=volume.dtype != bool,
+        border=int(buffer_size) + 1,
+    )
+    return inside if volume.dtype == bool else where(inside, volume, volume.dtype.type(0))
+
+
+def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None = None) -> Volume:
+    """Grow seeds as far as a mask reaches; equal to `scipy.ndimage.binary_propagation`.
+
+    Parameters
+    ----------
+    seed : Volume
+        Where it is not zero growth begins; such voxels outside of the mask stay.
+    structure : array_like, optional
+        Where it grows to: 3 entries along each axis, a cross by default.
+    mask : Volume, optional
+        Where it may grow; everywhere by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> seed, mask = np.array([[1, 0, 0, 0, 0]]), np.array([[1, 1, 0, 1, 1]])
+    >>> np.asarray(bv.binary_propagation(bv.open(seed), mask=bv.open(mask))).astype(int)
+    array([[1, 1, 0, 0, 0]])
+    """
+    seed = as_volume(seed) != 0
+    reach = seed | True if mask is None else seed | (as_volume(mask) != 0)
+    element = _structure(seed, 1, structure, "binary_propagation")
+    return _kept(reach, "binary_propagation", element, (), Keep(marked=True), seeds=seed)
+
+
+def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
+    """Where the image is above ``low`` and connected to where it is above ``high``.
+
+    Equal to `skimage.filters.apply_hysteresis_threshold`.
+
+    Parameters
+    ----------
+    image : Volume
+    low, high : number or Scalar
+
+    Returns
+    -------
+    Volume
+        Of bool.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> image = bv.open(np.array([[1, 2, 3, 2, 1, 2, 1]]))
+    >>> np.asarray(bv.apply_hysteresis_threshold(image, 1, 2)).astype(int)
+    array([[0, 1, 1, 1, 0, 0, 0]])
+    """
+    image = as_volume(image)
+    for which, limit in (("low", low), ("high", high)):
+        if not isinstance(limit, int | float | np.number | Scalar):
+            raise TypeError(f"apply_hysteresis_threshold: {which}={limit!r} is not a number")
+    lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
+    low = np.minimum(low, high) if lazy else min(low, high)
+    element = connectivity_structure(1)
+    above = image > low
+    return _kept(
+        above, "apply_hysteresis_threshold", element, (), Keep(marked=True), seeds=image > high
+    )
+
+
+def _kept(
+    mask: Volume,
+    name: str,
+    element: np.ndarray,
+    measures: tuple[str, ...],
+    keep: Keep | None,
+    *,
+    seeds: Volume | None = None,
+    by_value: bool = False,
+    **how: Any,
+) -> Volume:
+    """Where the components of a mask are that remain."""
+    survey = _survey(mask, name, element, by_value, 0, measures=measures, keep=keep, **how)
+    operands: tuple[Node, ...] = (mask.node,) if seeds is None else (mask.node, seeds.node)
+    return mask.derive(_relabelled(Barrier.of(survey, operands)))
+
+
+def _survey(
+    volume: Volume,
+    name: str,
+    element: np.ndarray,
+    by_value: bool,
+    background: Any,
+    *,
+    measures: tuple[str, ...] = (),
+    keep: Keep | None = None,
+    k_largest: int | None = None,
+    border_axes: tuple[int, ...] | None = None,
+    border: int = 1,
+    dtype: Any = bool,
+) -> Components:
+    axes = _axes(volume) if border_axes is None else border_axes
+    return Components(
+        name,
+        element,
+        by_value,
+        background,
+        measures,
+        axes,
+        border,
+        keep,
+        k_largest,
+        np.dtype(dtype),
+    )
+
+
+def _relabelled(barrier: Barrier) -> Node:
+    survey = barrier.survey
+    assert isinstance(survey, Components)
+    how = Relabel(survey.name, survey.dtype, survey.structure, survey.by_value, survey.background)
+    return AcrossNode.of(barrier, how, barrier.operands[:1])
+
+
+def _axes(volume: Volume) -> tuple[int, ...]:
+    """The axes with ends: those that the user sees."""
+    return tuple(volume.space.visible)
+
+
+def _structure(volume: Volume, connectivity: int, structure: Any, name: str) -> np.ndarray:
+    """Which voxels touch, 3x3x3."""
+    axes = _axes(volume)
+    if structure is None:
+        if connectivity not in range(1, max(1, len(axes)) + 1):
+            raise ValueError(
+                f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
+            )
+        return connectivity_structure(connectivity)
+    element = np.asarray(structure).astype(bool)
+    if (
+        element.shape != (3,) * len(axes)
+        or (element != element[(slice(None, None, -1),) * element.ndim]).any()
+    ):
+        raise ValueError(
+            f"{name}: structure of shape {element.shape}: it has 3 entries along each of {len(axes)} "
+            "axes and is the same when reflected at its centre"
+        )
+    whole = np.zeros((3, 3, 3), bool)
+    at: list[Any] = [slice(None) if a in axes else 1 for a in range(3)]
+    whole[tuple(at)] = element
+    return whole
+
+
+def _least_size(volume: Volume, max_size: Any, min_size: Any, name: str) -> int:
+    """The largest size that goes."""
+    if min_size is not None and max_size != 64:
+        raise TypeError(f"{name}: give max_size= or min_size=, not both")
+    size = max_size if min_size is None else min_size
+    which = "max_size" if min_size is None else "min_size"
+    voxels = par.extent_in_voxels(volume, size, f"{name}: {which}")
+    if isinstance(voxels, bool) or not isinstance(voxels, int | float | np.number) or voxels < 0:
+        raise ValueError(f"{name}: {which}={size!r} is not a number of voxels")
+    return int(np.floor(voxels)) if min_size is None else int(np.ceil(voxels)) - 1

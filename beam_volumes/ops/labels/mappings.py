@@ -1,0 +1,151 @@
+"""Mappings of labels to new values, in memory or in Parquet files, and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as AnyMapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.tables import ParquetTable
+from beam_volumes.sweep.stage import digest
+
+
+def mapping_arrays(mapping: Any, name: str = "relabel") -> tuple[np.ndarray, np.ndarray]:
+    """The labels (uint64) and the values of a mapping in memory.
+
+    Examples
+    --------
+    >>> mapping_arrays({3: 1, 70: 2})
+    (array([ 3, 70], dtype=uint64), array([1, 2]))
+    """
+    if isinstance(mapping, AnyMapping):
+        old, new = np.array(list(mapping)), np.array(list(mapping.values()))
+        if not mapping:
+            old, new = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    else:
+        old, new = map(np.asarray, mapping)
+    if old.ndim != 1 or old.shape != new.shape:
+        raise ValueError(
+            f"{name}: a mapping of {old.shape} labels to {new.shape} values: give one of each"
+        )
+    if old.dtype.kind not in "bui":
+        raise TypeError(f"{name}: a mapping of labels of {old.dtype}: they are integers")
+    if new.dtype.kind not in "buif":
+        raise TypeError(f"{name}: a mapping to values of {new.dtype}: they are numbers")
+    if old.dtype.kind == "i" and len(old) and old.min() < 0:
+        raise ValueError(f"{name}: a mapping of label {old.min()}: labels are not negative")
+    return old.astype(np.uint64), new
+
+
+def check_labels(dtype: Any, name: str) -> None:
+    if np.dtype(dtype).kind not in "bui":
+        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+
+
+def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) -> None:
+    if isinstance(missing, str):
+        if missing not in ("error", "keep"):
+            raise ValueError(f'{name}: missing={missing!r}; use "error", "keep" or a number')
+        # labels are not negative, whatever their dtype
+        bits = 1 if labels.kind == "b" else 8 * labels.itemsize - (labels.kind == "i")
+        if missing == "keep" and (1 << bits) - 1 > _whole_numbers(dtype):
+            raise TypeError(
+                f"{name}: labels of {labels} do not stay in a result of {dtype}; give dtype= or another "
+                "missing="
+            )
+        return
+    if dtype.kind in "ui" and not np.iinfo(dtype).min <= missing <= np.iinfo(dtype).max:
+        raise ValueError(f"{name}: missing={missing!r} does not fit the result's {dtype}")
+
+
+def _whole_numbers(dtype: np.dtype) -> int:
+    """The largest n so that a dtype holds 0 to n."""
+    if dtype.kind == "b":
+        return 1
+    return int(np.iinfo(dtype).max) if dtype.kind in "ui" else 2 << np.finfo(dtype).nmant
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayMapping(Mapping):
+    """A mapping in memory, in one part.
+
+    Attributes
+    ----------
+    labels : ndarray of uint64
+    values : ndarray
+    """
+
+    labels: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, mapping: Any, name: str = "relabel") -> ArrayMapping:
+        """Of a dict, or two arrays of labels and of values."""
+        labels, values = mapping_arrays(mapping, name)
+        return cls(values.dtype, len(labels), labels, values)
+
+    def parts(self) -> Iterable[tuple[int, ...]]:
+        return [(0,)]
+
+    def read(self, part: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        return self.labels, self.values
+
+    def token(self) -> str:
+        return digest("ArrayMapping", self.labels, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetMapping(Mapping):
+    """Two columns of Parquet files, in a part for each row group.
+
+    Attributes
+    ----------
+    table : ParquetTable
+    columns : tuple of str
+        Of labels and of values.
+    """
+
+    table: ParquetTable
+    columns: tuple[str, str]
+
+    @classmethod
+    def of(
+        cls, place: Any, columns: tuple[str, str] | None = None, name: str = "relabel"
+    ) -> ParquetMapping:
+        """Of a file, or a directory of files; by default its first two columns."""
+        table = ParquetTable.of(place)
+        have = table.schema
+        label, value = columns or (*have, "", "")[:2]
+        dtypes = []
+        for column, kinds in ((label, "bui"), (value, "buif")):
+            if column not in have:
+                raise ValueError(
+                    f"{name}: {table.name} has the columns {', '.join(have)}; give the two of labels and "
+                    "new values"
+                )
+            dtype = have[column]
+            if dtype is None or dtype.kind not in kinds:
+                what = "integers" if kinds == "bui" else "numbers"
+                raise TypeError(f"{name}: column {column} of {table.name} is not of {what}")
+            dtypes.append(dtype)
+        return cls(dtypes[1], table.rows, table, (label, value))
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.table.extents
+
+    def parts(self) -> Iterable[tuple[int, ...]]:
+        return self.table.groups()
+
+    def read(self, part: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        found = self.table.read(part, self.columns)
+        labels, values = (found[c] for c in self.columns)
+        return mapping_arrays((labels, values), f"the mapping {self.table.name}")
+
+    def token(self) -> str:
+        return digest("ParquetMapping", self.table, self.columns)

@@ -1,0 +1,128 @@
+"""New values for the labels of a volume, and labels filtered by value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping as AnyMapping
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.across.merge import Keep
+from beam_volumes.graph.nodes import AcrossNode, Barrier
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.building import stage_of
+from beam_volumes.ops.labels.label_surveys import (
+    FilterSurvey,
+    Lookup,
+    LookupCompletion,
+    LookupSurvey,
+)
+from beam_volumes.ops.labels.mappings import ParquetMapping
+from beam_volumes.storage.extent import Extent
+from beam_volumes.sweep.survey import Survey
+
+#: Rows of a mapping that is kept in memory by every worker.
+IN_MEMORY = 1_000_000
+
+
+def relabel(
+    labels: Volume,
+    mapping: Any,
+    *,
+    missing: Any = "error",
+    dtype: Any = None,
+    columns: tuple[str, str] | None = None,
+) -> Volume:
+    """Give every label the value that a mapping has for it.
+
+    Parameters
+    ----------
+    labels : Volume
+        Of bool or integers from 0 on.
+    mapping : dict, pair of arrays, table or path
+        From labels to new values: a dict, two arrays of labels and of values, a pyarrow or pandas
+        table, or a Parquet file or folder of files. What is larger than a million rows is read from
+        the files by key, in a sweep more, and no worker holds all of it.
+    missing : {"error", "keep"} or number
+        What becomes of labels that the mapping lacks. 0 stays 0 where it is not mapped.
+    dtype : dtype, optional
+        Of the result, by default that of the mapping's values.
+    columns : (str, str), optional
+        Of a table: those of labels and of new values, by default the first two.
+
+    Returns
+    -------
+    Volume
+
+    Raises
+    ------
+    ValueError
+        When it is computed: a label is missing (the message names it).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> labels = bv.open(np.array([[0, 7, 9], [7, 7, 0]], "u4"))
+    >>> np.asarray(bv.relabel(labels, {7: 1, 9: 200}, dtype="u1"))
+    array([[  0,   1, 200],
+           [  1,   1,   0]], dtype=uint8)
+    """
+    labels = as_volume(labels)
+    origin: tuple[Extent, ...] = ()
+    if isinstance(mapping, str | os.PathLike):
+        found = ParquetMapping.of(mapping, columns)
+        if found.rows > IN_MEMORY:
+            return by_key(labels, found, missing=missing, dtype=dtype)
+        mapping, origin = _whole(found), found.extents
+    elif hasattr(mapping, "column_names") or hasattr(mapping, "to_numpy"):
+        mapping = _columns(mapping, columns)
+    elif not isinstance(mapping, AnyMapping | tuple | list):
+        raise TypeError(
+            f"relabel: a mapping of {type(mapping).__name__}: give a dict, two arrays, a table, or the "
+            "path of a Parquet file"
+        )
+    return stage_of(labels, Lookup.of(labels.dtype, mapping, missing, dtype, origin=origin))
+
+
+def by_key(
+    labels: Volume, mapping: Mapping, *, missing: Any = "error", dtype: Any = None
+) -> Volume:
+    """`relabel` with a mapping of any size: each slab's labels are looked up where the mapping is."""
+    survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype)
+    return _looked_up(labels, survey, survey.dtype)
+
+
+def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:
+    """The labels that stay by their size over the whole volume, 0 for the others."""
+    axes = labels.space.visible
+    survey = FilterSurvey.of(labels.dtype, keep, k_largest, axes, name=name)
+    return _looked_up(labels, survey, labels.dtype)
+
+
+def _looked_up(labels: Volume, survey: Survey, dtype: Any) -> Volume:
+    barrier = Barrier.of(survey, (labels.node,))
+    return labels.derive(
+        AcrossNode.of(barrier, LookupCompletion(survey.name, dtype), (labels.node,))
+    )
+
+
+def _whole(mapping: ParquetMapping) -> Any:
+    parts = [mapping.read(part) for part in mapping.parts()]
+    if not parts:
+        return np.empty(0, np.uint64), np.empty(0, mapping.dtype)
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _columns(table: Any, columns: tuple[str, str] | None) -> Any:
+    """Two columns of a pyarrow or pandas table."""
+    names = list(table.column_names if hasattr(table, "column_names") else table.columns)
+    chosen = list(columns or names[:2])
+    if len(chosen) != 2 or not set(chosen) <= set(names):
+        raise ValueError(
+            f"relabel: the table has the columns {', '.join(map(str, names))}; give columns=(labels, "
+            "values), two of them"
+        )
+    return tuple(table[c].to_numpy() for c in chosen)

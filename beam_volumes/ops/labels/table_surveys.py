@@ -1,0 +1,398 @@
+"""Surveys of label volumes that leave tables: regions, and which of them touch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import adjacency as pairs
+from beam_volumes.across import tables
+from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.rounds import Flow
+from beam_volumes.across.table_rounds import (
+    MERGE_COPIES,
+    AdjacencyTable,
+    RegionTable,
+    table_flow,
+)
+from beam_volumes.across.tables import Regions
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.survey import Survey, Surveyor
+from beam_volumes.text import format_bytes
+
+#: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
+VOXELS_PER_REGION = 2_000
+#: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
+MOST_BINS = 10_000
+#: What folding a window takes per region, beside the row itself.
+FOLD_BYTES = 3_000
+#: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
+SHARE = 8
+
+
+@dataclass
+class Rows:
+    """Parts of one slab as they come: merged as soon as that halves them."""
+
+    merge: Callable[[list[Any]], Any]
+    row_bytes: int
+    room: int
+    grid: Grid
+    parts: list[Any] = field(default_factory=list)
+    merged_bytes: int = 0
+
+    def add(self, part: Any) -> None:
+        if self.parts and not len(part):
+            return
+        self.parts.append(part)
+        held = sum(p.nbytes for p in self.parts)
+        if len(self.parts) > 1 and held > 2 * self.merged_bytes:
+            self.parts = [self.merge(self.parts)]
+            held = self.merged_bytes = self.parts[0].nbytes
+        rows = sum(map(len, self.parts))
+        if MERGE_COPIES * max(held, rows * self.row_bytes) > self.room:
+            depth, *tile = self.grid.step
+            smaller = (max(1, depth // 4), *tile)
+            raise ValueError(
+                f"{rows:,} rows of a slab take more than the {format_bytes(self.room)} that the budget "
+                f"leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
+            )
+
+    def all(self) -> Any:
+        return self.merge(self.parts)
+
+
+@dataclass
+class _Windows:
+    """Where a slab's windows lie: what of each is the core's."""
+
+    core: Box
+
+    def of(self, z: tuple[int, int]) -> tuple[Triple, Triple]:
+        """The place in the volume and the core's shape of slices ``z`` of the region."""
+        start, (depth, rows, cols) = self.core.start, self.core.shape
+        return (start[0] + z[0], *start[1:]), (max(0, min(z[1], depth) - z[0]), rows, cols)
+
+
+def _last(array: np.ndarray, core: Triple) -> np.ndarray:
+    """A copy of the last of the core's slices."""
+    return array[core[0] - 1, : core[1], : core[2]].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSurvey(Survey):
+    """The region table of labels (the first input), with intensities (the second) or without.
+
+    Attributes
+    ----------
+    properties : tuple of str
+        Names for `beam_volumes.across.tables.properties`.
+    intensity : numpy.dtype or None
+        Of the second input.
+    spacing : tuple of float
+        Of a voxel along z, y, x.
+    ndim : {3, 2}
+        2 for a volume of one slice whose columns are those of an image.
+    nan : {"raise", "omit"}
+    """
+
+    properties: tuple[str, ...]
+    intensity: np.dtype | None
+    spacing: tuple[float, float, float]
+    ndim: int
+    nan: str
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        intensity: Any = None,
+        properties: Sequence[str] | None = None,
+        spacing: Sequence[float] = (1.0, 1.0, 1.0),
+        ndim: int = 3,
+        nan: str = "raise",
+        name: str = "regionprops_table",
+    ) -> RegionSurvey:
+        """Of labels and intensities of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> RegionSurvey.of("uint32", properties=["area", "intensity_mean"])
+        Traceback (most recent call last):
+        ...
+        ValueError: regionprops_table: intensity_mean needs intensity=
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        known = tables.default_properties(ndim, intensity is not None)
+        names = known if properties is None else tuple(properties)
+        for wanted in names:
+            if wanted in tables.INTENSITY and intensity is None:
+                raise ValueError(f"{name}: {wanted} needs intensity=")
+            if wanted != "label" and wanted not in known:
+                raise ValueError(
+                    f"{name}: no property {wanted!r} in {ndim}-D; there are {', '.join(known)}"
+                )
+        dtype = None if intensity is None else _numbers(intensity, "intensity", name)
+        z, y, x = map(float, spacing)
+        if not min(z, y, x) > 0:
+            raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
+        return cls(name, names, dtype, (z, y, x), ndim, nan)
+
+    def table(self, shape: Triple) -> RegionTable:
+        """The kind of table, of a volume of a shape."""
+        return RegionTable(shape, self.properties, self.spacing, self.ndim, self.intensity)
+
+    @property
+    def with_faces(self) -> bool:
+        return "surface_area_faces" in self.properties
+
+    @property
+    def upper(self) -> bool:
+        return self.with_faces
+
+    @property
+    def cost(self) -> float:
+        cost = 9.0 if self.with_faces else 3.0
+        if self.intensity is not None:
+            cost += 13.0 if self.intensity.kind == "f" else 3.0
+        return cost
+
+    @property
+    def row_bytes(self) -> int:
+        return 300 if self.intensity is None else 550
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        converted = 4 * voxels if self.intensity == np.float16 else 0
+        return converted + _regions_in(voxels) * FOLD_BYTES + shape[1] * shape[2] * 8
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        return MERGE_COPIES * _regions_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
+        return RegionSurveyor(self, grid, index, room)
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
+
+    def nothing(self) -> dict[str, Any]:
+        return {"shards": 1}
+
+
+class RegionSurveyor(Surveyor):
+    """Regions of one slab."""
+
+    def __init__(self, survey: RegionSurvey, grid: Grid, index: int, room: int) -> None:
+        self.survey, self.shape = survey, grid.shape
+        self.windows = _Windows(grid.box(index))
+        self.below: np.ndarray | None = None
+        self.rows = Rows(tables.merge, survey.row_bytes, room, grid)
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        labels, *intensities = arrays
+        origin, core = self.windows.of(z)
+        how = self.survey
+
+        def strip(a: int, b: int) -> Regions:
+            values = intensities[0][: core[0], a:b, : core[2]] if intensities else None
+            return tables.regions(
+                labels[:, a : b + 1],
+                (origin[0], origin[1] + a, origin[2]),
+                self.shape,
+                values,
+                how.nan,
+                (core[0], b - a, core[2]),
+                None if self.below is None else self.below[a:b],
+                how.with_faces,
+            )
+
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
+        if core[0] and how.with_faces:
+            self.below = _last(labels, core)
+        for part in parts:
+            self.rows.add(part)
+
+    def finish(self) -> Regions:
+        return self.rows.all()
+
+
+@dataclass(frozen=True, eq=False)
+class AdjacencySurvey(Survey):
+    """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
+
+    Attributes
+    ----------
+    boundary : numpy.dtype or None
+        Of the second input.
+    value : {"max", "mean"}
+        What the value of a face is of its two voxels.
+    bins : int
+        Of the histogram of values; 0 for none.
+    range : tuple of two floats or None
+        Of the histogram.
+    nan : {"raise", "omit"}
+    """
+
+    boundary: np.dtype | None
+    value: str
+    bins: int
+    range: tuple[float, float] | None
+    nan: str
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        boundary: Any = None,
+        value: str = "max",
+        bins: int = 0,
+        range: Sequence[float] | None = None,
+        nan: str = "raise",
+        name: str = "region_adjacency",
+    ) -> AdjacencySurvey:
+        """Of labels and boundaries of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> AdjacencySurvey.of("uint32", "float32", bins=16)
+        Traceback (most recent call last):
+        ...
+        ValueError: region_adjacency: 16 bins need range=(low, high)
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        if value not in ("max", "mean"):
+            raise ValueError(f"{name}: value={value!r}; use max or mean")
+        if not 0 <= bins <= MOST_BINS:
+            raise ValueError(
+                f"{name}: bins={bins}; a number from 0 to {MOST_BINS:,}: each is a column"
+            )
+        if bins and boundary is None:
+            raise ValueError(f"{name}: {bins} bins of what? give a boundary volume")
+        if bins and range is None:
+            raise ValueError(f"{name}: {bins} bins need range=(low, high)")
+        if range is not None:
+            low, high = map(float, range)
+            if not low < high:
+                raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
+            range = (low, high)
+        dtype = None if boundary is None else _numbers(boundary, "boundary", name)
+        return cls(name, dtype, value, bins, range, nan)
+
+    @property
+    def edges(self) -> np.ndarray | None:
+        if not self.bins or self.range is None:
+            return None
+        return np.linspace(*self.range, self.bins + 1)
+
+    def table(self, shape: Triple) -> AdjacencyTable:
+        """The kind of table, of a volume of a shape."""
+        return AdjacencyTable(self.boundary is not None, self.bins)
+
+    @property
+    def cost(self) -> float:
+        return 15.0 if self.boundary is None else 20.0
+
+    @property
+    def row_bytes(self) -> int:
+        return 100 + 8 * self.bins
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        converted = 4 * voxels if self.boundary == np.float16 else 0
+        pairs = PAIRS * _regions_in(voxels)
+        return converted + pairs * (4 * self.row_bytes + 200) + shape[1] * shape[2] * 16
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        voxels = shape[0] * shape[1] * shape[2]
+        rows = MERGE_COPIES * PAIRS * _regions_in(voxels) * self.row_bytes
+        return rows + shape[1] * shape[2] * 16
+
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], room: int
+    ) -> AdjacencySurveyor:
+        return AdjacencySurveyor(self, grid, index, room)
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
+
+    def nothing(self) -> dict[str, Any]:
+        return {"shards": 1}
+
+
+#: Neighbours of a region with a larger label, for what is reserved.
+PAIRS = 8
+
+
+class AdjacencySurveyor(Surveyor):
+    """Touching pairs of one slab."""
+
+    def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, room: int) -> None:
+        self.survey = survey
+        self.windows = _Windows(grid.box(index))
+        self.below: tuple[np.ndarray, np.ndarray | None] | None = None
+        self.rows = Rows(pairs.merge, survey.row_bytes, room, grid)
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)
+        _, core = self.windows.of(z)
+        how, below = self.survey, self.below
+
+        def strip(a: int, b: int) -> Adjacency:
+            under = below and (below[0][a:b], None if below[1] is None else below[1][a:b])
+            return pairs.adjacency(
+                labels[:, a : b + 1],
+                None if boundary is None else boundary[:, a : b + 1],
+                how.value,
+                how.edges,
+                how.nan,
+                (core[0], b - a, core[2]),
+                under,
+            )
+
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
+        if core[0]:
+            values = None if boundary is None else _last(boundary, core)
+            self.below = _last(labels, core), values
+        for part in parts:
+            self.rows.add(part)
+
+    def finish(self) -> Adjacency:
+        return self.rows.all()
+
+
+def _regions_in(voxels: int) -> int:
+    return 1_000 + voxels // VOXELS_PER_REGION
+
+
+def _check_labels(dtype: Any, name: str) -> None:
+    if np.dtype(dtype).kind not in "bui":
+        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+
+
+def _check_nan(nan: str, name: str) -> None:
+    if nan not in ("raise", "omit"):
+        raise ValueError(f'{name}: nan={nan!r}; use "raise" or "omit"')
+
+
+def _numbers(dtype: Any, what: str, name: str) -> np.dtype:
+    dtype = np.dtype(dtype).newbyteorder("=")
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
+        raise TypeError(f"{name}: {what} of {dtype}; use bool, integers or floats to 64 bit")
+    return dtype

@@ -1,0 +1,562 @@
+"""Whole-volume reductions: what a user's ``min``, ``mean``, ``percentile`` ... fold and merge.
+
+Every state is a few exact integers (or counts, or extremes), so that merging is associative and
+commutative to the bit and the result does not depend on how the volume was cut.
+Rounding happens once, in ``finish``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.kernels.measure import accumulate
+from beam_volumes.kernels.measure.histogram import (
+    bin_counts,
+    digit_bits,
+    radix_counts,
+    value_counts,
+)
+from beam_volumes.ops.measure import percentile_formulas, threshold_formulas
+from beam_volumes.ops.measure.rounding import root, rounded
+from beam_volumes.sweep.reduction import Reduction
+
+#: Counts of a state that are sent at a time: 1 MiB.
+_PIECE = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class Fold(Reduction):
+    """A reduction of voxels of one dtype, strict or lenient about NaN and inf.
+
+    Attributes
+    ----------
+    source : numpy.dtype
+        Of the voxels.
+    nan : {"raise", "omit"}
+        What to do with non-finite voxels: an error, or leave out every one of them.
+    """
+
+    source: np.dtype
+    nan: str
+
+    @staticmethod
+    def check(name: str, source: Any, nan: str) -> np.dtype:
+        """The dtype of the voxels, if this reduction can be made of it."""
+        if nan not in ("raise", "omit"):
+            raise ValueError(f'nan={nan!r} of {name}: use "raise" or "omit"')
+        accumulate.key_bits(np.dtype(source))  # refuses what has no exact reduction
+        return np.dtype(source).newbyteorder("=")
+
+    def strict(self, bad: int) -> None:
+        if bad and self.nan == "raise":
+            raise ValueError(
+                f"{self.name}: {bad} voxels are NaN or infinite; "
+                f'{self.name}(..., nan="omit") leaves them out'
+            )
+
+    def some(self, count: int) -> None:
+        if count == 0:
+            raise ValueError(
+                f"{self.name} of no voxels: the volume is empty, the mask selects none, "
+                "or all were left out as NaN or infinite"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Count(Fold):
+    """How many voxels there are (under the mask)."""
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "count") -> Count:
+        return cls(name, np.dtype(np.int64), (), cls.check(name, source, nan), nan)
+
+    @property
+    def cost(self) -> float:
+        return 0.3
+
+    def zero(self) -> int:
+        return 0
+
+    def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> int:
+        count, bad = accumulate.count(voxels, mask)
+        self.strict(bad)
+        return int(count)
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+    def finish(self, state: int, values: tuple[Any, ...]) -> np.int64:
+        return np.int64(state)
+
+
+@dataclass(frozen=True, eq=False)
+class _Extreme(Fold):
+    """The state is the smallest or largest voxel, or None. -0.0 is less than 0.0."""
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def zero(self) -> None:
+        return None
+
+    def extreme(self, low: Any, high: Any) -> Any:
+        raise NotImplementedError
+
+    def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> Any:
+        _, bad, low, high = accumulate.extent(voxels, mask)
+        self.strict(bad)
+        return self.extreme(low, high)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        if a == b:  # of the two zeros, the one that the order of the keys says
+            a, b = (a, b) if np.signbit(a) else (b, a)
+        return self.extreme(a, b) if a <= b else self.extreme(b, a)
+
+    def finish(self, state: Any, values: tuple[Any, ...]) -> np.generic:
+        self.some(state is not None)
+        return self.dtype.type(state)
+
+
+@dataclass(frozen=True, eq=False)
+class Min(_Extreme):
+    """The smallest voxel."""
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "min") -> Min:
+        source = cls.check(name, source, nan)
+        return cls(name, source, (), source, nan)
+
+    def extreme(self, low: Any, high: Any) -> Any:
+        return low
+
+
+@dataclass(frozen=True, eq=False)
+class Max(_Extreme):
+    """The largest voxel."""
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "max") -> Max:
+        source = cls.check(name, source, nan)
+        return cls(name, source, (), source, nan)
+
+    def extreme(self, low: Any, high: Any) -> Any:
+        return high
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(Fold):
+    """The state is the number of voxels, their exact sum, and that of their squares if needed."""
+
+    @property
+    def squares(self) -> bool:
+        return False
+
+    @property
+    def cost(self) -> float:
+        return 4.0 if self.source.kind == "f" else 1.0
+
+    @property
+    def state_bytes(self) -> int:
+        return 1024
+
+    def zero(self) -> tuple[int, int, int]:
+        return 0, 0, 0
+
+    def fold(
+        self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
+    ) -> tuple[int, int, int]:
+        count, bad, total, square = accumulate.moments(voxels, mask, self.squares)
+        self.strict(bad)
+        return int(count), total, square
+
+    def merge(self, a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+        return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+    @property
+    def one(self) -> int:
+        """The number 1 in the units of the sum."""
+        return 1 << accumulate.unit(self.source)
+
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        """The exact result as a fraction (not reduced), or its square if it is a ``root``."""
+        raise NotImplementedError
+
+    @property
+    def root(self) -> bool:
+        return False
+
+
+def _mean_dtype(source: np.dtype) -> np.dtype:
+    return source if source.kind == "f" else np.dtype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Moments):
+    """The exact sum, in numpy's dtype (64-bit for integers); 0 of no voxels.
+
+    A sum of integers that needs more than 64 bits is an error, one of floats rounds once and is
+    infinite beyond the largest.
+    """
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "sum") -> Sum:
+        source = cls.check(name, source, nan)
+        dtype = {"u": np.dtype(np.uint64), "f": source}.get(source.kind, np.dtype(np.int64))
+        return cls(name, dtype, (), source, nan)
+
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        return state[1], self.one
+
+    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+        total, one = self.ratio(state)
+        if self.dtype.kind == "f":
+            return rounded(Fraction(total, one), self.dtype)
+        if not np.iinfo(self.dtype).min <= total <= np.iinfo(self.dtype).max:
+            raise ValueError(
+                f"{self.name}: the exact sum {total} does not fit {self.dtype}; "
+                "use mean, or astype(float) first"
+            )
+        return self.dtype.type(total)
+
+
+@dataclass(frozen=True, eq=False)
+class Mean(Moments):
+    """The exact mean, rounded once: float64 for integers, else the voxels' dtype."""
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "mean") -> Mean:
+        source = cls.check(name, source, nan)
+        return cls(name, _mean_dtype(source), (), source, nan)
+
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        count, total, _ = state
+        return total, count * self.one
+
+    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+        self.some(state[0])
+        return rounded(Fraction(*self.ratio(state)), self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Var(Moments):
+    """The exact variance, rounded once; the divisor is the number of voxels less ``ddof``."""
+
+    ddof: int
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "var") -> Var:
+        source = cls.check(name, source, nan)
+        return cls(name, _mean_dtype(source), (), source, nan, ddof)
+
+    @property
+    def squares(self) -> bool:
+        return True
+
+    @property
+    def cost(self) -> float:
+        return 5.0
+
+    def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
+        count, total, square = state
+        below = count * max(0, count - self.ddof)
+        return count * square - total * total, below * self.one**2
+
+    def variance(self, state: tuple[int, int, int]) -> Fraction:
+        count = state[0]
+        self.some(count)
+        if count <= self.ddof:
+            raise ValueError(f"{self.name} with ddof={self.ddof} of only {count} voxels")
+        return Fraction(*self.ratio(state))
+
+    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+        return rounded(self.variance(state), self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Std(Var):
+    """The exact standard deviation, rounded once."""
+
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "std") -> Std:
+        source = cls.check(name, source, nan)
+        return cls(name, _mean_dtype(source), (), source, nan, ddof)
+
+    @property
+    def root(self) -> bool:
+        return True
+
+    def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
+        return rounded(root(self.variance(state)), self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts(Fold):
+    """The state is an array of counts."""
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """The shape of the state."""
+        return self.shape
+
+    @property
+    def state_bytes(self) -> int:
+        return 8 * math.prod(self.counters)
+
+    def zero(self) -> Any:
+        return np.zeros(self.counters, np.int64)
+
+    def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a + b
+
+    def pieces(self, state: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        counts = state.reshape(-1)
+        for number, start in enumerate(range(0, max(1, counts.size), _PIECE)):
+            yield number, counts[start : start + _PIECE]
+
+    def put_together(self, pieces: Mapping[int, np.ndarray]) -> np.ndarray:
+        return np.concatenate([pieces[k] for k in sorted(pieces)]).reshape(self.counters)
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerCounts(Counts):
+    """How often each value of bool or an integer dtype of up to 16 bits occurs.
+
+    The result has one count per value in ascending order, from the smallest the dtype can hold.
+    """
+
+    @classmethod
+    def of(cls, source: Any, name: str = "histogram") -> IntegerCounts:
+        source = cls.check(name, source, "raise")
+        if not threshold_formulas.counts_every_value(source):
+            raise TypeError(f"{name}: {source} has too many values to count each")
+        bins = 2 if source.kind == "b" else 1 << 8 * source.itemsize
+        return cls(name, np.dtype(np.int64), (bins,), source, "raise")
+
+    @property
+    def cost(self) -> float:
+        return 2.0
+
+    def fold(
+        self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
+    ) -> np.ndarray:
+        return value_counts(voxels, mask)[0]
+
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdOfValues(IntegerCounts):
+    """A threshold of integers up to 16 bits, from exact counts: one sweep.
+
+    Attributes
+    ----------
+    extra : tuple
+        What the method takes beside the counts.
+    """
+
+    extra: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(  # type: ignore[override]
+        cls, method: str, source: Any, extra: tuple[Any, ...] = (), shape: tuple[int, ...] = ()
+    ) -> ThresholdOfValues:
+        source = IntegerCounts.of(source, method).source
+        dtype = threshold_formulas.result_dtype(method, source)
+        return cls(method, dtype, shape, source, "raise", extra)
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        return IntegerCounts.of(self.source, self.name).shape
+
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
+        return threshold_formulas.of_values(self.name, state, self.source, self.extra)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram(Counts):
+    """Counts in equal bins, exactly ``numpy.histogram(volume, bins, range)``.
+
+    Attributes
+    ----------
+    bins : int
+    range : tuple of two numbers, or None
+        If None, ``values`` are the range: two lazy scalars, usually the extremes.
+    """
+
+    bins: int
+    range: tuple[float, float] | None
+
+    @classmethod
+    def of(
+        cls,
+        source: Any,
+        bins: int,
+        range: tuple[float, float] | None = None,
+        nan: str = "raise",
+        name: str = "histogram",
+    ) -> Histogram:
+        source = cls.check(name, source, nan)
+        if bins < 1:
+            raise ValueError(f"{name} needs at least one bin, not {bins}")
+        if range is not None:
+            threshold_formulas.bin_edges(*range, bins, source)  # its errors now, not in the sweep
+        return cls(name, np.dtype(np.int64), (bins,), source, nan, bins, range)
+
+    @property
+    def cost(self) -> float:
+        return 4.0
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        return (self.bins,)
+
+    def edges(self, values: tuple[Any, ...]) -> np.ndarray:
+        """The ``bins + 1`` edges, in numpy's dtype."""
+        low, high = values if self.range is None else self.range
+        return threshold_formulas.bin_edges(low, high, self.bins, self.source)
+
+    def fold(
+        self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
+    ) -> np.ndarray:
+        counts, bad = bin_counts(voxels, self.edges(values), mask)
+        self.strict(bad)
+        return counts
+
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdOfBins(Histogram):
+    """A threshold of floats and wide integers, in bins between the extremes.
+
+    ``values`` are the smallest and largest voxel of the same volume under the same mask.
+    """
+
+    extra: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(  # type: ignore[override]
+        cls,
+        method: str,
+        source: Any,
+        bins: int = 256,
+        nan: str = "raise",
+        extra: tuple[Any, ...] = (),
+        shape: tuple[int, ...] = (),
+    ) -> ThresholdOfBins:
+        source = cls.check(method, source, nan)
+        dtype = threshold_formulas.result_dtype(method, source)
+        return cls(method, dtype, shape, source, nan, bins, None, extra)
+
+    def fold(
+        self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
+    ) -> np.ndarray:
+        if values[0] == values[1]:
+            return self.zero()  # one value has no bins
+        return super().fold(voxels, mask, values)
+
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> Any:
+        low, high = values
+        return threshold_formulas.of_bins(self.name, state, low, high, self.source, self.extra)
+
+
+@dataclass(frozen=True, eq=False)
+class RadixCounts(Counts):
+    """One level of an exact percentile: counts of the next digit of the order-preserving keys.
+
+    A percentile takes ``percentile_levels(dtype)`` of these in turn. The first has no ``values``;
+    each further one takes the result of the one before as its only value. The result is the
+    *search* (see `beam_volumes.ops.measure.percentile_formulas`), and the percentile itself at the last
+    level, equal to ``numpy.percentile(volume, q)``.
+
+    Attributes
+    ----------
+    q : float, or tuple of float
+        Percentiles in [0, 100]; of a tuple the result is an array.
+    level : int
+    """
+
+    q: float | tuple[float, ...]
+    level: int
+
+    @classmethod
+    def of(
+        cls, source: Any, q: Any, level: int = 0, nan: str = "raise", name: str = "percentile"
+    ) -> RadixCounts:
+        source = cls.check(name, source, nan)
+        levels = percentile_formulas.percentile_levels(source)
+        if not 0 <= level < levels:
+            raise ValueError(f"{name} of {source} has levels 0 to {levels - 1}, not {level}")
+        if np.ndim(q) > 1 or np.asarray(q).dtype.kind not in "iuf":
+            raise TypeError(f"{name}: q={q!r} is neither a number nor a sequence of numbers")
+        if not np.size(q):
+            raise ValueError(f"{name}: q={q!r} is empty: give at least one percentile, 0 to 100")
+        q = tuple(float(p) for p in q) if np.ndim(q) else float(q)
+        percentile_formulas.percentile_ranks(1, q)
+        wanted = len(q) if isinstance(q, tuple) else 1
+        if level < levels - 1:
+            return cls(name, np.dtype(np.uint64), (2 * wanted, 3), source, nan, q, level)
+        shape = (wanted,) if isinstance(q, tuple) else ()
+        return cls(
+            name, percentile_formulas.percentile_dtype(source, q), shape, source, nan, q, level
+        )
+
+    @property
+    def cost(self) -> float:
+        return 2.0 if self.level == 0 else 3.0
+
+    @property
+    def state_bytes(self) -> int:
+        groups = 1 if self.level == 0 else 2 * (len(self.q) if isinstance(self.q, tuple) else 1)
+        return groups * 8 << digit_bits(self.source)
+
+    @property
+    def counters(self) -> tuple[int, ...]:
+        return -1, 1 << digit_bits(self.source)  # a row for each prefix: the voxels decide how many
+
+    @property
+    def last(self) -> bool:
+        return self.level == percentile_formulas.percentile_levels(self.source) - 1
+
+    def zero(self) -> None:
+        return None
+
+    def fold(
+        self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
+    ) -> np.ndarray:
+        prefixes = percentile_formulas.next_prefixes(values[0]) if self.level else None
+        counts, bad = radix_counts(voxels, self.level, prefixes, mask)
+        self.strict(bad)
+        return counts
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        return a + b
+
+    def pieces(self, state: np.ndarray | None) -> Iterator[tuple[int, np.ndarray]]:
+        return iter(()) if state is None else super().pieces(state)
+
+    def finish(self, state: Any, values: tuple[Any, ...]) -> Any:
+        if state is None or not state.any():
+            self.some(0)
+        if self.level == 0:
+            search = percentile_formulas.first_search(state, self.q)
+        else:
+            search = percentile_formulas.next_search(values[0], state)
+        return (
+            percentile_formulas.percentile_of_search(search, self.q, self.source)
+            if self.last
+            else search
+        )

@@ -1,0 +1,384 @@
+"""Reductions along some of the axes: what is folded into arrays, a cell for every line of voxels.
+
+A slab knows only its part of the result, so that a state is a set of parts: where each lies, and its
+cells, which are the integers (or keys) that the whole-volume reductions of `beam_volumes.ops.measure.folds`
+have one of. Parts that lie in the same place are merged at once, the others stay beside each other
+until the end; the numbers are those that the whole-volume reductions give of each line, to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.across.exact import Wide
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.kernels.measure import accumulate, projection
+from beam_volumes.ops.measure import folds
+from beam_volumes.ops.measure.folds import Fold
+from beam_volumes.ops.measure.rounding import quotients
+
+#: Bytes of the largest result: it goes to every worker that needs it, and states are larger still.
+LIMIT = 256 << 20
+
+#: Cells that are turned from exact numbers into results at a time.
+_CELLS = 1 << 16
+#: Bytes of the cells of a state that are sent at a time.
+_PIECE = 1 << 20
+
+Parts = dict[Box, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Cells of exact numbers, as `Wide`, whose carries wait until they must be made.
+
+    Attributes
+    ----------
+    first : int
+    cells : numpy.ndarray of int64
+        Digits along the last axis.
+    voxels : int
+        At most so many were added to a cell.
+    """
+
+    first: int
+    cells: np.ndarray
+    voxels: int
+
+    def __add__(self, other: Digits) -> Digits:
+        first, width = _span([self, other])
+        if self.voxels + other.voxels > projection.MOST:
+            carried = Wide.of(_spread(self, first, width) + _spread(other, first, width), first)
+            return Digits(carried.first, carried.digits, 1)
+        cells = _spread(self, first, width) + _spread(other, first, width)
+        return Digits(first, cells, self.voxels + other.voxels)
+
+
+def _span(parts: Sequence[Digits]) -> tuple[int, int]:
+    """The first digit and the number of digits that hold all of them."""
+    first = min(p.first for p in parts)
+    return first, max(p.first + p.cells.shape[-1] for p in parts) - first
+
+
+def _spread(part: Digits, first: int, width: int) -> np.ndarray:
+    """The digits from ``first`` on."""
+    at, own = part.first - first, part.cells.shape[-1]
+    if own == width:
+        return part.cells
+    wide = np.zeros((*part.cells.shape[:-1], width), np.int64)
+    wide[..., at : at + own] = part.cells
+    return wide
+
+
+@dataclass(frozen=True, eq=False)
+class Along(Fold):
+    """A reduction along the axes of z, y, x that are not ``kept``.
+
+    Attributes
+    ----------
+    kept : tuple of bool
+    extent : tuple of int
+        Of the result in z, y, x: 1 along the axes that are reduced. ``shape`` is what is left of it.
+    """
+
+    kept: tuple[bool, bool, bool]
+    extent: Triple
+
+    @property
+    def cell_bytes(self) -> int:
+        """Rough bytes of a cell of the state."""
+        raise NotImplementedError
+
+    #: States that are there at once while two are merged, whatever the threads: each has its rows.
+    copies: ClassVar[int] = 5
+
+    @property
+    def state_bytes(self) -> int:
+        return 1024 + math.prod(self.extent) * self.cell_bytes
+
+    def peak_bytes(self, threads: int) -> int:
+        return self.copies * self.state_bytes
+
+    def zero(self) -> Parts:
+        return {}
+
+    def part(self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None) -> Any:
+        """The cells of some slices."""
+        raise NotImplementedError
+
+    def joined(self, a: Any, b: Any) -> Any:
+        """Cells of the same place as one."""
+        raise NotImplementedError
+
+    def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
+        """The result in a box of cells, from all parts that reach into it."""
+        raise NotImplementedError
+
+    def fold_slices(
+        self,
+        voxels: Sequence[np.ndarray],
+        mask: Sequence[np.ndarray] | None,
+        values: tuple[Any, ...],
+        others: tuple[Sequence[np.ndarray], ...],
+        start: Triple,
+    ) -> Parts:
+        shape = (len(voxels), *voxels[0].shape)
+        if self._voxels(shape) > projection.MOST and max(shape[:2]) > 1:
+            return self._in_halves(voxels, mask, start)
+        return {self.cells_of(voxels, start): self.part(voxels, mask)}
+
+    def cells_of(self, voxels: Sequence[np.ndarray], start: Triple) -> Box:
+        """To which cells slices belong, the first of which begins at ``start``."""
+        shape = (len(voxels), *voxels[0].shape)
+        begin = tuple(a if k else 0 for a, k in zip(start, self.kept, strict=True))
+        end = tuple(a + n if k else 1 for a, n, k in zip(start, shape, self.kept, strict=True))
+        return Box(begin, end)  # type: ignore[arg-type]
+
+    def _voxels(self, shape: Sequence[int]) -> int:
+        """How many voxels of a box of a shape belong to one cell."""
+        return math.prod(n for n, k in zip(shape, self.kept, strict=True) if not k)
+
+    def _in_halves(
+        self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None, start: Triple
+    ) -> Parts:
+        z, y, x = start
+        state: Parts = {}
+        by_slice = len(voxels) > 1
+        n = len(voxels) if by_slice else len(voxels[0])
+        for half in (slice(0, n // 2), slice(n // 2, n)):
+            some, where = (
+                None if v is None else v[half] if by_slice else [v[0][half]] for v in (voxels, mask)
+            )
+            at = (z + half.start, y, x) if by_slice else (z, y + half.start, x)
+            state = self.merge(state, self.fold_slices(some, where, (), (), at))  # type: ignore[arg-type]
+        return state
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        merged = dict(a)
+        for box, part in b.items():
+            merged[box] = self.joined(merged[box], part) if box in merged else part
+        return merged
+
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> Any:
+        """Some of the cells."""
+        raise NotImplementedError
+
+    def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
+        most = max(1, _PIECE // self.cell_bytes)
+        for number, cells in enumerate(blocks(self.extent, most)):
+            piece: Parts = {}
+            for box, part in state.items():
+                both = box.intersect(cells)
+                if both.size:
+                    piece[both] = self.cut_out(part, both.translate([-a for a in box.start]).slices)
+            if piece:
+                yield number, piece
+
+    def put_together(self, pieces: Mapping[int, Parts]) -> Parts:
+        state: Parts = {}
+        for piece in pieces.values():
+            state = self.merge(state, piece)
+        return state
+
+    def finish(self, state: Parts, values: tuple[Any, ...]) -> np.ndarray:
+        result = np.empty(self.extent, self.dtype)
+        for cells in blocks(self.extent):
+            parts = [(box, p) for box, p in state.items() if box.intersect(cells).size]
+            result[cells.slices] = self.results(cells, parts)
+        return result.reshape(self.shape)
+
+
+def blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
+    """Boxes of a bounded number of cells."""
+    if not math.prod(extent):
+        return iter(())
+    _, ny, nx = extent
+    cols = min(nx, most)
+    rows = min(ny, max(1, most // cols))
+    return iter(Grid(extent, (max(1, most // (cols * rows)), rows, cols)))
+
+
+def shared(cells: Box, box: Box) -> tuple[Any, Any]:
+    """What two boxes share, as slices of the one and of the other."""
+    both = box.intersect(cells)
+    return tuple(both.translate([-a for a in b.start]).slices for b in (cells, box))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False)
+class ExtremeAlong(Along):
+    """The smallest or largest voxels: cells are order-preserving keys, and where there are any."""
+
+    largest: bool
+
+    copies: ClassVar[int] = 2
+
+    @property
+    def cost(self) -> float:
+        return 1.5
+
+    @property
+    def cell_bytes(self) -> int:
+        return self.source.itemsize + 1
+
+    def part(
+        self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        best, seen, bad = projection.extremes(voxels, mask, self.kept, self.largest)
+        self.strict(bad)
+        return best, seen
+
+    def joined(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+        return np.minimum(a[0], b[0]), a[1] | b[1]
+
+    def cut_out(self, part: Any, at: tuple[slice, slice, slice]) -> tuple[np.ndarray, np.ndarray]:
+        return part[0][at], part[1][at]
+
+    def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
+        u = accumulate.unsigned(self.source)
+        every = np.iinfo(u).max
+        keys, seen = np.full(cells.shape, every, u), np.zeros(cells.shape, bool)
+        for box, (best, there) in parts:
+            here, from_ = shared(cells, box)
+            np.minimum(keys[here], best[from_], out=keys[here])
+            seen[here] |= there[from_]
+        values = accumulate.from_keys(~keys if self.largest else keys, self.source)
+        if not seen.all():
+            if self.dtype.kind != "f":
+                raise ValueError(
+                    f"{self.name} of no voxels in {np.sum(~seen)} places of the result, and {self.dtype} "
+                    "has no NaN to say so: reduce volume.astype(float), or a larger mask"
+                )
+            values[~seen] = np.nan
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class MomentsAlong(Along):
+    """Sums, means, variances: cells are the states of ``whole``, the reduction of all axes."""
+
+    whole: folds.Moments
+
+    @property
+    def cost(self) -> float:
+        return 1.5 * self.whole.cost
+
+    @property
+    def cell_bytes(self) -> int:
+        # Digits that voxels of some ten thousandfold range need; floats of any range may need more.
+        if self.source.kind == "f":
+            total, square = (32, 48) if self.source.itemsize == 8 else (24, 32)
+        else:
+            total, square = (8, 8) if self.source.itemsize <= 2 else (16, 40)
+        return 8 + total + (square if self.whole.squares else 0)
+
+    def part(
+        self, voxels: Sequence[np.ndarray], mask: Sequence[np.ndarray] | None
+    ) -> tuple[np.ndarray, Digits, Digits | None]:
+        found = projection.sums(voxels, mask, self.kept, self.whole.squares)
+        self.strict(found.bad)
+        most = self._voxels((len(voxels), *voxels[0].shape))
+        total = Digits(found.first, found.total, most)
+        square = Digits(found.square_first, found.square, most) if self.whole.squares else None
+        return found.counts, total, square
+
+    def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Digits, Digits | None]:
+        return a[0] + b[0], a[1] + b[1], a[2] + b[2] if self.whole.squares else None
+
+    def cut_out(
+        self, part: Any, at: tuple[slice, slice, slice]
+    ) -> tuple[np.ndarray, Digits, Digits | None]:
+        count, *digits = part
+        total, square = (None if d is None else replace(d, cells=d.cells[at]) for d in digits)
+        assert total is not None
+        return count[at], total, square
+
+    def results(self, cells: Box, parts: list[tuple[Box, Any]]) -> np.ndarray:
+        inside = [(*shared(cells, box), part) for box, part in parts]
+        count = np.zeros(cells.shape, np.int64)
+        for here, from_, part in inside:
+            count[here] += part[0][from_]
+        if self._small(int(count.max(initial=0))):
+            return self._of_small(count, [(here, from_, part[1]) for here, from_, part in inside])
+        counts = count.ravel().tolist()
+        totals, squares = (
+            _integers(cells.shape, [(here, from_, part[i]) for here, from_, part in inside])
+            if i == 1 or self.whole.squares
+            else [0] * len(counts)
+            for i in (1, 2)
+        )
+        states = zip(counts, totals, squares, strict=True)
+        if self.dtype.kind != "f":
+            for total in (min(totals), max(totals)):
+                self.whole.finish((0, total, 0), ())  # refuses what does not fit
+            return np.array(totals, self.dtype).reshape(cells.shape)
+        above, below = zip(*map(self.whole.ratio, states), strict=True)
+        return quotients(above, below, self.dtype, self.whole.root).reshape(cells.shape)
+
+    def _small(self, count: int) -> bool:
+        """Whether sums of so many voxels are integers that a float64 holds."""
+        return (
+            self.source.kind != "f"
+            and not self.whole.squares
+            and count << 8 * self.source.itemsize < 1 << 53
+        )
+
+    def _of_small(self, count: np.ndarray, parts: list[tuple[Any, Any, Digits]]) -> np.ndarray:
+        """Sums and means of these: a division rounds once, and all are divided at once."""
+        totals = np.zeros(count.shape, np.int64)
+        for here, from_, part in parts:
+            for i in range(part.cells.shape[-1]):
+                if part.first + i < 2:  # what is carried beyond is the sign
+                    totals[here] += part.cells[from_][..., i] << 32 * (part.first + i)
+        if self.dtype.kind != "f":
+            return totals.astype(self.dtype)
+        empty = np.full(count.shape, np.nan)
+        return np.divide(totals, count, out=empty, where=count > 0)
+
+
+def _integers(shape: Triple, parts: list[tuple[Any, Any, Digits]]) -> list[int]:
+    """The sums of exact numbers at their places in a block, as Python's integers."""
+    if not parts:
+        return [0] * math.prod(shape)
+    first, width = _span([p for _, _, p in parts])
+    total = Wide.of(np.zeros((*shape, width), np.int64), first)
+    for here, from_, part in parts:
+        digits = np.zeros((*shape, width), np.int64)
+        at = part.first - first
+        digits[here][..., at : at + part.cells.shape[-1]] = part.cells[from_]
+        total += Wide.of(digits, first)
+    numbers, unit = total.python()
+    return [n << unit for n in numbers]
+
+
+def along(whole: Fold, shape: Triple, kept: tuple[bool, bool, bool], axes: Sequence[int]) -> Along:
+    """A whole-volume reduction (`Min`, `Max`, `Sum`, `Mean`, `Var`, `Std`) along the other axes only.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the volume in z, y, x.
+    kept : tuple of bool
+        Which of them the result has.
+    axes : sequence of int
+        Those that the user sees of the result: its shape has no others.
+    """
+    extent = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
+    size = math.prod(extent) * whole.dtype.itemsize
+    if size > LIMIT:
+        wide = " x ".join(str(extent[a]) for a in axes)
+        raise ValueError(
+            f"{whole.name} along these axes of a volume of shape {shape} (z, y, x) would be an array of "
+            f"{wide} {whole.dtype}, {size >> 20} MiB; it may have {LIMIT >> 20} MiB: crop the volume "
+            "(volume[:, :4096]) and reduce it part by part"
+        )
+    common = (whole.name, whole.dtype, tuple(extent[a] for a in axes), whole.source, whole.nan)
+    if isinstance(whole, folds.Moments):
+        return MomentsAlong(*common, kept, extent, whole)  # type: ignore[arg-type]
+    if isinstance(whole, folds.Min | folds.Max):
+        return ExtremeAlong(*common, kept, extent, isinstance(whole, folds.Max))  # type: ignore[arg-type]
+    raise TypeError(f"{whole.name} is not offered along axes")

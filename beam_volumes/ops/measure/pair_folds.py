@@ -1,0 +1,266 @@
+"""Reductions of two volumes, and those that depend on where voxels lie, in exact states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.exact import Wide
+from beam_volumes.geometry import Triple
+from beam_volumes.kernels.measure import accumulate, projection
+from beam_volumes.kernels.measure.joint import count_pairs
+from beam_volumes.ops.measure.folds import Counts, Fold
+from beam_volumes.ops.measure.rounding import root, rounded
+from beam_volumes.sweep.stage import digest
+
+Sums = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance(Fold):
+    """The covariance matrix of two volumes, 2 x 2, each number rounded once.
+
+    The state is the number of pairs, and the exact sums of a, b, a a, a b, b b. Voxels of two dtypes
+    are taken in the one that numpy promotes them to (``source``).
+    """
+
+    ddof: int
+
+    @classmethod
+    def of(cls, source: Any, ddof: int = 1, name: str = "covariance") -> Covariance:
+        source = cls.check(name, source, "raise")
+        return cls(name, np.dtype(np.float64), (2, 2), source, "raise", ddof)
+
+    @property
+    def cost(self) -> float:
+        return 20.0 if self.source.kind == "f" else 8.0
+
+    @property
+    def state_bytes(self) -> int:
+        return 4096
+
+    def zero(self) -> Sums:
+        return 0, 0, 0, 0, 0, 0
+
+    def fold_at(
+        self,
+        voxels: np.ndarray,
+        mask: np.ndarray | None,
+        values: tuple[Any, ...],
+        others: tuple[np.ndarray, ...],
+        start: Triple,
+    ) -> Sums:
+        a = voxels.astype(self.source, copy=False)
+        b = others[0].astype(self.source, copy=False)
+        n, bad, sum_a, sum_aa = accumulate.moments(a, mask, squares=True)
+        _, bad_b, sum_b, sum_bb = accumulate.moments(b, mask, squares=True)
+        self.strict(bad + bad_b)
+        return int(n), sum_a, sum_b, sum_aa, projection.products(a, b, mask), sum_bb
+
+    def merge(self, a: Sums, b: Sums) -> Sums:
+        return tuple(x + y for x, y in zip(a, b, strict=True))  # type: ignore[return-value]
+
+    def central(self, state: Sums) -> tuple[int, int, int]:
+        """The moments about the mean, times the squared number of pairs."""
+        n, a, b, aa, ab, bb = state
+        self.some(n)
+        return n * aa - a * a, n * ab - a * b, n * bb - b * b
+
+    def finish(self, state: Sums, values: tuple[Any, ...]) -> np.ndarray:
+        n = state[0]
+        aa, ab, bb = self.central(state)
+        if n <= self.ddof:
+            raise ValueError(f"{self.name} with ddof={self.ddof} of only {n} voxels")
+        below = n * (n - self.ddof) << 2 * accumulate.unit(self.source)
+        numbers = [rounded(Fraction(m, below), self.dtype) for m in (aa, ab, ab, bb)]
+        return np.array(numbers, self.dtype).reshape(2, 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Correlation(Covariance):
+    """Pearson's correlation of two volumes, rounded once; NaN if one is constant."""
+
+    @classmethod
+    def of(cls, source: Any, ddof: int = 0, name: str = "correlation") -> Correlation:
+        source = cls.check(name, source, "raise")
+        return cls(name, np.dtype(np.float64), (), source, "raise", ddof)
+
+    def finish(self, state: Sums, values: tuple[Any, ...]) -> Any:
+        aa, ab, bb = self.central(state)
+        if aa == 0 or bb == 0:
+            return np.float64(np.nan)
+        size = root(Fraction(ab * ab, aa * bb))
+        return rounded(size if ab >= 0 else -size, self.dtype)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Equal bins between two numbers as ``numpy.histogram2d`` has them.
+
+    Attributes
+    ----------
+    number : int
+    cast : numpy.dtype or None
+        What the numbers are taken in: of extremes, what the two volumes promote to. Numpy's edges are
+        float32 or float16 between numpy's numbers of these dtypes, and else float64.
+    """
+
+    number: int
+    cast: np.dtype | None = None
+
+    def edges(self, low: Any, high: Any) -> np.ndarray:
+        if self.cast is not None:
+            low, high = (np.asarray(end).astype(self.cast)[()] for end in (low, high))
+        _, (edges,) = np.histogramdd(np.empty((0, 1)), self.number, range=[(low, high)])
+        return edges
+
+    def token(self) -> str:
+        return digest("bins", self.number, str(self.cast))
+
+
+@dataclass(frozen=True, eq=False)
+class JointHistogram(Counts):
+    """Counts of pairs in a grid of equal bins, exactly ``numpy.histogram2d``'s.
+
+    Attributes
+    ----------
+    bins : tuple of two Bins
+        ``values`` are the lower and upper end of the first volume's range, then of the second's.
+    """
+
+    bins: tuple[Bins, Bins]
+
+    @classmethod
+    def of(
+        cls, source: Any, bins: tuple[Bins, Bins], name: str = "joint_histogram"
+    ) -> JointHistogram:
+        source = cls.check(name, source, "raise")
+        shape = (bins[0].number, bins[1].number)
+        return cls(name, np.dtype(np.int64), shape, source, "raise", bins)
+
+    @property
+    def cost(self) -> float:
+        return 10.0
+
+    def fold_slices(
+        self,
+        voxels: Sequence[np.ndarray],
+        mask: Sequence[np.ndarray] | None,
+        values: tuple[Any, ...],
+        others: tuple[Sequence[np.ndarray], ...],
+        start: Triple,
+    ) -> np.ndarray:
+        edges = self.bins[0].edges(*values[:2]), self.bins[1].edges(*values[2:])
+        counts, bad = self.zero(), 0
+        for k, view in enumerate(voxels):
+            where = None if mask is None else mask[k]
+            bad += count_pairs(view, others[0][k], edges, counts, where)
+        self.strict(bad)
+        return counts
+
+    def finish(self, state: np.ndarray, values: tuple[Any, ...]) -> np.ndarray:
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class CenterOfMass(Fold):
+    """The mean position of voxels weighted by their values, each number rounded once.
+
+    The state is the number of voxels, their exact sum, and its moments along z, y, x.
+    """
+
+    axes: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, source: Any, axes: Sequence[int], nan: str = "raise", name: str = "center_of_mass"
+    ) -> CenterOfMass:
+        source = cls.check(name, source, nan)
+        return cls(name, np.dtype(np.float64), (len(axes),), source, nan, tuple(axes))
+
+    @property
+    def cost(self) -> float:
+        return 20.0 if self.source.kind == "f" else 6.0
+
+    @property
+    def state_bytes(self) -> int:
+        return 4096
+
+    def zero(self) -> tuple[int, ...]:
+        return 0, 0, 0, 0, 0
+
+    def fold_at(
+        self,
+        voxels: np.ndarray,
+        mask: np.ndarray | None,
+        values: tuple[Any, ...],
+        others: tuple[np.ndarray, ...],
+        start: Triple,
+    ) -> tuple[int, ...]:
+        masks = None if mask is None else [mask]
+        moments = []
+        for axis in (1, 2):
+            found = projection.sums([voxels], masks, (False, axis == 1, axis == 2))
+            self.strict(found.bad)
+            line = Wide.of(found.total, found.first).python()
+            weights = [n << line[1] for n in line[0]]
+            moments.append(sum(w * (start[axis] + i) for i, w in enumerate(weights)))
+        total = sum(weights)
+        return int(found.counts.sum()), total, total * start[0], *moments
+
+    def merge(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+
+    def finish(self, state: tuple[int, ...], values: tuple[Any, ...]) -> np.ndarray:
+        count, total, *moments = state
+        self.some(count)
+        if total == 0:
+            return np.full(self.shape, np.nan)
+        return np.array([rounded(Fraction(moments[a], total), self.dtype) for a in self.axes])
+
+
+@dataclass(frozen=True, eq=False)
+class Position(Fold):
+    """Where the smallest or largest voxel is, the first in raster order.
+
+    The state is the order-preserving key (flipped for the largest) and the place: the least counts.
+    """
+
+    axes: tuple[int, ...]
+    largest: bool
+
+    @classmethod
+    def of(
+        cls, source: Any, axes: Sequence[int], largest: bool, nan: str = "raise", name: str = ""
+    ) -> Position:
+        name = name or ("maximum_position" if largest else "minimum_position")
+        source = cls.check(name, source, nan)
+        return cls(name, np.dtype(np.int64), (len(axes),), source, nan, tuple(axes), largest)
+
+    def zero(self) -> None:
+        return None
+
+    def fold_at(
+        self,
+        voxels: np.ndarray,
+        mask: np.ndarray | None,
+        values: tuple[Any, ...],
+        others: tuple[np.ndarray, ...],
+        start: Triple,
+    ) -> tuple[int, int, int, int] | None:
+        key, row, col, bad = projection.first_extreme(voxels, mask, self.largest)
+        self.strict(bad)
+        return None if row < 0 else (key, start[0], start[1] + row, start[2] + col)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        return min(a, b)
+
+    def finish(self, state: Any, values: tuple[Any, ...]) -> np.ndarray:
+        self.some(state is not None)
+        return np.array([state[1 + a] for a in self.axes], np.int64)

@@ -1,0 +1,146 @@
+"""From counts to percentiles: small pure functions that run on the driver.
+
+Percentiles are found by a radix search. Level 0 counts the highest 16 bits of every voxel's
+order-preserving key; that tells in which of the 65536 groups each wanted order statistic lies,
+and its rank inside that group. Level 1 counts the next 16 bits of those groups only, and so on
+until the key is complete. What goes from one sweep to the next is a *search*: an array of uint64
+whose rows are the wanted order statistics and whose columns are the digits known so far, the rank
+that is left, and the number of voxels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.measure.accumulate import from_keys
+from beam_volumes.kernels.measure.histogram import digit_bits
+
+PREFIX, RANK, SIZE = 0, 1, 2
+
+
+def percentile_levels(dtype: np.dtype) -> int:
+    """How many sweeps an exact percentile takes: 1, 2 or 4 for (up to) 16, 32 and 64 bits."""
+    return 8 * np.dtype(dtype).itemsize // digit_bits(dtype)
+
+
+def percentile_dtype(dtype: np.dtype, q: float | tuple[float, ...]) -> np.dtype:
+    """The dtype of ``numpy.percentile``: that of a float volume if ``q`` is a single number."""
+    dtype = np.dtype(dtype)
+    return dtype if dtype.kind == "f" and not isinstance(q, tuple) else np.dtype(np.float64)
+
+
+def percentile_ranks(
+    size: int, q: float | tuple[float, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ranks below and above each percentile and the weight between them, as numpy's "linear".
+
+    Returns
+    -------
+    lower, upper : numpy.ndarray of int64, shape (Q,)
+        Ranks from 0 in the sorted voxels.
+    gamma : numpy.ndarray of float64, shape (Q,)
+    """
+    share = np.true_divide(np.atleast_1d(np.asarray(q, np.float64)), 100)
+    if not np.all((share >= 0) & (share <= 1)):
+        raise ValueError(f"percentiles must be between 0 and 100, not {q}")
+    virtual = (size - 1) * share
+    lower = np.floor(virtual)
+    at_end = virtual >= size - 1
+    # numpy writes the last index as -1 and takes gamma from that
+    gamma = virtual - np.where(at_end, -1.0, lower)
+    lower = np.where(at_end, size - 1, lower).astype(np.int64)
+    return lower, np.minimum(lower + 1, size - 1), gamma
+
+
+def first_search(counts: np.ndarray, q: float | tuple[float, ...]) -> np.ndarray:
+    """The search after level 0.
+
+    Parameters
+    ----------
+    counts : numpy.ndarray of int64
+        Of every highest digit: ``radix_counts(..., level=0)``.
+    q : float or tuple of float
+
+    Returns
+    -------
+    numpy.ndarray of uint64, shape (2 Q, 3)
+        A row for each lower, then for each upper order statistic.
+    """
+    size = int(counts.sum())
+    if size == 0:
+        raise ValueError("percentile of no voxels: the mask selects none, or all are left out")
+    lower, upper, _ = percentile_ranks(size, q)
+    search = np.zeros((2 * len(lower), 3), np.uint64)
+    search[:, RANK] = np.concatenate([lower, upper])
+    search[:, SIZE] = size
+    return next_search(search, counts.reshape(1, -1))
+
+
+def next_prefixes(search: np.ndarray) -> np.ndarray:
+    """The prefixes the next level counts, ascending, each once."""
+    return np.unique(search[:, PREFIX])
+
+
+def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The search with one more digit known.
+
+    Parameters
+    ----------
+    search : numpy.ndarray of uint64, shape (T, 3)
+    counts : numpy.ndarray of int64, shape (K, digits)
+        ``radix_counts`` of the `next_prefixes` of ``search``.
+    """
+    found = search.copy()
+    digits = np.uint64(counts.shape[1])
+    cumulative = np.cumsum(counts, axis=1)
+    group = np.searchsorted(next_prefixes(search), search[:, PREFIX])
+    for i, k in enumerate(group):
+        rank = int(search[i, RANK])
+        digit = int(np.searchsorted(cumulative[k], rank, side="right"))
+        below = int(cumulative[k, digit - 1]) if digit else 0
+        found[i, PREFIX] = search[i, PREFIX] * digits + np.uint64(digit)
+        found[i, RANK] = rank - below
+    return found
+
+
+def order_statistics(search: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The voxels a complete search has found."""
+    return from_keys(search[:, PREFIX], dtype)
+
+
+def percentile_of_search(
+    search: np.ndarray, q: float | tuple[float, ...], dtype: np.dtype
+) -> np.generic | np.ndarray:
+    """The percentiles of a complete search: equal to ``numpy.percentile``, bit for bit.
+
+    Two differences: bool counts as 0 and 1 (numpy refuses it), and integers whose difference numpy
+    wraps (``numpy.percentile(numpy.int8([-100, 100]), 50)`` is 128) are interpolated between.
+    """
+    lower, upper = np.split(order_statistics(search, dtype), 2)
+    _, _, gamma = percentile_ranks(int(search[0, SIZE]), q)
+    ours = between(lower, upper, gamma, percentile_dtype(dtype, q))
+    return ours if isinstance(q, tuple) else ours[0]
+
+
+def between(lower: np.ndarray, upper: np.ndarray, gamma: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Percentiles of a dtype, from the order statistics below and above and the weight between them.
+
+    Examples
+    --------
+    >>> between(np.array([1], "u1"), np.array([4], "u1"), np.array([0.5]), np.dtype("f8"))
+    array([2.5])
+    """
+    if lower.dtype.kind == "f":
+        weight = gamma.astype(dtype)
+        rest = (1 - gamma).astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = upper - lower
+            ours = np.where(gamma >= 0.5, upper - difference * rest, lower + difference * weight)
+    else:
+        # Modulo 2**64 the difference of any two integers is exact.
+        whole = np.uint64 if lower.dtype.kind == "u" else np.int64
+        bits = (v.astype(whole).view(np.uint64) for v in (upper, lower))
+        difference = np.subtract(*bits).astype(np.float64)
+        below, above = lower.astype(np.float64), upper.astype(np.float64)
+        ours = np.where(gamma >= 0.5, above - difference * (1 - gamma), below + difference * gamma)
+    return ours.astype(dtype)

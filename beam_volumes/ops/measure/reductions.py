@@ -1,0 +1,327 @@
+"""Whole-volume numbers: lazy scalars, exact and independent of how the volume is cut up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.ops.measure import (
+    folds,
+    percentile_formulas,
+    percentiles_along,
+    threshold_formulas,
+)
+from beam_volumes.ops.measure import folds_along as projections
+from beam_volumes.ops.parameters import axes_of, bins_of
+from beam_volumes.space import AXES
+from beam_volumes.sweep.reduction import Reduction
+
+#: Axes to reduce along, as numpy has them, or by name.
+Axis = int | str | Sequence[int | str] | None
+
+
+def fold(
+    reduction: Reduction,
+    volume: Volume,
+    mask: Volume | None,
+    *parameters: Scalar,
+    others: tuple[Volume, ...] = (),
+) -> Scalar:
+    """The lazy result of a reduction of volumes, where ``mask`` is not zero."""
+    node = None
+    if mask is not None:
+        mask = as_volume(mask)
+        if mask.axes != volume.axes:
+            raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
+        node = mask.node if mask.dtype == bool else (mask != 0).node
+    values = tuple(p.value for p in parameters)
+    nodes = tuple(o.node for o in others)
+    return Scalar(FoldValue.of(reduction, volume.node, node, values, nodes))
+
+
+def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
+    """A reduction of all axes, or a lazy array of it along some."""
+    kept, axes = _kept(reduction.name, volume, axis)
+    if not axes:
+        return fold(reduction, volume, mask)
+    return fold(projections.along(reduction, volume.node.shape, kept, axes), volume, mask)
+
+
+def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
+    """Which of z, y, x a reduction along some axes leaves, and those of them that the user sees."""
+    if axis is None:
+        return (False, False, False), []
+    items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
+    for item in items:
+        if isinstance(item, str) and item not in volume.axes:
+            raise ValueError(
+                f"{name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
+            )
+    gone = axes_of(volume, [volume.axes.index(i) if isinstance(i, str) else i for i in items], name)
+    axes = [a for a in volume.space.visible if a not in gone]
+    z, y, x = (a in axes for a in np.arange(len(AXES)).tolist())
+    return (z, y, x), axes
+
+
+def min(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The smallest voxel, or the smallest of each line along some axes; one sweep.
+
+    Parameters
+    ----------
+    volume : Volume
+    axis : int, str or sequence of them, optional
+        What to reduce along: numbers as numpy's, or names, e.g. ``"z"`` for a projection and
+        ``("y", "x")`` for a number per slice. All axes by default.
+    mask : Volume, optional
+        Only voxels where it is not zero count.
+    nan : {"raise", "omit"}
+        What to do with NaN and infinite voxels: stop with an error, or leave them out.
+
+    Returns
+    -------
+    Scalar
+        Of the volume's dtype. With ``axis``, a lazy array of the other axes, of up to 256 MiB; it is
+        NaN where all voxels are left out, which is an error for integers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
+    >>> int(bv.min(v)), np.asarray(bv.min(v, axis="y")), np.asarray(bv.min(v, axis=1))
+    (1, array([3, 1, 2]), array([1, 7]))
+    """
+    volume = as_volume(volume)
+    return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask)
+
+
+def max(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The largest voxel; one sweep. Parameters as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> int(bv.max(bv.open(np.array([[3, 1, 2]]))))
+    3
+    """
+    volume = as_volume(volume)
+    return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask)
+
+
+def sum(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The exact sum of all voxels, rounded once; one sweep. Parameters as of `min`.
+
+    Returns
+    -------
+    Scalar
+        Of numpy's dtype for a sum. An integer total beyond 64 bits raises ValueError.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> float(bv.sum(bv.open(np.array([[1e16, 1.0, -1e16]]))))
+    1.0
+    """
+    volume = as_volume(volume)
+    return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask)
+
+
+def mean(
+    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The exact mean, rounded once; one sweep. Parameters as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> float(bv.mean(bv.open(np.array([[3, 1, 2]]))))
+    2.0
+    """
+    volume = as_volume(volume)
+    return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask)
+
+
+def variance(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    ddof: int = 0,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    """The exact variance, rounded once; one sweep.
+
+    Parameters
+    ----------
+    ddof : int
+        Subtracted from the number of voxels, as in `numpy.var`.
+    volume, axis, mask, nan
+        As of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> float(bv.variance(bv.open(np.array([[1, 5]]))))
+    4.0
+    """
+    volume = as_volume(volume)
+    return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask)
+
+
+def std(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    ddof: int = 0,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    """The exact standard deviation, rounded once; one sweep. Parameters as of `variance`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 3], [5, 5]]))
+    >>> float(bv.std(v[:1])), np.asarray(bv.std(v, axis="x"))
+    (1.0, array([1., 0.]))
+    """
+    volume = as_volume(volume)
+    return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask)
+
+
+def histogram(
+    volume: Volume,
+    bins: int = 256,
+    range: tuple[Any, Any] | None = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> tuple[Scalar, Scalar]:
+    """Counts and bin edges, exactly those of `numpy.histogram`; two sweeps, one if ``range`` is given.
+
+    Parameters
+    ----------
+    bins : int
+        Number of equal bins.
+    range : (low, high), optional
+        Numbers or lazy scalars; the extremes by default.
+    volume, mask, nan
+        As of `min`.
+
+    Returns
+    -------
+    counts, edges : Scalar
+        Lazy arrays of ``bins`` int64 and ``bins + 1`` floats.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> counts, edges = bv.histogram(bv.open(np.array([[0, 1, 1, 4]])), bins=2)
+    >>> np.asarray(counts), np.asarray(edges)
+    (array([3, 1]), array([0., 2., 4.]))
+    """
+    volume = as_volume(volume)
+    bins = bins_of(bins, "bins", "histogram")
+    if range is None:
+        ends = [min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)]
+    else:
+        ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for e in range]
+    fixed = None
+    if range is not None and not any(isinstance(e, Scalar) for e in range):
+        fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
+    reduction = folds.Histogram.of(volume.dtype, bins, fixed, nan)  # type: ignore[arg-type]
+    counts = fold(reduction, volume, mask, *(ends if fixed is None else ()))
+    like = threshold_formulas.bin_edges(0, 1, bins, volume.dtype)
+    edges = FormulaValue.of(
+        BinEdges("bin_edges", bins, volume.dtype),
+        (ends[0].value, ends[1].value),
+        like.dtype,
+        like.shape,
+    )
+    return counts, Scalar(edges)
+
+
+@dataclass(frozen=True, eq=False)
+class BinEdges(Formula):
+    """The edges that numpy gives equal bins between two numbers."""
+
+    bins: int
+    source: np.dtype
+
+    def evaluate(self, *arguments: Any) -> Any:
+        low, high = arguments
+        return threshold_formulas.bin_edges(low, high, self.bins, self.source)
+
+
+def percentile(
+    volume: Volume,
+    q: float | Sequence[float],
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> Scalar:
+    """The exact percentile, equal to `numpy.percentile` with linear interpolation.
+
+    One sweep for up to 16 bits, two for 32 and four for 64: each finds the next digits of the order
+    statistics from a histogram of order-preserving keys. Along axes one sweep where lines can be gathered,
+    else one for each 8 bits.
+
+    Parameters
+    ----------
+    q : float or sequence of float
+        In percent.
+    volume, mask, nan
+        As of `min`.
+    axis : int, str or sequence of them, optional
+        As of `min`: e.g. ``("y", "x")`` for the percentile of each slice. Lines of up to 4096 bytes for each
+        percentile are gathered, if all voxels are up to 256 MiB; else the result may have 65536 places for
+        one percentile, 32768 for two.
+
+    Returns
+    -------
+    Scalar
+        Or a lazy array, of a sequence or along axes: the percentiles come first, then the other axes. It is
+        NaN where all voxels are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[1, 2, 3, 4], [5, 5, 5, 9]]))
+    >>> float(bv.percentile(v[:1], 50)), np.asarray(bv.percentile(v, [50, 100], axis="x")).tolist()
+    (2.5, [[2.5, 5.0], [4.0, 9.0]])
+    """
+    volume = as_volume(volume)
+    kept, axes = _kept("percentile", volume, axis)
+    whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
+    result: tuple[Scalar, ...] = ()
+    if axes:
+        where = (nan, volume.node.shape, kept, axes)
+        if percentiles_along.gathers(volume.dtype, whole.q, volume.node.shape, kept):
+            gathered = percentiles_along.GatheredAlong.of(volume.dtype, whole.q, *where)
+            return fold(gathered, volume, mask)
+        for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():
+            along = percentiles_along.RadixCountsAlong.of(volume.dtype, whole.q, level, *where)
+            result = (fold(along, volume, mask, *result),)
+        return result[0]
+    for level in np.arange(percentile_formulas.percentile_levels(volume.dtype)).tolist():
+        result = (fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
+    return result[0]

@@ -1,0 +1,287 @@
+"""Statistics of two volumes, and of where voxels lie: lazy, exact, independent of how they are cut."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.ops.measure import pair_folds as folds
+from beam_volumes.ops.measure.folds_along import LIMIT
+from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
+
+
+def _pair(
+    name: str, a: Volume, b: Volume, mask: Any, nan: str
+) -> tuple[Volume, Volume, Any, np.dtype]:
+    """Two volumes of one grid, where both count, and the dtype that numpy promotes them to."""
+    a, b = as_volume(a), as_volume(b)
+    if a.axes != b.axes or a.shape != b.shape:
+        raise ValueError(
+            f"{name}: volumes of shapes {a.shape} ({' '.join(a.axes)}) and {b.shape} "
+            f"({' '.join(b.axes)}) do not match; crop them to one shape first"
+        )
+    if nan not in ("raise", "omit"):
+        raise ValueError(f'nan={nan!r} of {name}: use "raise" or "omit"')
+    for v in (a, b):
+        if nan == "omit" and v.dtype.kind == "f":
+            finite = np.isfinite(v)
+            mask = finite if mask is None else (as_volume(mask) != 0) & finite
+    return a, b, mask, np.result_type(a.dtype, b.dtype)
+
+
+def covariance(
+    a: Volume, b: Volume, *, ddof: int = 1, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """The exact covariance matrix of two volumes, as `numpy.cov` has it; one sweep.
+
+    Parameters
+    ----------
+    a, b : Volume
+        Of one shape. Those of two dtypes are taken in the one that numpy promotes them to.
+    ddof : int
+        Subtracted from the number of voxels.
+    mask : Volume, optional
+        Only voxels where it is not zero count.
+    nan : {"raise", "omit"}
+        What to do with voxels that are NaN or infinite in ``a`` or ``b``: stop with an error, or leave
+        out the pair.
+
+    Returns
+    -------
+    Scalar
+        A lazy array: the variances of ``a`` and ``b`` on the diagonal, float64, each rounded once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> a, b = bv.open(np.array([[1, 2, 3]])), bv.open(np.array([[2.0, 0.0, 7.0]]))
+    >>> np.asarray(bv.covariance(a, b))
+    array([[ 1. ,  2.5],
+           [ 2.5, 13. ]])
+    """
+    a, b, mask, dtype = _pair("covariance", a, b, mask, nan)
+    return fold(folds.Covariance.of(dtype, ddof), a, mask, others=(b,))
+
+
+def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+    """Pearson's correlation of two volumes, from exact sums, rounded once; one sweep.
+
+    It is NaN if one of them is constant, as in `numpy.corrcoef`. Parameters as of `covariance`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> a = bv.open(np.array([[1, 2, 3]]))
+    >>> float(bv.correlation(a, 5.5 - a))
+    -1.0
+    """
+    a, b, mask, dtype = _pair("correlation", a, b, mask, nan)
+    return fold(folds.Correlation.of(dtype), a, mask, others=(b,))
+
+
+def joint_histogram(
+    a: Volume,
+    b: Volume,
+    bins: int | Sequence[int] = 256,
+    range: Sequence[tuple[Any, Any]] | None = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+) -> tuple[Scalar, Scalar, Scalar]:
+    """How often pairs of values occur, exactly `numpy.histogram2d`; two sweeps, one if ``range`` is given.
+
+    Parameters
+    ----------
+    bins : int or two of them
+        Number of equal bins for the values of ``a`` and of ``b``.
+    range : ((low, high), (low, high)), optional
+        Of ``a`` and of ``b``: numbers or lazy scalars; the extremes by default.
+    a, b, mask, nan
+        As of `covariance`.
+
+    Returns
+    -------
+    counts, a_edges, b_edges : Scalar
+        Lazy arrays; the counts are int64, a row for each bin of ``a``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> a, b = bv.open(np.array([[0, 1, 4]])), bv.open(np.array([[5, 6, 6]]))
+    >>> counts, a_edges, b_edges = bv.joint_histogram(a, b, bins=2)
+    >>> np.asarray(counts), np.asarray(a_edges)
+    (array([[1, 1],
+           [0, 1]]), array([0., 2., 4.]))
+    """
+    a, b, mask, dtype = _pair("joint_histogram", a, b, mask, nan)
+    both = list(bins) if isinstance(bins, Sequence) else [bins, bins]
+    whole = [isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0 for n in both]
+    if len(both) != 2 or not builtins.all(whole):
+        raise ValueError(
+            f"joint_histogram: bins={bins!r} is not a whole number from 1 on, or two of them"
+        )
+    rows, cols = (int(n) for n in both)
+    if 8 * rows * cols > LIMIT:
+        raise ValueError(
+            f"joint_histogram: {rows} x {cols} counts are {8 * rows * cols >> 20} MiB; they may have "
+            f"{LIMIT >> 20} MiB: ask for fewer bins"
+        )
+    if range is None:
+        ends = [f(v, mask=mask, nan=nan) for v in (a, b) for f in (min, max)]
+    elif [len(r) if isinstance(r, Sequence) else 0 for r in range] != [2, 2]:
+        raise ValueError(f"joint_histogram: range={range!r} is not ((low, high), (low, high))")
+    else:
+        ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for r in range for e in r]
+    cast = dtype if range is None else None
+    grid = folds.Bins(rows, cast), folds.Bins(cols, cast)
+    counts = fold(folds.JointHistogram.of(dtype, grid), a, mask, *ends, others=(b,))
+    return counts, _edges(grid[0], *ends[:2]), _edges(grid[1], *ends[2:])
+
+
+def _edges(bins: folds.Bins, low: Scalar, high: Scalar) -> Scalar:
+    values = low.value, high.value
+    stand_ins: list[Any] = [
+        v.number if isinstance(v, ConstantValue) else (bins.cast or v.dtype).type(k)
+        for k, v in enumerate(values)
+    ]
+    if builtins.all(isinstance(v, ConstantValue) for v in values):
+        bins.edges(*stand_ins)  # its errors now, not in the sweep
+    dtype = np.linspace(stand_ins[0], stand_ins[1], 2).dtype
+    return Scalar(FormulaValue.of(PairEdges("bin_edges", bins), values, dtype, (bins.number + 1,)))
+
+
+@dataclass(frozen=True, eq=False)
+class PairEdges(Formula):
+    """The edges that `numpy.histogram2d` gives equal bins between two numbers."""
+
+    bins: folds.Bins
+
+    def evaluate(self, *arguments: Any) -> Any:
+        low, high = arguments
+        return self.bins.edges(low, high)
+
+
+def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+    """The centre of mass of the voxels' values, in voxels; see `scipy.ndimage.center_of_mass`.
+
+    One sweep; from exact sums, rounded once. Parameters as of `min`.
+
+    Returns
+    -------
+    Scalar
+        A lazy array, a float64 for each axis; NaN where the values sum to 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.center_of_mass(bv.open(np.array([[0, 1, 3], [0, 0, 0]]))))
+    array([0.  , 1.75])
+    """
+    volume = as_volume(volume)
+    reduction = folds.CenterOfMass.of(volume.dtype, volume.space.visible, nan)
+    return fold(reduction, volume, mask)
+
+
+def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+    """Where the smallest voxel is, the first in raster order; one sweep. Parameters as of `maximum_position`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.minimum_position(bv.open(np.array([[3, 1], [1, 2]]))))
+    array([0, 1])
+    """
+    volume = as_volume(volume)
+    return fold(folds.Position.of(volume.dtype, volume.space.visible, False, nan), volume, mask)
+
+
+def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+    """Where the largest voxel is, the first in raster order, as `scipy.ndimage.maximum_position`.
+
+    One sweep. Parameters as of `min`.
+
+    Returns
+    -------
+    Scalar
+        A lazy array of int64, an index for each axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.maximum_position(bv.open(np.array([[3, 1], [1, 4]]))))
+    array([1, 1])
+    """
+    volume = as_volume(volume)
+    return fold(folds.Position.of(volume.dtype, volume.space.visible, True, nan), volume, mask)
+
+
+def extrema(
+    volume: Volume, *, mask: Volume | None = None, nan: str = "raise"
+) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+    """The smallest and largest voxel and where they are first, as `scipy.ndimage.extrema`; one sweep.
+
+    Parameters as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> low, high, low_at, high_at = bv.extrema(bv.open(np.array([[3, 1], [1, 4]])))
+    >>> int(low), int(high), np.asarray(low_at), np.asarray(high_at)
+    (1, 4, array([0, 1]), array([1, 1]))
+    """
+    functions = (min, max, minimum_position, maximum_position)
+    low, high, low_at, high_at = (f(volume, mask=mask, nan=nan) for f in functions)
+    return low, high, low_at, high_at
+
+
+def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+    """How many voxels are not zero, as `numpy.count_nonzero`; one sweep. ``axis`` and ``mask`` as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.array([[3, 0], [1, 4]]))
+    >>> int(bv.count_nonzero(v)), np.asarray(bv.count_nonzero(v, axis="x"))
+    (3, array([1, 2]))
+    """
+    return sum(as_volume(volume) != 0, axis, mask=mask)
+
+
+def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+    """Whether some voxel is not zero, as `numpy.any`; one sweep. ``axis`` and ``mask`` as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.any(bv.open(np.array([[3, 0], [0, 0]])), axis="x"))
+    array([ True, False])
+    """
+    return count_nonzero(volume, axis, mask=mask) > 0
+
+
+def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+    """Whether no voxel is zero, as `numpy.all`; one sweep. ``axis`` and ``mask`` as of `min`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.all(bv.open(np.array([[3, 1], [0, 2]])), axis="x"))
+    array([ True, False])
+    """
+    return sum(as_volume(volume) == 0, axis, mask=mask) == 0

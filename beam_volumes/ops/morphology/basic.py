@@ -1,0 +1,400 @@
+"""Binary and grey morphology, named as in scipy.ndimage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import compiled, edges_of, stage_of, taps_of, triple
+from beam_volumes.ops.filters import stages
+from beam_volumes.ops.filters.rank import extremum
+from beam_volumes.sweep.stage import Padding
+
+#: Each iteration is a stage of its own.
+MOST_ITERATIONS = 1000
+
+
+def binary_erosion(
+    volume: Volume,
+    structure: Any = None,
+    iterations: int = 1,
+    mask: Volume | None = None,
+    border_value: int | str = 0,
+    origin: int | Sequence[int] = 0,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Erode what is not zero; equal to `scipy.ndimage.binary_erosion`.
+
+    Parameters
+    ----------
+    volume : Volume
+    structure : array_like of bool, optional
+        Structuring element, one dimension per axis; the cross of radius 1 by default.
+    iterations : int
+        How often, from 1 on. (scipy's 0, "until nothing changes", is not a matter of neighbourhoods.)
+    mask : Volume, optional
+        Only voxels where it is true change.
+    border_value : {0, 1, "ignore"}
+        What lies outside. ``"ignore"`` lets the outside have no effect, as scikit-image does.
+    origin : int or sequence of int
+        Shift of the structuring element.
+    axes : int or sequence of int, optional
+        Axes to work along; all by default.
+
+    Returns
+    -------
+    Volume
+        Of bool.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.binary_erosion(bv.open(np.ones((1, 5), bool)), np.ones((1, 3)))).astype(int)
+    array([[0, 1, 1, 1, 0]])
+    """
+    return _binary(
+        volume, "binary_erosion", False, structure, iterations, mask, border_value, origin, axes
+    )
+
+
+def binary_dilation(
+    volume: Volume,
+    structure: Any = None,
+    iterations: int = 1,
+    mask: Volume | None = None,
+    border_value: int | str = 0,
+    origin: int | Sequence[int] = 0,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Dilate what is not zero; equal to `scipy.ndimage.binary_dilation`.
+
+    Parameters as of `binary_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> seed = bv.open(np.array([[0, 0, 1, 0, 0]]))
+    >>> np.asarray(bv.binary_dilation(seed, np.ones((1, 3)))).astype(int)
+    array([[0, 1, 1, 1, 0]])
+    """
+    return _binary(
+        volume, "binary_dilation", True, structure, iterations, mask, border_value, origin, axes
+    )
+
+
+def binary_opening(
+    volume: Volume,
+    structure: Any = None,
+    iterations: int = 1,
+    mask: Volume | None = None,
+    border_value: int | str = 0,
+    origin: int | Sequence[int] = 0,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Erosion, then dilation; equal to `scipy.ndimage.binary_opening`.
+
+    Parameters as of `binary_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[1, 0, 1, 1, 1]]))
+    >>> np.asarray(bv.binary_opening(row, np.ones((1, 3)))).astype(int)
+    array([[0, 0, 1, 1, 1]])
+    """
+    eroded = binary_erosion(volume, structure, iterations, mask, border_value, origin, axes=axes)
+    return binary_dilation(eroded, structure, iterations, mask, border_value, origin, axes=axes)
+
+
+def binary_closing(
+    volume: Volume,
+    structure: Any = None,
+    iterations: int = 1,
+    mask: Volume | None = None,
+    border_value: int | str = 0,
+    origin: int | Sequence[int] = 0,
+    *,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Dilation, then erosion; equal to `scipy.ndimage.binary_closing`.
+
+    Parameters as of `binary_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[0, 1, 0, 1, 0]]))
+    >>> np.asarray(bv.binary_closing(row, np.ones((1, 3)))).astype(int)
+    array([[0, 1, 1, 1, 0]])
+    """
+    dilated = binary_dilation(volume, structure, iterations, mask, border_value, origin, axes=axes)
+    return binary_erosion(dilated, structure, iterations, mask, border_value, origin, axes=axes)
+
+
+def _binary(
+    volume: Volume,
+    name: str,
+    dilation: bool,
+    structure: Any,
+    iterations: int,
+    mask: Volume | None,
+    border_value: int | str,
+    origin: Any,
+    axes: Any,
+) -> Volume:
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, name)
+    if structure is None:
+        structure = scipy.ndimage.generate_binary_structure(len(chosen), 1)
+    element = par.expand(np.asarray(structure), chosen, "structure", name).astype(bool)
+    if (
+        isinstance(iterations, bool)
+        or not isinstance(iterations, int | np.integer)
+        or iterations < 1
+    ):
+        raise ValueError(f"{name}: iterations={iterations!r} is not a whole number from 1 on")
+    if iterations > MOST_ITERATIONS:
+        raise ValueError(
+            f"{name}: iterations={iterations} are more than {MOST_ITERATIONS}; take a larger structure"
+        )
+    if border_value == "ignore":
+        border_value = 0 if dilation else 1
+    if border_value not in (0, 1):
+        raise ValueError(f'{name}: border_value={border_value!r}; use 0, 1 or "ignore"')
+    shifts = par.origins(origin, element.shape, chosen, name)
+    if dilation:
+        element, shifts = mirrored(element, shifts)
+    stage = _stage(name, element, shifts, float(border_value), dilation)
+    result = volume if volume.dtype == bool else volume != 0
+    for _ in range(int(iterations)):
+        changed = stage_of(result, stage)
+        if mask is not None:
+            changed = elementwise_volume(
+                "where", "where", np.dtype(bool), [as_volume(mask), changed, result]
+            )
+        result = changed
+    return result
+
+
+def _stage(
+    name: str, element: np.ndarray, shifts: Sequence[int], border: float, dilation: bool
+) -> stages.Neighbourhood:
+    taps = taps_of(element, name)
+    before = triple([b for b, _ in par.halo_of(element.shape, shifts)])
+    edges = Padding(("constant",) * 3, border)  # type: ignore[arg-type]
+    common = (name, np.dtype(bool), before, triple(element.shape), edges)
+    round_ = _as_ball(element)
+    if round_ is None:
+        return stages.BinaryFootprint(*common, taps, dilation)
+    return stages.BinaryBall(*common, *round_, dilation)
+
+
+def _as_ball(element: np.ndarray) -> tuple[np.ndarray, int] | None:
+    """An element as squared lengths per axis and the largest that belongs to it, if it is a ball.
+
+    Lengths are counted in voxels, or in fractions of the radii for an ellipsoid.
+    """
+    radii = [n // 2 for n in element.shape]
+    if any(n % 2 == 0 for n in element.shape) or max(radii) >= 254:
+        return None
+    whole = math.lcm(*(r for r in radii if r))
+    for weights in ([1, 1, 1], [(whole // r) ** 2 if r else 1 for r in radii]):
+        reach = np.arange(max(radii) + 2, dtype=np.int64)
+        steps = np.array(weights)[:, None] * reach**2
+        z, y, x = (steps[a][np.abs(np.arange(-r, r + 1))] for a, r in enumerate(radii))
+        squared = z[:, None, None] + y[:, None] + x
+        limit = int(squared[element].max())
+        ends = max(int(steps[a, r]) for a, r in enumerate(radii))
+        if ends <= limit < 1 << 15 and np.array_equal(element, squared <= limit):
+            dtype = np.uint8 if limit < 1 << 7 else np.uint16
+            return np.minimum(steps, limit + 1).astype(dtype), limit
+    return None
+
+
+def mirrored(element: np.ndarray, shifts: Sequence[int]) -> tuple[np.ndarray, list[int]]:
+    """An element and origins turned around, as scipy does for dilations."""
+    turned = [-o - (n % 2 == 0) for o, n in zip(shifts, element.shape, strict=True)]
+    return np.ascontiguousarray(element[::-1, ::-1, ::-1]), turned
+
+
+def grey_erosion(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    structure: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The least value over a structuring element; equal to `scipy.ndimage.grey_erosion`.
+
+    Parameters
+    ----------
+    volume : Volume
+    size, footprint
+        A box, or any footprint: a flat structuring element.
+    structure : array_like, optional
+        Heights of a structuring element that is not flat; ``footprint`` says where it is.
+    mode, cval, axes
+        As of `gaussian_filter`.
+    origin : int or sequence of int
+        Shift of the structuring element.
+
+    Returns
+    -------
+    Volume
+        Of the input's dtype. NaN where the footprint holds a NaN, and nowhere else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.grey_erosion(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[1, 1, 1, 4, 8]])
+    """
+    return _grey(
+        volume, "grey_erosion", False, size, footprint, structure, mode, cval, origin, axes
+    )
+
+
+def grey_dilation(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    structure: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The greatest value over a structuring element; equal to `scipy.ndimage.grey_dilation`.
+
+    Parameters as of `grey_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.grey_dilation(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[5, 5, 9, 9, 9]])
+    """
+    return _grey(
+        volume, "grey_dilation", True, size, footprint, structure, mode, cval, origin, axes
+    )
+
+
+def grey_opening(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    structure: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Erosion, then dilation; equal to `scipy.ndimage.grey_opening`.
+
+    Parameters as of `grey_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.grey_opening(bv.open(np.array([[1, 9, 1, 5, 5]])), (1, 2)))
+    array([[1, 1, 1, 5, 5]])
+    """
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    eroded = grey_erosion(volume, size, footprint, structure, **how)
+    return grey_dilation(eroded, size, footprint, structure, **how)
+
+
+def grey_closing(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    structure: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """Dilation, then erosion; equal to `scipy.ndimage.grey_closing`.
+
+    Parameters as of `grey_erosion`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.grey_closing(bv.open(np.array([[9, 1, 9, 5, 5]])), (1, 2)))
+    array([[9, 9, 9, 5, 5]])
+    """
+    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    dilated = grey_dilation(volume, size, footprint, structure, **how)
+    return grey_erosion(dilated, size, footprint, structure, **how)
+
+
+def _grey(
+    volume: Volume,
+    name: str,
+    dilation: bool,
+    size: Any,
+    footprint: Any,
+    structure: Any,
+    mode: Any,
+    cval: float,
+    origin: Any,
+    axes: Any,
+) -> Volume:
+    volume = as_volume(volume)
+    chosen = par.axes_of(volume, axes, name)
+    modes = par.modes_of(mode, chosen, name)
+    heights = None
+    if structure is not None:
+        heights = par.expand(np.asarray(structure, np.float64), chosen, "structure", name)
+        size = None
+        if footprint is None:
+            footprint = np.ones(np.asarray(structure).shape, bool)
+    element = par.footprint_of(volume, size, footprint, chosen, name)
+    if heights is not None and heights.shape != element.shape:
+        raise ValueError(f"{name}: structure and footprint have different shapes")
+    shifts = par.origins(origin, element.shape, chosen, name)
+    if dilation:
+        if heights is not None:
+            heights = mirrored(heights, shifts)[0]
+        element, shifts = mirrored(element, shifts)
+    if heights is None or not heights[element].any():
+        return extremum(volume, name, dilation, element, shifts, modes, cval)
+    if len(set(modes)) > 1:
+        raise ValueError(f"{name}: one mode for all axes, please: the structure is not flat")
+    source = compiled(volume)
+    stage = stages.GreyFootprint(
+        name,
+        source.dtype,
+        triple([b for b, _ in par.halo_of(element.shape, shifts)]),
+        triple(element.shape),
+        edges_of(source, modes, cval, name),
+        taps_of(element, name),
+        np.ascontiguousarray(heights[element]),
+        dilation,
+    )
+    return stage_of(source, stage).astype(volume.dtype)

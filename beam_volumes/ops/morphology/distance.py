@@ -1,0 +1,208 @@
+"""What is carried along whole axes: the Euclidean distance transform and running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.scans import cumsum_dtype
+from beam_volumes.graph.nodes import AcrossNode, Barrier
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.morphology import distance as kernels
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import stage_of
+from beam_volumes.ops.morphology import stages as scan_stages
+from beam_volumes.ops.morphology import surveys as scan_surveys
+from beam_volumes.ops.pointwise import where
+
+
+def distance_transform_edt(
+    mask: Volume,
+    sampling: float | Sequence[float] | str | None = None,
+    *,
+    squared: bool = False,
+    max_distance: float | str | None = None,
+    return_indices: bool = False,
+) -> Volume:
+    """The exact Euclidean distance of each voxel to the background; see `scipy.ndimage`.
+
+    Parameters
+    ----------
+    mask : Volume
+        Not 0 is foreground. Background voxels get 0.
+    sampling : float, sequence of float, or "voxel_size", optional
+        Voxel size, one for all axes or one per axis; 1 by default. With ``"voxel_size"`` distances
+        are in the volume's unit.
+    squared : bool
+        Squared distances, as float64: whole numbers for a sampling of 1, and exact.
+    max_distance : float or str, optional
+        Distances beyond are set to this one. No more than the neighbourhood that it reaches is
+        looked at, so that this is a filter as others: slabs need no more than a halo, and nothing
+        has to be carried through the volume. In the unit of ``sampling``, or with
+        ``sampling="voxel_size"`` a text such as ``"200 nm"``.
+    return_indices : bool
+        Not offered.
+
+    Returns
+    -------
+    Volume
+        Of float32: the distance in float64, rounded once. +inf where the whole volume has no
+        background (where scipy's numbers mean nothing).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> row = bv.open(np.array([[1, 1, 1, 0, 1]]))
+    >>> np.asarray(bv.distance_transform_edt(row))
+    array([[3., 2., 1., 0., 1.]], dtype=float32)
+    >>> np.asarray(bv.distance_transform_edt(row, squared=True, max_distance=2))
+    array([[4., 4., 1., 0., 1.]])
+    """
+    name = "distance_transform_edt"
+    mask = _foreground(mask)
+    if return_indices:
+        raise ValueError(
+            f"{name}: return_indices=True is not offered: indices take three integers a voxel, and "
+            "which of several nearest voxels is meant would depend on how the volume is cut"
+        )
+    steps = _sampling(mask, sampling, name)
+    root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
+    if max_distance is not None:
+        most = _max_distance(mask, max_distance, sampling, name)
+        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, root))
+    how = kernels.metric(mask.node.shape, steps)
+    along_y = scan_stages.DistanceAlongY(f"{name} along y", how.dtype, how)
+    along_x = scan_stages.DistanceAlongX(f"{name} along x", dtype, how, root)
+    return stage_of(stage_of(_along_z(mask, name), along_y), along_x)
+
+
+def _along_z(mask: Volume, name: str) -> Volume:
+    """Slices to the nearest background voxel of the same column."""
+    if mask.node.shape[0] == 1:
+        return where(mask, kernels.FAR, np.int32(0))
+    barrier = Barrier.of(scan_surveys.DistanceSurvey(name), (mask.node,))
+    completion = scan_surveys.DistanceAlongZ(f"{name} along z", np.dtype(np.int32))
+    return mask.derive(AcrossNode.of(barrier, completion, (mask.node,)))
+
+
+def signed_distance(
+    mask: Volume,
+    sampling: float | Sequence[float] | str | None = None,
+    *,
+    max_distance: float | str | None = None,
+) -> Volume:
+    """The distance to the other side: positive inside of a mask, negative outside.
+
+    Inside it is the distance to the nearest background voxel, outside minus the distance to the
+    nearest foreground voxel. Voxels are points, so the boundary lies half way from 1 to -1, and no
+    voxel has 0.
+
+    Parameters
+    ----------
+    mask : Volume
+        Not 0 is foreground.
+    sampling, max_distance
+        As of `distance_transform_edt`.
+
+    Returns
+    -------
+    Volume
+        Of float32; +inf everywhere if all is foreground, -inf if all is background.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.signed_distance(bv.open(np.array([[1, 1, 1, 0, 0]]))))
+    array([[ 3.,  2.,  1., -1., -2.]], dtype=float32)
+    """
+    mask = _foreground(mask)
+    inside = distance_transform_edt(mask, sampling, max_distance=max_distance)
+    return inside - distance_transform_edt(~mask, sampling, max_distance=max_distance)
+
+
+def cumsum(volume: Volume, axis: int = 0) -> Volume:
+    """Running sums along an axis; see `numpy.cumsum`.
+
+    Parameters
+    ----------
+    volume : Volume
+    axis : int
+        One axis: running sums of all voxels in a row are not offered.
+
+    Returns
+    -------
+    Volume
+        Of int64 for bool and integers, uint64 for unsigned ones, float64 for floats. Integers wrap
+        around as numpy's do. Floats are added in order from the first, as numpy adds float64, whatever
+        the slabs: along the first axis these are as deep as the volume.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> np.asarray(bv.cumsum(bv.open(np.array([[1, 5], [2, 6]]))))
+    array([[ 1,  5],
+           [ 3, 11]])
+    """
+    volume = as_volume(volume)
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise TypeError(f"cumsum: axis={axis!r}; give one axis, 0 to {volume.ndim - 1}")
+    (along,) = par.axes_of(volume, axis, "cumsum")
+    dtype = cumsum_dtype(volume.dtype)
+    if volume.node.shape[along] == 1:
+        return volume.astype(dtype)
+    if along:
+        return stage_of(volume, scan_stages.CumsumAlong("cumsum", dtype, along))
+    if dtype.kind == "f":
+        return stage_of(volume, scan_stages.CumsumAlongZ("cumsum", dtype))
+    barrier = Barrier.of(scan_surveys.CumsumSurvey("cumsum"), (volume.node,))
+    completion = scan_surveys.CumsumAlongZ("cumsum", dtype)
+    return volume.derive(AcrossNode.of(barrier, completion, (volume.node,)))
+
+
+def _foreground(mask: Volume) -> Volume:
+    mask = as_volume(mask)
+    return mask if mask.dtype == bool else mask != 0
+
+
+def _sampling(volume: Volume, sampling: Any, name: str) -> tuple[float, float, float]:
+    """Voxel size along z, y, x."""
+    if isinstance(sampling, str):
+        if sampling != "voxel_size":
+            raise ValueError(
+                f'{name}: sampling={sampling!r}; give numbers, or "voxel_size" for the volume\'s own'
+            )
+        if volume.space.voxel_size is None:
+            raise ValueError(
+                f'{name}: sampling="voxel_size" needs a voxel size; open the volume with voxel_size='
+            )
+        return volume.space.voxel_size
+    chosen = par.axes_of(volume, None, name)
+    steps = par.per_axis(1.0 if sampling is None else sampling, chosen, 1.0, "sampling")
+    for s in steps:
+        if isinstance(s, bool) or not isinstance(s, int | float | np.number):
+            raise TypeError(f"{name}: sampling={sampling!r}: {s!r} is not a number")
+        if not (math.isfinite(s) and s > 0):
+            raise ValueError(f"{name}: sampling={sampling!r}: a voxel size is finite and above 0")
+    z, y, x = map(float, steps)
+    return z, y, x
+
+
+def _max_distance(volume: Volume, most: Any, sampling: Any, name: str) -> float:
+    if isinstance(most, str):
+        if not isinstance(sampling, str):
+            raise ValueError(
+                f'{name}: max_distance={most!r} needs sampling="voxel_size"; '
+                "otherwise distances have no unit"
+            )
+        most = par.in_unit(volume, most, "max_distance")
+    if isinstance(most, bool) or not isinstance(most, int | float | np.number):
+        raise TypeError(f"{name}: max_distance={most!r} is not a length")
+    if not (math.isfinite(most) and most > 0):
+        raise ValueError(f"{name}: max_distance={most!r}: a length is finite and above 0")
+    return float(most)

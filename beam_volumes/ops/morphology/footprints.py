@@ -1,0 +1,99 @@
+"""Footprints to use with morphology and rank filters: balls, cubes, crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.ops import parameters as par
+
+
+def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
+    """A ball, or an ellipsoid if ``radius`` has an entry per axis, as a footprint.
+
+    Parameters
+    ----------
+    radius : float or sequence of float
+        In voxels.
+    ndim : int
+        Dimensions, if ``radius`` is one number.
+
+    Examples
+    --------
+    >>> from beam_volumes import ball
+    >>> ball(1, ndim=2).astype(int)
+    array([[0, 1, 0],
+           [1, 1, 1],
+           [0, 1, 0]])
+    """
+    radii = _radii(radius, ndim, "ball")
+    grids = np.ogrid[tuple(slice(-int(r), int(r) + 1) for r in radii)]
+    first, *others = ((g / r) ** 2 if r else g * 0.0 for g, r in zip(grids, radii, strict=True))
+    # plane by plane: as floats all of it would take eight times the memory
+    planes = [sum(others, first[i : i + 1]) <= 1 + 1e-12 for i in range(len(first))]
+    return np.concatenate(planes)
+
+
+def cube(size: int, ndim: int = 3) -> np.ndarray:
+    """A cube of ``size`` voxels along each axis.
+
+    Parameters
+    ----------
+    size : int
+    ndim : int
+        How many axes there are: 2 makes a square.
+
+    Examples
+    --------
+    >>> from beam_volumes import cube
+    >>> cube(3).shape
+    (3, 3, 3)
+    """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise ValueError(f"cube: size={size!r} is not a whole number from 1 on")
+    _check_ndim(ndim, "cube")
+    par.not_too_large([int(size)] * ndim, f"cube: size={size!r}")
+    return np.ones((int(size),) * ndim, bool)
+
+
+def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
+    """Arms of ``radius`` voxels along each axis.
+
+    Parameters
+    ----------
+    radius : int or sequence of int
+        One for all axes, or one for each.
+    ndim : int
+        How many axes there are, if it is one for all.
+
+    Examples
+    --------
+    >>> from beam_volumes import cross
+    >>> int(cross(1).sum())
+    7
+    """
+    radii = [int(r) for r in _radii(radius, ndim, "cross")]
+    result = np.zeros([2 * r + 1 for r in radii], bool)
+    for axis in range(len(radii)):
+        line: list[Any] = list(radii)
+        line[axis] = slice(None)
+        result[tuple(line)] = True
+    return result
+
+
+def _check_ndim(ndim: Any, name: str) -> None:
+    if isinstance(ndim, bool) or not isinstance(ndim, int | np.integer) or not 1 <= ndim <= 3:
+        raise ValueError(f"{name}: ndim={ndim!r}; volumes have 1 to 3 dimensions")
+
+
+def _radii(radius: float | Sequence[float], ndim: int, name: str) -> list[float]:
+    _check_ndim(ndim, name)
+    radii = list(radius) if isinstance(radius, Sequence | np.ndarray) else [radius] * ndim
+    for r in radii:
+        if isinstance(r, bool) or not isinstance(r, int | float | np.number) or not 0 <= r < 1e6:
+            raise ValueError(f"{name}: radius={radius!r} is not a number of voxels")
+    _check_ndim(len(radii), name)
+    par.not_too_large([2 * int(r) + 1 for r in radii], f"{name}: radius={radius!r}")
+    return [float(r) for r in radii]

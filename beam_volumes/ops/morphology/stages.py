@@ -1,0 +1,192 @@
+"""Stages that go through whole columns or rows of a plane, and the distance transform to a bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Halo
+from beam_volumes.kernels.morphology import distance as kernels
+from beam_volumes.kernels.morphology.distance import REACH, Metric
+from beam_volumes.sweep.stage import Block, Padding, Stage
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceAlongY(Stage):
+    """Squared distances within z and y, of dtype ``how.dtype``, from distances along z."""
+
+    how: Metric
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (1,)
+
+    @property
+    def cost(self) -> float:
+        return 6.0
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        of = self.how.dtype.type
+        far, (wz, wy, _) = of(self.how.far), (of(w) for w in self.how.weights)
+        for k in range(out.depth):
+            distance, squared = inputs[0].slice(k)[None], out.slice(k)[None]
+            kernels.along_y(distance, squared, y0, y1, REACH, far, wz, wy)
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceAlongX(Stage):
+    """Distances from squared distances within z and y; or, without ``root``, their squares."""
+
+    how: Metric
+    root: bool
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (2,)
+
+    @property
+    def cost(self) -> float:
+        return 4.0
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        of = self.how.dtype.type
+        far, weight = of(self.how.far), of(self.how.weights[2])
+        for k in range(out.depth):
+            squared, distance = inputs[0].slice(k)[None], out.slice(k)[None]
+            kernels.along_x(
+                squared, distance, y0, y1, REACH, far, weight, self.how.scale, self.root
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedDistance(Stage):
+    """``minimum(distance, max_distance)``, or the square of it without ``root``: of a neighbourhood."""
+
+    sampling: tuple[float, float, float]
+    max_distance: float
+    root: bool
+
+    @property
+    def halos(self) -> tuple[Halo, ...]:
+        z, y, x = ((r, r) for r in kernels.bounded_reach(self.max_distance, self.sampling))
+        return ((z, y, x),)
+
+    @property
+    def padding(self) -> Padding:
+        """Beyond the volume there is no background."""
+        return Padding(("constant",) * 3, 1.0)  # type: ignore[arg-type]
+
+    @property
+    def cost(self) -> float:
+        return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
+
+    @property
+    def compiled(self) -> bool:
+        return True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
+        high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
+        voxels = (depth + 2 * z) * high * wide
+        # The mask gathered, distances along z, a plane of squares and one of results, and what
+        # the passes take: columns by the hundred, rows.
+        return 5 * voxels + 8 * (high + rows) * wide + 8 * (131 * high + 130 * reach + 5 * wide)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
+        mask = inputs[0].array(y0, y1 + 2 * y)
+        core = (slice(z, z + out.depth), slice(y, y + y1 - y0), slice(x, x + out.cols))
+        planes = kernels.bounded(mask, self.sampling, self.max_distance, core, self.root)
+        for k, plane in enumerate(planes):
+            out.slice(k, y0, y1)[...] = plane
+
+
+@dataclass(frozen=True, eq=False)
+class CumsumAlong(Stage):
+    """Running sums along y (``axis`` 1) or x (2)."""
+
+    axis: int
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (self.axis,)
+
+    @property
+    def cost(self) -> float:
+        return 1.5
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return rows * cols * self.dtype.itemsize  # numpy casts a slice before it adds
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        some = np.s_[:, y0:y1] if self.axis == 1 else np.s_[y0:y1]
+        last = np.s_[-1:] if self.axis == 1 else np.s_[:, -1:]
+        for k in range(out.depth):
+            sums = out.slice(k)[some]
+            np.cumsum(inputs[0].slice(k)[some], axis=self.axis - 1, dtype=self.dtype, out=sums)
+            _one_nan(sums[last], sums)
+
+
+@dataclass(frozen=True, eq=False)
+class CumsumAlongZ(Stage):
+    """Running sums along z of floats, which round: slice by slice from the volume's first."""
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        return (0,)
+
+    @property
+    def carried(self) -> np.generic:
+        return self.dtype.type(
+            -0.0
+        )  # to which every number adds up to itself, zeros with signs too
+
+    @property
+    def cost(self) -> float:
+        return 1.5
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 1 << 18  # numpy casts by pieces
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        total = values[-1][y0:y1]
+        for k in range(out.depth):
+            np.add(total, inputs[0].slice(k, y0, y1), out=total)
+            out.slice(k, y0, y1)[...] = total
+        _one_nan(total, total, *(out.slice(k, y0, y1) for k in range(out.depth)))
+
+
+def _one_nan(last: np.ndarray, *sums: np.ndarray) -> None:
+    """Give every NaN the same bits; one that was added is still in the last of the sums.
+
+    Which of two operands' bits a NaN has depends on the loop that numpy takes for a voxel.
+    """
+    if last.dtype.kind == "f" and np.isnan(last).any():
+        for part in sums:
+            part[np.isnan(part)] = np.nan

@@ -1,0 +1,263 @@
+"""Scans along z as surveys and completions: distances to background, running sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import scans
+from beam_volumes.across.rounds import Flow
+from beam_volumes.across.scan_rounds import scan_flow
+from beam_volumes.across.scans import Distance
+from beam_volumes.geometry import Grid, Triple
+from beam_volumes.kernels.morphology import distance as kernels
+from beam_volumes.sweep.second_sweep import check_same, digested
+from beam_volumes.sweep.stage import Block
+from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What a slab's second sweep takes from its first: where background follows each window, and digests.
+
+    Attributes
+    ----------
+    depth : int
+        Slices of the slab.
+    ends : tuple of int
+        Slices of the slab below each window's end.
+    planes : tuple of bytes
+        For each window the slices from its end to the next background voxel of each column within
+        the slab, or `FAR`: `scans.packed`.
+    digests : tuple of int
+        For each window, of its voxels.
+    """
+
+    depth: int
+    ends: tuple[int, ...]
+    planes: tuple[bytes, ...]
+    digests: tuple[int, ...]
+
+
+def _plane_bytes(shape: Triple, windows: int) -> int:
+    """What the planes of a slab's windows take if nothing compresses."""
+    itemsize = scans.plane_dtype(shape[0]).itemsize
+    return windows * (shape[1] * shape[2] * itemsize * 257 // 256 + 256)
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceSurvey(Survey):
+    """How far background is from a slab's ends, column by column. Input: a mask.
+
+    The summary is `Windows`, and `Distance` seen from the slab's last and from its first slice; the
+    answer is the same windows and what is carried in from before and from after, or None.
+    """
+
+    @property
+    def upper(self) -> bool:
+        return False
+
+    @property
+    def cost(self) -> float:
+        return 0.5
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return 12 * shape[1] * shape[2]
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        # Two planes, and while they are put together at the end some more.
+        return 48 * shape[1] * shape[2] + 2 * _plane_bytes(shape, windows)
+
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], room: int
+    ) -> _DistanceSurveyor:
+        return _DistanceSurveyor(grid.box(index).shape)
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        return scan_flow(grid, scans.distance_combine, itemsize=4, backward=True)
+
+
+class _DistanceSurveyor(Surveyor):
+    def __init__(self, shape: Triple):
+        self.depth, self.rows, self.cols = shape
+        self.below = np.full((self.rows, self.cols), kernels.FAR, np.int32)
+        self.above = np.empty((self.rows, self.cols), np.int32)
+        self.depths: list[int] = []
+        self.planes: list[bytes] = []
+        self.digests: list[int] = []
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        mask = _voxels(arrays[0])
+
+        def strip(y0: int, y1: int) -> None:
+            kernels.ends(mask, self.below, self.above, y0, y1)
+
+        self.digests.append(digested(mask, threads, strip))
+        self.depths.append(len(mask))
+        self.planes.append(scans.packed(self.above, self.depth))
+
+    def finish(self) -> tuple[Windows, Distance, Distance]:
+        follows = Distance(0, np.full((self.rows, self.cols), kernels.FAR, np.int32))
+        planes, ends, end = [], [], self.depth
+        for depth, data in zip(self.depths[::-1], self.planes[::-1], strict=True):
+            planes.append(scans.packed(follows.distance, self.depth))
+            ends.append(end)
+            end -= depth
+            own = scans.unpacked(data, self.depth, self.rows, self.cols)
+            follows = scans.distance_combine(follows, Distance(depth, own))
+        windows = Windows(self.depth, tuple(ends[::-1]), tuple(planes[::-1]), tuple(self.digests))
+        return windows, Distance(self.depth, self.below), follows
+
+
+@dataclass(frozen=True, eq=False)
+class DistanceAlongZ(Completion):
+    """Slices to the nearest background voxel of the column, or `FAR`: the completion of `DistanceSurvey`."""
+
+    @property
+    def upper(self) -> bool:
+        return False
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return 32 * shape[1] * shape[2]
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return 12 * shape[1] * shape[2] + _plane_bytes(shape, windows)
+
+    def begin(self, grid: Grid, index: int, answer: Any) -> _DistanceCompleter:
+        return _DistanceCompleter(grid.box(index).shape, *answer)
+
+
+class _DistanceCompleter(Completer):
+    def __init__(
+        self, shape: Triple, windows: Windows, before: Distance | None, after: Distance | None
+    ):
+        _, self.rows, self.cols = shape
+        self.windows, self.after = windows, after
+        self.carry = scans.distance_carry(before, self.rows, self.cols)
+        self.done = 0
+
+    def run(
+        self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
+    ) -> None:
+        mask = _voxels(arrays[0])
+        after, first = self._after(self.done), self.windows.digests[self.done]
+        self.done += 1
+
+        def strip(y0: int, y1: int) -> None:
+            for k in range(out.depth):
+                kernels.forward(mask[k : k + 1], self.carry, out.slice(k)[None], y0, y1)
+            for k in range(out.depth - 1, -1, -1):
+                kernels.backward(out.slice(k)[None], after, y0, y1)
+
+        check_same(digested(mask, threads, strip), first)
+
+    def _after(self, window: int) -> np.ndarray:
+        """What is carried into a window from the slices after it."""
+        own, left = self.windows, self.windows.depth - self.windows.ends[window]
+        plane = scans.unpacked(own.planes[window], own.depth, self.rows, self.cols)
+        within = Distance(left, plane)
+        return scans.together(scans.distance_combine, self.after, within).distance
+
+
+def _voxels(mask: np.ndarray) -> np.ndarray:
+    """A mask as kernels like it: bytes, not booleans."""
+    return mask.view(np.uint8) if mask.dtype == bool else mask
+
+
+@dataclass(frozen=True, eq=False)
+class CumsumSurvey(Survey):
+    """The sum of each column of integers of a slab. Summary and answer are as of `DistanceSurvey`.
+
+    Instead of the windows they hold their digests.
+    """
+
+    @property
+    def upper(self) -> bool:
+        return False
+
+    @property
+    def cost(self) -> float:
+        return 0.8
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return 1 << 18  # numpy casts by pieces
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return 8 * shape[1] * shape[2]
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> _CumsumSurveyor:
+        return _CumsumSurveyor(grid.box(index).shape)
+
+    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+        return scan_flow(grid, scans.cumsum_combine)
+
+
+class _CumsumSurveyor(Surveyor):
+    def __init__(self, shape: Triple):
+        self.shape = shape[1:]
+        self.total: np.ndarray | None = None
+        self.digests: list[int] = []
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        (voxels,) = arrays
+        if self.total is None:
+            self.total = np.zeros(self.shape, scans.cumsum_dtype(voxels.dtype))
+        total = self.total
+
+        def strip(a: int, b: int) -> None:
+            for plane in voxels:
+                np.add(total[a:b], plane[a:b], out=total[a:b])
+
+        self.digests.append(digested(voxels, threads, strip))
+
+    def finish(self) -> tuple[tuple[int, ...], np.ndarray | None, None]:
+        return tuple(self.digests), self.total, None
+
+
+@dataclass(frozen=True, eq=False)
+class CumsumAlongZ(Completion):
+    """Running sums along z of integers: the completion of `CumsumSurvey`; dtype is `scans.cumsum_dtype`."""
+
+    @property
+    def upper(self) -> bool:
+        return False
+
+    @property
+    def cost(self) -> float:
+        return 1.5
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        return 1 << 18
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return 16 * shape[1] * shape[2]
+
+    def begin(self, grid: Grid, index: int, answer: Any) -> _CumsumCompleter:
+        digests, before, _ = answer
+        return _CumsumCompleter(grid.box(index).shape, self.dtype, digests, before)
+
+
+class _CumsumCompleter(Completer):
+    def __init__(
+        self, shape: Triple, dtype: np.dtype, digests: tuple[int, ...], before: np.ndarray | None
+    ):
+        self.digests = iter(digests)
+        self.total = np.zeros(shape[1:], dtype) if before is None else before.astype(dtype)
+
+    def run(
+        self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
+    ) -> None:
+        voxels, total = arrays[0], self.total
+
+        def strip(y0: int, y1: int) -> None:
+            for k in range(out.depth):
+                np.add(total[y0:y1], voxels[k, y0:y1], out=total[y0:y1])
+                out.slice(k, y0, y1)[...] = total[y0:y1]
+
+        check_same(digested(voxels, threads, strip), next(self.digests))

@@ -1,0 +1,70 @@
+"""What a plan asks of machines that are hired for it: their memory, how many, for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beam_volumes.plan.passes import READ_COST, WRITE_COST
+from beam_volumes.text import format_bytes
+
+if TYPE_CHECKING:
+    from beam_volumes.plan.plan import Plan
+    from beam_volumes.plan.planned_pass import Pass
+
+GIB = 1 << 30
+#: What a machine's system and its runner's own processes take: of a Dataflow worker at most so much.
+SYSTEM = GIB
+
+
+def needed(plan: Plan, index: int) -> int:
+    """GiB that a machine must have for a pass.
+
+    Where slabs find components or rows, those and their merges may take what the budget leaves.
+    """
+    p = plan.passes[index]
+    slab = p.slab_memory
+    if p.program.surveys:
+        slab += p.room - p.partition.reserved
+    return -(-(plan.processes * plan.base + plan.workers * slab + SYSTEM) // GIB)
+
+
+def core_hours(plan: Plan) -> float:
+    """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
+    nanoseconds = 0.0
+    for p in plan.passes:
+        nanoseconds += p.bytes_read * READ_COST + p.bytes_written * WRITE_COST
+        nanoseconds += p.voxels * sum(_cost(p))
+    return nanoseconds / 3.6e12
+
+
+def advice(plan: Plan) -> str:
+    """What to hire for a plan, in words and numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
+    >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
+    >>> print(advice(plan))
+    machines: 4 core(s) and 2 GiB each (1.0 GiB of them for the system); more than 1 would have nothing to do
+    about 0.0 core-hours and 0.0 GiB-hours; reads 4.0 MiB and writes 4.0 MiB before compression
+    """
+    gib = max((needed(plan, p.index) for p in plan.passes), default=1)
+    cores = plan.threads * plan.processes
+    most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
+    hours = core_hours(plan)
+    return (
+        f"machines: {cores} core(s) and {gib} GiB each ({format_bytes(SYSTEM)} of them for the system); "
+        f"more than {most:,} would have nothing to do\n"
+        f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
+        f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
+    )
+
+
+def _cost(p: Pass) -> list[float]:
+    """Nanoseconds a voxel of everything that a pass does."""
+    costs = [s.stage.cost for s in p.program.steps if s.stage is not None]
+    costs += [s.completion.cost for s in p.program.steps if s.completion is not None]
+    costs += [b.survey.cost for b in p.program.surveys]
+    return costs + [f.reduction.cost for f in p.program.folds]

@@ -1,0 +1,103 @@
+"""One pass of a plan: a fused sweep, its partition, and what it reads and writes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes.geometry import Grid
+from beam_volumes.graph.nodes import Value
+from beam_volumes.plan.partition import Partition, Read
+from beam_volumes.sweep.program import Program
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One fused sweep over a grid of slabs.
+
+    Attributes
+    ----------
+    program : Program
+        What is read, computed, folded and written.
+    partition : Partition
+        Slab grid, window, and the peak memory of one slab.
+    values : tuple of Value
+        Lazy scalars the stages need, known when the pass starts.
+    reads : tuple of Read
+        What is read, source by source.
+    room : int
+        Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
+    """
+
+    index: int
+    program: Program
+    partition: Partition
+    values: tuple[Value, ...]
+    reads: tuple[Read, ...]
+    bytes_written: int
+    units_written: int
+    room: int = 0
+
+    @property
+    def chunks_read(self) -> int:
+        """Arrays of this process are not read in chunks."""
+        return sum(r.units for r in self.reads if not r.in_memory)
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(r.bytes for r in self.reads)
+
+    @property
+    def bytes_once(self) -> int:
+        """Bytes of the chunks that are needed at all."""
+        return sum(r.bytes_once for r in self.reads)
+
+    @property
+    def grid(self) -> Grid:
+        return self.partition.grid
+
+    @property
+    def voxels(self) -> int:
+        return math.prod(self.program.shape)
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read over `bytes_once`."""
+        return self.bytes_read / self.bytes_once if self.bytes_once else 1.0
+
+    @property
+    def slab_memory(self) -> int:
+        return self.partition.memory
+
+    @property
+    def merges(self) -> dict[str, int]:
+        """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
+
+        What it will hold is known when the pass is done; more than `room` is refused then.
+        """
+        return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pass's numbers as plain data."""
+        return {
+            "shape": list(self.program.shape),
+            "slabs": len(self.grid),
+            "slab": list(self.grid.step),
+            "window": self.partition.window,
+            "overlap": self.partition.overlap._asdict(),
+            "stages": [s.name for s in self.program.steps if s.source is None],
+            "sources": [s.name for s in self.program.steps if s.source is not None],
+            "folds": [f.reduction.name for f in self.program.folds],
+            "surveys": [b.survey.name for b in self.program.surveys],
+            "merges": self.merges,
+            "room": self.room,
+            "outputs": [o.sink.name for o in self.program.outputs],
+            "slab_memory": self.slab_memory,
+            "parts": {part.name: part.bytes for part in self.partition.parts},
+            "chunks_read": self.chunks_read,
+            "bytes_read": self.bytes_read,
+            "read_amplification": self.read_amplification,
+            "units_written": self.units_written,
+            "bytes_written": self.bytes_written,
+        }

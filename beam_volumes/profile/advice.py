@@ -1,0 +1,234 @@
+"""What to change about a run, by what was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from beam_volumes.ops.filters import stages
+from beam_volumes.ops.filters.generic import GenericFootprint
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed, swept
+from beam_volumes.sweep.stage import Stage
+from beam_volumes.text import format_bytes
+
+#: Shares of the time from which on something is worth a word.
+_MUCH, _HALF, _SOME = 0.3, 0.5, 0.1
+#: Chunks of fewer bytes cost more by their number than by what is in them.
+_SMALL = 256 << 10
+#: Of stages for which there is something cheaper: what.
+_CHEAPER: tuple[tuple[tuple[type[Stage], ...], str], ...] = (
+    (
+        (stages.CorrelateNd,),
+        "weights that are an outer product run as correlate1d along each axis, and those of a "
+        "gaussian or a box as gaussian_filter and uniform_filter",
+    ),
+    (
+        (stages.RankFootprint, stages.ExtremumFootprint, stages.ExtremumColumns),
+        "a box (size:) is cheaper than a footprint",
+    ),
+    ((stages.GreyFootprint,), "a flat footprint is cheaper than a structure of heights"),
+    (
+        (stages.Overlap, GenericFootprint),
+        "it is a function of your own: the filters of this package are compiled and threaded",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a run is to be advised for.
+
+    Attributes
+    ----------
+    roomier : Plan or None
+        The same plan with more memory, if there is more.
+    cores : int
+        That the process may use.
+    load : float
+        How many processes wanted a core.
+    """
+
+    roomier: Plan | None
+    cores: int
+    load: float
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others use so much of the machine that waiting may be for them."""
+        return self.load > 1.5 * self.cores
+
+
+def advise(measured: Measured, setting: Setting) -> list[str]:
+    """Sentences, each with the figure that it follows from; none where there is nothing to be gained."""
+    return [
+        *_reading(measured, setting),
+        *_writing(measured, setting),
+        *_stage(measured),
+        *_halos(measured, setting),
+        *_cores(measured, setting),
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _speed(nbytes: float, seconds: float) -> str:
+    return f"{nbytes / seconds / 1e6:,.0f} MB/s of a core" if seconds > 0 else "no time"
+
+
+def _box(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _reading(m: Measured, setting: Setting) -> Iterator[str]:
+    roomier = setting.roomier
+    for p in m.plan.passes:
+        share, name = m.share(*READING, index=p.index), f"pass {p.index + 1}"
+        if p.read_amplification < 1.3 or max(share, m.waits["read"]) < _SOME:
+            continue
+        chunks = ", ".join(_box(s.source.chunk) for s in p.program.steps if s.source is not None)
+        text = (
+            f"{name} reads {p.read_amplification:.1f} times what it needs, and reading is {_percent(share)} "
+            f"of the CPU time: its slabs of {_box(p.grid.step)}, with halos, cut through chunks of {chunks}; "
+        )
+        better = _same(p, roomier)
+        if roomier and better and better.read_amplification < 0.8 * p.read_amplification:
+            yield text + (
+                f"with memory {format_bytes(roomier.memory)} slabs of {_box(better.grid.step)} would read "
+                f"{better.read_amplification:.1f} times"
+            )
+        else:
+            yield text + "store the input once in smaller chunks"
+    share = m.share(*READING)
+    sources = [s.source for p in m.plan.passes for s in p.program.steps if s.source is not None]
+    if share >= _MUCH:
+        cpu = sum(i.cpu for i in m.items if i.activity.kind in READING)
+        least = min(sources, key=lambda s: s.chunk_bytes)
+        text = (
+            f"reading takes {_percent(share)} of the CPU time, {_speed(m.plan.bytes_read, cpu)}: "
+        )
+        if least.chunk_bytes < _SMALL:
+            yield text + (
+                f"its chunks of {_box(least.chunk)} are only {format_bytes(least.chunk_bytes)}; larger ones, "
+                "of some MiB, cost less to find and to open"
+            )
+        elif any(s.encoded for s in sources):
+            yield text + (
+                "what is read often is worth storing once as .zarr with a codec that is faster to decode "
+                "(blosc, zstd, or none)"
+            )
+        else:
+            yield text + "it is not compressed: the disk and copying are what is left"
+    slow = [i for i in m.items if i.activity.kind == "read" and i.cpu < 0.5 * i.wall]
+    if m.waits["read"] >= _MUCH and slow and not setting.is_shared:
+        busy = sum(i.cpu for i in slow) / sum(i.wall for i in slow)
+        yield (
+            f"slabs wait {_percent(m.waits['read'])} of their time for what they read, while it keeps "
+            f"{busy:.1f} cores busy: the storage sets the pace; workers {2 * m.plan.workers} would keep more "
+            "requests under way"
+        )
+
+
+def _writing(m: Measured, setting: Setting) -> Iterator[str]:
+    share = m.share(*WRITING)
+    sinks = [o.sink for p in m.plan.passes for o in p.program.outputs]
+    if share >= _MUCH and sinks:
+        cpu = sum(i.cpu for i in m.items if i.activity.kind in WRITING)
+        text = f"writing takes {_percent(share)} of the CPU time, {_speed(m.plan.bytes_written, cpu)}: "
+        small = min(sinks, key=lambda s: s.unit_bytes)
+        name, level = max((s.codec for s in sinks), key=lambda c: c[1] or 0)
+        if small.unit_bytes < _SMALL:
+            yield text + (
+                f"its files hold {_box(small.unit)} voxels, {format_bytes(small.unit_bytes)}; larger "
+                "chunks or shards cost less to open"
+            )
+        elif name == "none":
+            yield text + "it is not compressed: the disk is what is left"
+        elif name == "blosc":
+            yield text + "codec: none compresses nothing, if there is room"
+        else:
+            faster = "" if name == "zstd" and level == 1 else "zstd (level 1) or "
+            yield text + (
+                f"codec: {faster}blosc is faster than {name} (level {level}), and none where there is room"
+            )
+    if m.waits["write"] >= _MUCH and share < _MUCH and not setting.is_shared:
+        yield (
+            f"slabs wait {_percent(m.waits['write'])} of their time until voxels are written, which takes "
+            f"{_percent(share)} of the CPU time: the storage sets the pace"
+        )
+
+
+def _stage(m: Measured) -> Iterator[str]:
+    computing = [i for i in m.items if i.activity.kind in COMPUTING]
+    top = max(computing, key=lambda i: i.cpu, default=None)
+    if top is None or top.cpu < _HALF * m.whole:
+        return
+    p = m.plan.passes[top.index]
+    cheaper = _cheaper(p, top)
+    if cheaper:
+        yield (
+            f"{top.activity.name} takes {_percent(top.cpu / m.whole)} of the CPU time, "
+            f"{p.voxels / top.cpu / 1e6:,.1f} Mvoxel/s of a core: if the task allows, {cheaper}"
+        )
+
+
+def _cheaper(p: Pass, item: Item) -> str:
+    if item.activity.kind != "stage":
+        return ""
+    stage = p.program.steps[item.activity.index].stage
+    return next((text for kinds, text in _CHEAPER if isinstance(stage, kinds)), "")
+
+
+def _halos(m: Measured, setting: Setting) -> Iterator[str]:
+    for p in m.plan.passes:
+        again = _again(m, p)
+        if again < _SOME:
+            continue
+        text = (
+            f"halos of slabs of {_box(p.grid.step)} make {_percent(again)} more work for the stages of pass "
+            f"{p.index + 1}; "
+        )
+        roomier = setting.roomier
+        better = _same(p, roomier)
+        if roomier and better and _again(m, better) < 0.7 * again:
+            yield text + (
+                f"with memory {format_bytes(roomier.memory)}, slabs of {_box(better.grid.step)}, "
+                f"{_percent(_again(m, better))}"
+            )
+
+
+def _again(m: Measured, p: Pass) -> float:
+    """The share of work that a pass's slabs do again, by what stages took."""
+    cpu = {i.activity.index: i.cpu for i in m.items if _is_stage_of(i, p)}
+    steps = range(len(p.program.steps))
+    total = sum(cpu.get(i, 0.0) for i in steps)
+    ratios = [a / (b or 1) for a, b in zip(swept(p), needed(p), strict=True)]
+    return sum(cpu.get(i, 0.0) * ratios[i] for i in steps) / total - 1 if total else 0.0
+
+
+def _is_stage_of(item: Item, p: Pass) -> bool:
+    return item.index == p.index and item.activity.kind == "stage"
+
+
+def _same(p: Pass, other: Plan | None) -> Pass | None:
+    """The pass of another plan, if it has as many."""
+    return other.passes[p.index] if other and p.index < len(other.passes) else None
+
+
+def _cores(m: Measured, setting: Setting) -> Iterator[str]:
+    if setting.is_shared:
+        yield (
+            f"this machine has other work, a load of {setting.load:.1f} on {setting.cores} core(s): times by "
+            "the clock are longer than they need be"
+        )
+        return
+    used = m.busy / m.seconds if m.seconds else 0.0
+    # A run of less than a second is mostly beginning and ending.
+    if max(m.waits.values()) < _MUCH and used < 0.6 * setting.cores and m.seconds > 1:
+        yield (
+            f"{used:.1f} of {setting.cores} cores were busy: workers {m.plan.workers + 1} would use more, "
+            f"and {format_bytes(m.plan.slab_memory)} more memory"
+        )

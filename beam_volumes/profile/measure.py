@@ -1,0 +1,178 @@
+"""What a plan's run takes, activity by activity, and what another plan of the same would."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from dataclasses import dataclass, replace
+
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.session.local import run_local
+from beam_volumes.session.session import Session, peak_memory
+from beam_volumes.sweep.meter import Activity, Meter
+
+#: The sorts of activities.
+READING, COMPUTING, WRITING = ("read",), ("stage", "fold", "survey", "pad"), ("check", "write")
+
+
+@dataclass(frozen=True)
+class Item:
+    """What an activity of a pass took while nothing else was done.
+
+    Attributes
+    ----------
+    index : int
+        Of the pass.
+    activity : Activity
+    wall, cpu : float
+        Seconds by the clock, and of all processors.
+    """
+
+    index: int
+    activity: Activity
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run took.
+
+    Attributes
+    ----------
+    plan : Plan
+    items : tuple of Item
+        In the order in which they begin.
+    cpu : float
+        Of the run in which ``items`` were measured, with what is none of them.
+    seconds, busy : float
+        Of a run as planned: by the clock and of processors.
+    waits : dict
+        By ``"read"`` and ``"write"``: for which share of their time sweeps waited for it in that run.
+    peak_memory : int
+        Of the process.
+    """
+
+    plan: Plan
+    items: tuple[Item, ...]
+    cpu: float
+    seconds: float
+    busy: float
+    waits: dict[str, float]
+    peak_memory: int
+
+    @property
+    def voxels(self) -> int:
+        """Of all passes."""
+        return sum(p.voxels for p in self.plan.passes)
+
+    @property
+    def rest(self) -> float:
+        """Seconds of processors for what is no item: merging, bookkeeping."""
+        return max(0.0, self.cpu - sum(item.cpu for item in self.items))
+
+    def share(self, *kinds: str, index: int | None = None) -> float:
+        """The share of activities of some kinds, in a pass, in the seconds of processors."""
+        found = (i for i in self.items if i.activity.kind in kinds and index in (None, i.index))
+        return sum(i.cpu for i in found) / self.whole
+
+    @property
+    def whole(self) -> float:
+        """What shares are of."""
+        return sum(item.cpu for item in self.items) + self.rest
+
+
+def measure(plan: Plan) -> Measured:
+    """Run a plan in this process, without a journal, and measure it: as planned, and one thing at a time.
+
+    Its outputs are replaced, twice; what is stored for the run alone is left to be removed.
+    """
+    meters, seconds, busy = timed(plan)
+    total = sum(s.wall for m in meters for s in m.spent.values())
+    waits = {
+        kind: sum(s.wall for m in meters for a, s in m.spent.items() if a.kind == kind)
+        / (total or 1)
+        for kind in ("read", "write")
+    }
+    meters, _, cpu = timed(replace(plan, workers=1), alone=True)
+    items = tuple(
+        Item(index, activity, spent.wall, spent.cpu)
+        for index, meter in enumerate(meters)
+        for activity, spent in meter.spent.items()
+    )
+    return Measured(plan, items, cpu, seconds, busy, waits, peak_memory())
+
+
+def timed(plan: Plan, alone: bool = False) -> tuple[tuple[Meter, ...], float, float]:
+    """Run a plan: a meter for each pass, and seconds by the clock and of processors."""
+    meters = tuple(Meter(alone) for _ in plan.passes)
+    session = Session(plan, uuid.uuid4().hex, None, overwrite=True, meters=meters)
+    wall, cpu = time.perf_counter(), time.process_time()
+    run_local(session)
+    return meters, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def swept(p: Pass) -> list[int]:
+    """Per step of a pass: the voxels that all slabs compute of it, halos included."""
+    totals = [1] * len(p.program.steps)
+    grid = p.grid
+    for axis in range(3):
+        sums = [0] * len(totals)
+        for k in range(grid.counts[axis] if len(grid) else 0):
+            span = (k * grid.step[axis], min(grid.shape[axis], (k + 1) * grid.step[axis]))
+            for i, (a, b) in enumerate(p.program.regions(axis, span)):
+                sums[i] += b - a
+        totals = [n * s for n, s in zip(totals, sums, strict=True)]
+    return totals
+
+
+def needed(p: Pass) -> list[int]:
+    """Per step of a pass: the voxels of it that are needed, each once."""
+    regions = [p.program.regions(axis, (0, p.grid.shape[axis])) for axis in range(3)]
+    return [math.prod(b - a for a, b in step) for step in zip(*regions, strict=True)]
+
+
+def foreseen(measured: Measured, plan: Plan) -> Measured | None:
+    """What another plan of the same steps takes, if all it does is as fast as what was measured.
+
+    Stages are scaled by the voxels they compute, halos included, reading by the chunks read, the rest by
+    voxels. None where the plans' passes differ.
+    """
+    pairs = list(zip(measured.plan.passes, plan.passes, strict=False))
+    count = len(measured.plan.passes)
+    if count != len(plan.passes) or any(_steps(p) != _steps(q) for p, q in pairs):
+        return None
+    work = [(_work(p), _work(q)) for p, q in pairs]
+    larger = sum(q.voxels for _, q in pairs) / max(1, measured.voxels)
+    items = []
+    for item in measured.items:
+        own, other = work[item.index]
+        kind, i = item.activity.kind, item.activity.index
+        if kind not in own:
+            kind, i = "voxels", 0
+        ratio = other[kind][i] / own[kind][i] if own[kind][i] else larger
+        items.append(replace(item, wall=item.wall * ratio, cpu=item.cpu * ratio))
+    before = sum(item.wall for item in measured.items)
+    ratio = sum(item.wall for item in items) / before if before else larger
+    return replace(
+        measured,
+        plan=plan,
+        items=tuple(items),
+        cpu=sum(item.cpu for item in items) + larger * measured.rest,
+        seconds=ratio * measured.seconds,
+        busy=ratio * measured.busy,
+    )
+
+
+def _steps(p: Pass) -> list[str]:
+    return [step.name if step.source is None else "" for step in p.program.steps]
+
+
+def _work(p: Pass) -> dict[str, list[int]]:
+    """By kind of activity, how much there is to do."""
+    voxels = swept(p)
+    each = iter(p.reads)
+    reads = [next(each).bytes if step.source is not None else 0 for step in p.program.steps]
+    return {"read": reads, "stage": voxels, "voxels": [p.voxels]}

@@ -1,0 +1,291 @@
+"""Timing a recipe on a part of its inputs, with outputs that lie where the real ones would and vanish."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import beam_volumes as bv
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.jit import Compiled, compiled
+from beam_volumes.plan import machine
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planner import Wanted
+from beam_volumes.profile.advice import Setting, advise
+from beam_volumes.profile.measure import Measured, foreseen, measure, timed
+from beam_volumes.recipes import box
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.document import RecipeError
+from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.storage.kvstore import Spec, beside, is_local, join
+from beam_volumes.storage.remove import remove_tree
+
+#: Voxels by which kernels are compiled, and those by which it is seen how many take `SECONDS`.
+WARM, FIRST = 1 << 18, 1 << 21
+#: What a run of the crop should take.
+SECONDS = 4.0
+#: Seconds of processors by which nothing can be told.
+LITTLE = 0.2
+
+Crop = Callable[[Volume], Volume]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was found.
+
+    Attributes
+    ----------
+    measured : Measured
+        Of the crop.
+    crop, shape : tuple of int
+        Of the largest input: what was computed of it, and what there is.
+    kernels : tuple of Compiled
+        What was compiled first; that is not in the times.
+    plan : Plan
+        Of the inputs as the recipe has them.
+    whole : Measured
+        What this would take; of the crop's own plan, where the whole has other passes.
+    advice : tuple of str
+    """
+
+    measured: Measured
+    crop: tuple[int, ...]
+    shape: tuple[int, ...]
+    kernels: tuple[Compiled, ...]
+    plan: Plan
+    whole: Measured
+    advice: tuple[str, ...]
+
+
+def try_out(
+    recipe: Recipe,
+    crop: str | None = None,
+    *,
+    memory: int | str | None = None,
+    workers: int | None = None,
+) -> Trial:
+    """Time a recipe in this process; nothing of it is left.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    crop : str, optional
+        A box of every input. By default one in the middle that takes some seconds.
+    memory, workers
+        As of `beam_volumes.compute`; those of the recipe by default.
+    """
+    how: dict[str, Any] = {
+        "memory": recipe.memory if memory is None else memory,
+        "workers": recipe.workers if workers is None else workers,
+        "base": machine.BASE_ALONE,
+    }
+    inputs: list[Volume] = []
+
+    def noted(volume: Volume) -> Volume:
+        inputs.append(volume)
+        return volume
+
+    targets = build(recipe, noted).targets
+    whole = bv.plan(*targets, **how)
+    largest = max(inputs, key=lambda v: v.size)
+    asked: Crop = (lambda v: box.crop(v, crop)) if crop is not None else (lambda v: v)
+    inside = asked(largest)
+
+    def of(voxels: int) -> Any:
+        part = middle(inside, voxels)
+        return _planned(recipe, lambda v: part(asked(v)), targets, how)
+
+    with compiled() as kernels:
+        with of(WARM) as plan:
+            timed(plan)
+        voxels = inside.size
+        if crop is None and voxels > FIRST:
+            with of(FIRST) as plan:
+                _, took, _ = timed(plan)
+            voxels = round(FIRST * max(1.0, SECONDS / took))
+        with of(voxels) as plan:
+            known = len(kernels)
+            measured = measure(plan)
+            if len(kernels) > known:
+                measured = measure(plan)
+    more = min(4 * whole.memory, machine.machine_memory() * 3 // 4)
+    roomier = bv.plan(*targets, **{**how, "memory": more}) if more > 1.5 * whole.memory else None
+    found = foreseen(measured, whole)
+    if found is None:
+        times = sum(p.voxels for p in whole.passes) / max(1, measured.voxels)
+        found, roomier = replace(measured, seconds=times * measured.seconds), None
+    setting = Setting(roomier, machine.cores(), os.getloadavg()[0])
+    advice = tuple(advise(found, setting))
+    if measured.cpu < LITTLE:
+        larger = ": take a larger crop" if inside.size < largest.size else ""
+        advice = (f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}",)
+    return Trial(
+        measured,
+        middle(inside, voxels)(inside).shape,
+        largest.shape,
+        tuple(kernels),
+        whole,
+        found,
+        advice,
+    )
+
+
+@contextmanager
+def _planned(
+    recipe: Recipe, crop: Crop, like: Sequence[Wanted], how: dict[str, Any]
+) -> Iterator[Plan]:
+    """The plan of a cropped recipe, with outputs that are removed in the end."""
+    shapes: list[str] = []
+
+    def cropped(volume: Volume) -> Volume:
+        part = crop(volume)
+        shapes.append(" x ".join(map(str, part.shape)))
+        return part
+
+    try:
+        targets = build(recipe, cropped).targets
+    except RecipeError as error:  # of the whole inputs there was none
+        raise ValueError(
+            f"{error} (for a crop of {shapes[0]}: --crop Z0:Z1,Y0:Y1,X0:X1 chooses another)"
+        ) from error
+    run = uuid.uuid4().hex[:12]
+    places: list[Spec] = []
+    plan = None
+    try:
+        moved = [
+            _moved(t, real, run, k, places)
+            for k, (t, real) in enumerate(zip(targets, like, strict=True))
+        ]
+        plan = bv.plan(*moved, **how)
+        yield plan
+    finally:
+        if plan is not None and plan.scratch_place is not None:
+            places.append(plan.scratch_place)
+        for place in places:
+            remove_tree(place)
+
+
+def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -> Wanted:
+    """A target in a temporary place, stored as the real one."""
+    if not isinstance(target, bv.Target | bv.TableTarget):
+        return target
+    place = trial_place(target.sink.kvstore, run)
+    places.append(place)
+    where = join(place, str(k), target.sink.name.rstrip("/").rpartition("/")[2])
+    if isinstance(target, bv.TableTarget):
+        return replace(target, sink=replace(target.sink, kvstore=where))
+    assert isinstance(real, bv.Target)
+    sink = target.sink
+    z, y, x = map(min, real.sink.chunk, sink.shape)
+    chunk = (z, y, x)
+    shard = real.sink.shard
+    if shard is not None:  # whole chunks, that cover the crop or less
+        z, y, x = (
+            c * min(s // c, -(-n // c)) for s, c, n in zip(shard, chunk, sink.shape, strict=True)
+        )
+        shard = (z, y, x)
+    return bv.Target(target.volume, replace(sink, kvstore=where, chunk=chunk, shard=shard))
+
+
+def trial_place(output: Spec, run: str) -> Spec:
+    """A temporary folder on the disk, or in the bucket, that an output will lie on.
+
+    Examples
+    --------
+    >>> trial_place({"driver": "gcs", "bucket": "b", "path": "c/mask.zarr/"}, "7")["path"]
+    'c/mask.zarr.bench-7/'
+    """
+    if not is_local(output):
+        return join(beside(output, f".bench-{run}"), directory=True)
+    folder = os.path.dirname(os.path.abspath(output["path"].rstrip("/")))
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return {**output, "path": f"{folder}/.beam-volumes-bench-{run}/"}
+
+
+def middle(volume: Volume, voxels: int) -> Crop:
+    """What crops a volume to about so many voxels in its middle, and others to the same part of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> whole, half = bv.open(np.zeros((64, 200, 300), "u1")), bv.open(np.zeros((64, 100, 150), "u1"))
+    >>> part = middle(whole, 32 * 64 * 64)
+    >>> part(whole).shape, part(half).shape
+    ((48, 48, 48), (48, 24, 24))
+    """
+    chunks = dict(zip("zyx", _chunk(volume), strict=True))
+    cells = [min(n, chunks.get(axis, 1)) for axis, n in zip(volume.axes, volume.shape, strict=True)]
+    sides = box_of_cells(volume.shape, cells, voxels)
+    if math.prod(sides) > 4 * voxels or any(
+        s < min(n, 16) for s, n in zip(sides, volume.shape, strict=True)
+    ):
+        sides = near_cube(volume.shape, voxels)
+    ranges = {}
+    for axis, n, side in zip(volume.axes, volume.shape, sides, strict=True):
+        # Whole chunks, if they are not larger, and what coarser volumes have voxels of.
+        step = chunks.get(axis, 1) if 1 < chunks.get(axis, 1) <= side else 8 if side >= 16 else 1
+        side = n if side == n else max(1, side // step * step)
+        start = (n - side) // 2 // step * step
+        ranges[axis] = (n, start, start + side)
+
+    def part(other: Volume) -> Volume:
+        cuts = []
+        for axis, size in zip(other.axes, other.shape, strict=True):
+            n, start, stop = ranges.get(axis, (1, 0, 1))
+            finer, coarser = max(1, round(size / n)), max(1, round(n / size))
+            whole = (start, stop) == (0, n) or size == 1
+            cuts.append(
+                slice(None)
+                if whole
+                else slice(start * finer // coarser, -(-stop * finer // coarser))
+            )
+        return other[tuple(cuts)]
+
+    return part
+
+
+def _chunk(volume: Volume) -> tuple[int, int, int]:
+    return volume.node.source.chunk if isinstance(volume.node, SourceNode) else (1, 1, 1)
+
+
+def box_of_cells(shape: Sequence[int], cells: Sequence[int], voxels: int) -> tuple[int, ...]:
+    """The sides of a box of whole cells, of about so many voxels if a cell has fewer.
+
+    Examples
+    --------
+    >>> box_of_cells((200, 512, 900), (16, 512, 512), 1 << 24)
+    (64, 512, 512)
+    """
+    sides = list(cells)
+    while math.prod(sides) < voxels:
+        able = [a for a, n in enumerate(shape) if sides[a] < n]
+        if not able:
+            break
+        axis = min(able, key=lambda a: sides[a])
+        sides[axis] = min(shape[axis], 2 * sides[axis])
+    return tuple(sides)
+
+
+def near_cube(shape: Sequence[int], voxels: int) -> tuple[int, ...]:
+    """The sides of a box of about so many voxels that fits into a shape, as equal as they can be.
+
+    Examples
+    --------
+    >>> near_cube((10, 500, 900), 9000)
+    (10, 30, 30)
+    """
+    left, sides = float(voxels), list(shape)
+    order = sorted(range(len(shape)), key=lambda a: shape[a])
+    for k, axis in enumerate(order):
+        side = max(1, round(left ** (1 / (len(order) - k))))
+        sides[axis] = min(shape[axis], side)
+        left /= max(1, sides[axis])
+    return tuple(sides)

@@ -1,0 +1,442 @@
+"""Stacks of PNG or TIFF slices: a directory, a glob, or a single image.
+
+Opening lists the names and reads the header of the first slice. A read decodes the slices it needs
+and no others, on TensorStore's threads; nothing is kept.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import io
+import itertools
+import math
+import os
+import re
+import struct
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import tensorstore as ts
+import tifffile
+
+from beam_volumes.geometry import Box
+from beam_volumes.space import Space
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.axes import select
+from beam_volumes.storage.context import context, waiting_context
+from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.place import Place, list_keys, read_key
+from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.transfer import Transfer, each_slice
+from beam_volumes.text import printable
+
+PNG, TIFF = (".png",), (".tif", ".tiff")
+SUFFIXES = PNG + TIFF
+
+#: Slices decoded in this process so far; tests look at it.
+decoded = 0
+_count = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Series:
+    """Names that count up, e.g. ``iso.2600.png`` to ``iso.2849.png``: small, however many they are."""
+
+    prefix: str
+    first: int
+    step: int
+    count: int
+    width: int
+    suffix: str
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> str:
+        return f"{self.prefix}{self.first + i * self.step:0{self.width}d}{self.suffix}"
+
+
+@dataclass(frozen=True, eq=False)
+class SliceReader:
+    """Slices in one directory, in order.
+
+    Attributes
+    ----------
+    directory : dict
+        The key-value store they lie in.
+    names : Series or tuple of str
+    shape : tuple of int
+        Of a decoded slice: y, x, and the samples of a pixel if there are several.
+    dtype : numpy.dtype
+    sample : int or None
+        Which of the samples to take.
+    folder : bool
+        Whether all of the directory is meant, or else those names alone.
+    """
+
+    directory: kvstore.Spec
+    names: Series | tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    sample: int | None = None
+    folder: bool = False
+
+    @property
+    def portable(self) -> bool:
+        return self.directory.get("driver") != "memory"
+
+    @property
+    def remote(self) -> bool:
+        return self.directory.get("driver") not in ("file", "memory")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        if self.folder:
+            return (Extent(self.directory),)
+        folders: dict[str, list[str]] = {}
+        for i in range(len(self.names)):
+            folder, _, name = self.names[i].rpartition("/")
+            folders.setdefault(folder, []).append(name)
+        return tuple(Extent(kvstore.join(self.directory, f), n) for f, n in folders.items())
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of a decoded slice, with all samples of its pixels."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stack(self) -> str | None:
+        """Tells the slices, of whose samples this is one; None if they have no other."""
+        return None if self.sample is None else replace(self, sample=None).token()
+
+    def open(self) -> ts.TensorStore:
+        y, x = self.shape[:2]
+        return ts.virtual_chunked(
+            self._read,
+            dtype=self.dtype,
+            shape=[len(self.names), y, x],
+            chunk_layout=ts.ChunkLayout(chunk_shape=[1, max(1, y), max(1, x)]),
+            context=waiting_context() if self.remote else context(),
+        )
+
+    def token(self) -> str:
+        names = repr(self.names) if isinstance(self.names, Series) else list(self.names)
+        return digest("slices", self.directory, names, self.shape, self.dtype.str, self.sample)
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        (z0, y0, x0), (z1, y1, x1) = domain.inclusive_min, domain.exclusive_max
+        for z in range(z0, z1):
+            out[z - z0] = self.seen(self.decoded(z))[y0:y1, x0:x1]
+
+    def seen(self, image: np.ndarray) -> np.ndarray:
+        """What it takes of a decoded slice."""
+        return image if self.sample is None else image[..., self.sample]
+
+    def decoded(self, z: int) -> np.ndarray:
+        """Slice ``z``, decoded and checked."""
+        global decoded
+        name = self.names[z]
+        path = kvstore.url(kvstore.join(self.directory, name))
+        image = _decode(_content(self.directory, name, path), name, path)
+        with _count:
+            decoded += 1
+        if image.shape != self.shape or image.dtype != self.dtype:
+            raise VolumeError(
+                f"slice {printable(path)} is {_what(image.shape, image.dtype)}, but "
+                f"{printable(self.names[0])} is {_what(self.shape, self.dtype)}: the slices of a stack must "
+                "be alike; convert it or leave it out by a glob"
+            )
+        return image
+
+
+def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
+    """Start reading boxes of the same slices into arrays: each slice is decoded once for all.
+
+    Parameters
+    ----------
+    parts : sequence of (Source, Box, numpy.ndarray)
+        Sources of one `Source.stack`, and for each what `read_into` takes.
+    """
+    source, box, _ = parts[0]
+    reader: Any = source.reader
+
+    def take(z: int) -> None:
+        image = reader.decoded(z + source.offset[0])
+        for part, wanted, out in parts:
+            of: Any = part.reader
+            _, y, x = wanted.translate(part.offset).slices
+            out[z - box.start[0]] = of.seen(image)[y, x]
+
+    of = context if not reader.remote else waiting_context
+    return each_slice(source.open(), box, take, reader.decode_bytes, of(), reader.remote)
+
+
+def open_place(
+    place: Place,
+    *,
+    index: Mapping[str, int | str] | None = None,
+    dataset: str | None = None,
+    level: int | None = None,
+) -> Source | None:
+    """The stack at a place, or None if no slices are there."""
+    found = _find(place)
+    if found is None:
+        return None
+    for option, value in (("dataset", dataset), ("level", level)):
+        if value is not None:
+            raise ValueError(f"{option}={value!r}: {place.text} is a stack of slices and has none")
+    directory, listed, single = found
+    names = _series(sorted(listed, key=natural_key), place.text)
+    first = kvstore.url(kvstore.join(directory, names[0]))
+    shape, dtype = _header(directory, names[0], first)
+    if dtype not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
+    axes, sizes = ("y", "x"), shape[:2]
+    channels: Sequence[str] = ()
+    if len(shape) == 3:
+        axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
+        channels = {3: "RGB", 4: "RGBA", 2: ("grey", "alpha")}.get(shape[2], ())
+    chosen = select(axes, sizes, index, place.text, channels)
+    if len(chosen.dims) < 2:
+        raise ValueError(
+            f"index={dict(index or {})}: take a row or column of slices by slicing instead"
+        )
+    y, x = shape[:2]
+    return Source(
+        name=place.text,
+        shape=(len(names), y, x),
+        dtype=dtype,
+        chunk=(1, max(1, y), max(1, x)),
+        chunk_origin=(0, 0, 0),
+        space=Space(axes=("y", "x") if single else ("z", "y", "x")),
+        reader=SliceReader(
+            directory,
+            names,
+            shape,
+            dtype,
+            dict(chosen.fixed).get(2) if len(shape) == 3 else None,
+            folder=not single
+            and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
+        ),
+    )
+
+
+def natural_key(name: str) -> tuple[Any, ...]:
+    """Sorts names as people do: ``s9`` before ``s10``.
+
+    Examples
+    --------
+    >>> sorted(["s10.png", "s9.png"], key=natural_key)
+    ['s9.png', 's10.png']
+    """
+    parts = re.split(r"(\d+)", name)
+    return (tuple(int(p) if p.isdigit() else p.lower() for p in parts), name)
+
+
+# finding them
+
+
+def _find(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
+    """The directory and the names of the slices at a place, and whether it is a single image."""
+    if place.local is None:
+        return _find_remote(place)
+    path = place.local
+    if os.path.isfile(path):
+        if not path.lower().endswith(SUFFIXES):
+            return None
+        return _directory(place, os.path.dirname(path)), [os.path.basename(path)], True
+    if os.path.isdir(path):
+        names = _images(_listed(path), place)
+        return (_directory(place, path), names, False) if names else None
+    if not glob.has_magic(path):
+        return None
+    folder, pattern = os.path.split(path)
+    if glob.has_magic(folder):
+        paths = [p for p in glob.glob(path) if os.path.isfile(p)]
+        folder = os.path.commonpath([os.path.dirname(p) for p in paths]) if paths else folder
+        names = [os.path.relpath(p, folder) for p in paths]
+    else:
+        names = fnmatch.filter(_listed(folder), pattern) if os.path.isdir(folder) else []
+        names = [n for n in names if not n.startswith(".")]
+    if not names:
+        raise FileNotFoundError(f"no files match {printable(path)}; check the pattern")
+    return _directory(place, folder), _images(names, place, all_of_them=True), False
+
+
+def _find_remote(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
+    path = str(place.spec.get("path", ""))
+    folder, _, last = path.rstrip("/").rpartition("/")
+    if last.lower().endswith(SUFFIXES) and not glob.has_magic(last):
+        return _directory(place, folder), [last], True
+    if not glob.has_magic(last):
+        folder, last = path.rstrip("/"), ""
+    directory = _directory(place, folder)
+    if glob.has_magic(folder):
+        raise ValueError(f"{place.text}: in a bucket only the last part of a path may be a pattern")
+    names = [key for key in list_keys(directory) if "/" not in key]
+    if not last:
+        names = _images(names, place)
+        return (directory, names, False) if names else None
+    names = fnmatch.filter(names, last)
+    if not names:
+        raise FileNotFoundError(f"no files match {place.text}; check the pattern")
+    return directory, _images(names, place, all_of_them=True), False
+
+
+def _directory(place: Place, folder: str) -> kvstore.Spec:
+    return kvstore.join({**place.spec, "path": folder}, directory=True)
+
+
+def _listed(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
+
+
+def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[str]:
+    """Those that are slices, all of one format."""
+    images = [n for n in names if n.lower().endswith(SUFFIXES)]
+    if all_of_them and len(images) < len(names):
+        other = sorted(set(names) - set(images))[0]
+        raise ValueError(
+            f"{place.text}: {other} is not a slice; slices are {', '.join(SUFFIXES)} files"
+        )
+    kinds = {n.lower().endswith(PNG) for n in images}
+    if len(kinds) > 1:
+        raise ValueError(f"{place.text} holds PNG and TIFF files: choose by a glob, e.g. '*.png'")
+    return images
+
+
+def _series(names: list[str], where: str) -> Series | tuple[str, ...]:
+    """Sorted names as a `Series` if they count up; a number left out is an error."""
+    split = [re.split(r"(\d+)", n) for n in names]
+    first = split[0]
+    if len(names) == 1 or any(len(s) != len(first) for s in split):
+        return tuple(names)
+    differ = [k for k in range(len(first)) if any(s[k] != first[k] for s in split)]
+    if len(differ) != 1 or differ[0] % 2 == 0:
+        return tuple(names)
+    k = differ[0]
+    numbers = [int(s[k]) for s in split]
+    gaps = [b - a for a, b in itertools.pairwise(numbers)]
+    if 0 in gaps:
+        i = gaps.index(0)
+        raise ValueError(f"{where}: {names[i]} and {names[i + 1]} have the same number")
+    step = math.gcd(*gaps)
+    width = len(first[k]) if first[k].startswith("0") else 1
+    if all(len(s[k]) == len(first[k]) for s in split):
+        width = len(first[k])
+    prefix, suffix = "".join(first[:k]), "".join(first[k + 1 :])
+    if any(g != step for g in gaps):
+        absent = sorted(set(range(numbers[0], numbers[-1], step)) - set(numbers))
+        shown = ", ".join(f"{prefix}{n:0{width}d}{suffix}" for n in absent[:5])
+        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
+        raise FileNotFoundError(
+            f"{where}: {len(absent)} slice{'s are' if len(absent) > 1 else ' is'} missing between "
+            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, or choose the slices "
+            "by a glob"
+        )
+    series = Series(prefix, numbers[0], step, len(names), width, suffix)
+    return series if all(series[i] == n for i, n in enumerate(names)) else tuple(names)
+
+
+# decoding them
+
+
+def _content(directory: kvstore.Spec, name: str, path: str) -> bytes:
+    if directory.get("driver") == "file":
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise VolumeError(f"slice {printable(path)} is missing: restore it") from None
+        except OSError as error:
+            raise VolumeError(
+                f"slice {printable(path)} cannot be read: {error.strerror or error}"
+            ) from None
+    data = read_key(directory, name)
+    if data is None:
+        raise VolumeError(f"slice {printable(path)} is missing: restore it")
+    return data
+
+
+def _decode(data: bytes, name: str, path: str) -> np.ndarray:
+    try:
+        if name.lower().endswith(PNG):
+            return imagecodecs.png_decode(data)
+        return _decode_tiff(data)
+    except Exception as error:
+        raise VolumeError(
+            f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
+        ) from None
+
+
+def _decode_tiff(data: bytes) -> np.ndarray:
+    try:
+        return imagecodecs.tiff_decode(data)
+    except Exception as error:
+        # Some releases leave out one bit a voxel, which tifffile unpacks, more slowly.
+        if "not supported" not in str(error):
+            raise
+        image = np.asarray(tifffile.imread(io.BytesIO(data)))
+        return image.astype(image.dtype.newbyteorder("="), copy=False)
+
+
+def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype of a slice, from as little of it as possible."""
+    local = directory.get("driver") == "file"
+    if name.lower().endswith(PNG):
+        if local:
+            with open(path, "rb") as file:
+                head = file.read(26)
+        else:
+            head = _content(directory, name, path)[:26]
+        if len(head) < 26 or head[:8] != b"\x89PNG\r\n\x1a\n" or head[12:16] != b"IHDR":
+            raise VolumeError(
+                f"slice {printable(path)} is damaged: it has no PNG header; restore it"
+            )
+        x, y, depth, colour = struct.unpack(">IIBB", head[16:26])
+        if colour == 3:
+            image = _decode(_content(directory, name, path), name, path)
+            return image.shape, image.dtype
+        samples = {0: 1, 2: 3, 4: 2, 6: 4}.get(colour, 1)
+        return ((y, x, samples) if samples > 1 else (y, x)), np.dtype("u2" if depth == 16 else "u1")
+    try:
+        with tifffile.TiffFile(
+            path if local else io.BytesIO(_content(directory, name, path))
+        ) as tiff:
+            page = tiff.pages[0]
+            several = _has(tiff.pages, 1)
+            shape, dtype, axes = page.shape, page.dtype, page.axes
+    except VolumeError:
+        raise
+    except Exception as error:
+        raise VolumeError(f"slice {printable(path)} is damaged: {error}; restore it") from None
+    if several:
+        raise ValueError(
+            f"slice {printable(path)} has several pages; a stack is made of files of one page each"
+        )
+    if dtype is None or axes not in ("YX", "YXS"):
+        raise ValueError(
+            f"slice {printable(path)} of shape {shape} (axes {axes}) is not a plain 2-D image; a stack is "
+            "made of files of one image each"
+        )
+    return tuple(shape), np.dtype(dtype).newbyteorder("=")
+
+
+def _has(pages: Any, i: int) -> bool:
+    try:
+        pages[i]
+    except IndexError:
+        return False
+    return True
+
+
+def _what(shape: Sequence[int], dtype: Any) -> str:
+    return f"{' x '.join(map(str, shape))} {np.dtype(dtype).name}"

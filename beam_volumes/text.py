@@ -1,0 +1,32 @@
+"""Texts for people: names of files and metadata may hold what a terminal obeys."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    r"""A text in which nothing but letters, spaces and line ends is left to a terminal.
+
+    Examples
+    --------
+    >>> print(printable("s\x1b[2J\r.png\nnext"))
+    s\x1b[2J\r.png
+    next
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def format_bytes(n: float) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> format_bytes(3 << 30)
+    '3.0 GiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(n) < 1024 or unit == "TiB":
+            return f"{n:.0f} B" if unit == "B" else f"{n:.1f} {unit}"
+        n /= 1024
+    raise AssertionError

@@ -1,0 +1,485 @@
+"""Single steps of labels and scans across slabs, for pipelines of one's own.
+
+`LabelComponents`, `MergeEquivalences` and `RelabelSlabs` are, one after the other, what `bv.label` does:
+voxels are read twice, and what is shuffled are summaries of slabs, ids and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import apache_beam as beam
+import imagecodecs
+import numpy as np
+from apache_beam.typehints import Tuple
+
+from beam_volumes.across.component_rounds import component_flow
+from beam_volumes.across.components import (
+    Labelling,
+    SlabLabeler,
+    SlabSummary,
+    connectivity_structure,
+    region_of,
+    relabel_window,
+)
+from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
+from beam_volumes.across.merge import Keep
+from beam_volumes.across.rounds import Key
+from beam_volumes.across.scan_rounds import scan_flow
+from beam_volumes.across.scans import Combine
+from beam_volumes.geometry import NO_HALO, Grid, Halo
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.labels.component_load import ComponentLoad, Load
+from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
+from beam_volumes.plan.machine import parse_bytes
+from beam_volumes.text import format_bytes
+from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
+from beam_volumes.transforms.steps.slab import MOST_BYTES, Slab
+from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab, slab_grid
+
+_UPPER: Halo = ((0, 1), (0, 1), (0, 1))
+ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
+
+
+class SummaryCoder(beam.coders.Coder):
+    """A pickle, compressed; summaries that are equal are equal bytes."""
+
+    def encode(self, value: SlabSummary) -> bytes:
+        return bytes(imagecodecs.zstd_encode(pickle.dumps(value, protocol=5), level=1))
+
+    def decode(self, encoded: bytes) -> SlabSummary:
+        return pickle.loads(imagecodecs.zstd_decode(encoded))
+
+    def is_deterministic(self) -> bool:
+        return True
+
+    def to_type_hint(self) -> type:
+        return SlabSummary
+
+
+beam.coders.registry.register_coder(SlabSummary, SummaryCoder)
+
+
+class LabelComponents(beam.PTransform):
+    """Find the components of each slab: PCollection[Slab] to a PCollection of ``((index,), summary)``.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs or Grid
+        Where the slabs come from, with the halo ``(0, 1)`` along each axis: one plane more on the
+        upper side; or their grid.
+    connectivity, structure, by_value, background
+        As of `beam_volumes.label`.
+    measures : tuple of str
+        What `MergeEquivalences` is to know of components: ``"size"``, ``"box"``, ``"touches_border"``.
+
+    Raises
+    ------
+    ValueError
+        In a worker, where a slab lacks the plane above, or a summary would be larger than 8 MiB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import apache_beam as beam
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
+    >>> read = bv.ReadSlabs(mask, depth=2, halo=((0, 1), (0, 1), (0, 1)))
+    >>> label = bv.LabelComponents(read)
+    >>> merge = bv.MergeEquivalences(label)
+    >>> relabel = bv.RelabelSlabs(mask, label)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> write = bv.WriteSlabs(f"{folder.name}/cells.zarr", like=mask.astype("u4"), chunks=(2, 1, 3))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     merged = p | read | label | merge
+    ...     _ = merged["numbers"] | beam.Map(print)
+    ...     _ = merged["answers"] | relabel | write
+    ((), {'count': 2})
+    >>> np.asarray(bv.open(f"{folder.name}/cells.zarr"))[:, 0]
+    array([[1, 0, 2],
+           [1, 0, 0],
+           [1, 1, 1]], dtype=uint32)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | Grid,
+        connectivity: int = 1,
+        structure: Any = None,
+        *,
+        by_value: bool = False,
+        background: Any = 0,
+        measures: tuple[str, ...] = (),
+    ):
+        super().__init__()
+        self.grid = grid_of(slabs)
+        some = connectivity_structure(connectivity) if structure is None else structure
+        self.labelling = Labelling(some, by_value, background)
+        known = ("size", "box", "touches_border")
+        for name in measures:
+            if name not in known:
+                raise ValueError(f"measures={measures!r}: {name!r} is none of {known}")
+        self.measures = tuple(measures)
+
+    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
+        label = beam.Map(_summarise, self.grid, self.labelling, self.measures)
+        return slabs | label.with_output_types(Tuple[Tuple[int, ...], SlabSummary])
+
+
+def grid_of(slabs: ReadSlabs | LabelComponents | Grid) -> Grid:
+    found = slabs if isinstance(slabs, Grid) else getattr(slabs, "grid", None)
+    if not isinstance(found, Grid):
+        raise TypeError(f"{slabs!r} has no grid of slabs: give the ReadSlabs that yields them")
+    return found
+
+
+def _summarise(
+    slab: Slab, grid: Grid, labelling: Labelling, measures: tuple[str, ...]
+) -> tuple[Key, SlabSummary]:
+    z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
+    core, region = region_of(grid, (z, y, x))
+    if slab.shape != grid.shape or slab.core != core or not slab.box.contains(region):
+        raise ValueError(
+            f"slab {tuple(slab.key)} has the voxels {slab.box}, and components are found in {region}, "
+            f"one plane beyond the core {core}: {ABOUT}"
+        )
+    labeler = SlabLabeler(grid, (z, y, x), labelling, measures)
+    labeler.feed(slab.data[region.translate([-a for a in slab.box.start]).slices])
+    summary = labeler.finish()
+    # Compressing tells; a summary that is not even large otherwise is not compressed for that.
+    plain = len(pickle.dumps(summary, protocol=5))
+    if plain > MOST_BYTES and (size := len(SummaryCoder().encode(summary))) > MOST_BYTES:
+        depth, rows, cols = core.shape
+        shallower = depth * MOST_BYTES // size
+        tile = (-(-rows // 2), -(-cols // 2))
+        remedy = f"depth={shallower}" if shallower else f"depth={depth}, tile={tile}"
+        raise ValueError(
+            f"slab {tuple(slab.key)}: the summary of {len(summary.ids)} components takes "
+            f"{format_bytes(size)}; elements are at most {format_bytes(MOST_BYTES)}: use "
+            f"ReadSlabs(..., {remedy})"
+        )
+    _, ny, nx = grid.counts
+    return ((z * ny + y) * nx + x,), summary
+
+
+class MergeEquivalences(beam.PTransform):
+    """Merge the components of all slabs: a PCollection of `LabelComponents` to a dict of two.
+
+    ``"answers"`` is for `RelabelSlabs`: per slab, in pieces, the final ids of its components. They are
+    1, 2, ... in the raster order of first voxels, over the components that are kept.
+    ``"numbers"`` has one element, ``((), {"count": how many are kept})``.
+
+    Parameters
+    ----------
+    slabs : LabelComponents or Grid
+    min_size, max_size : int, optional
+        Keep components of so many voxels, inclusive; `LabelComponents` needs the measure ``"size"``.
+    touches_border : bool, optional
+        Keep those that do, or do not; needs the measure ``"touches_border"``.
+    k_largest : int, optional
+        Keep so many of those, the largest; needs ``"size"``.
+    as_mask : bool
+        Answers say only whether components are kept.
+    dtype : dtype
+        Of the ids.
+    memory : int or str, optional
+        What one step of the merge may hold, e.g. ``"1GiB"``. Where that is not enough, the pipeline
+        fails before merging begins, with the slabs that would do.
+
+    Examples
+    --------
+    See `LabelComponents`.
+    """
+
+    def __init__(
+        self,
+        slabs: LabelComponents | Grid,
+        *,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        touches_border: bool | None = None,
+        k_largest: int | None = None,
+        as_mask: bool = False,
+        dtype: Any = np.uint32,
+        memory: int | str | None = None,
+    ):
+        super().__init__()
+        self.grid = grid_of(slabs)
+        if isinstance(slabs, LabelComponents):
+            sized = (min_size, max_size, k_largest) != (None, None, None)
+            needs = {"size": sized, "touches_border": touches_border is not None}
+            missing = [n for n, need in needs.items() if need and n not in slabs.measures]
+            if missing:
+                raise ValueError(
+                    f"components were not measured: LabelComponents(..., measures={tuple(missing)})"
+                )
+        self.flow = component_flow(
+            self.grid,
+            keep=Keep(min_size, max_size, touches_border),
+            k_largest=k_largest,
+            as_mask=as_mask,
+            dtype=dtype,
+        )
+        self.load = None
+        if memory is not None:
+            self.load = ComponentLoad.of(self.grid, parse_bytes(memory), name="MergeEquivalences")
+
+    def expand(self, summaries: beam.PCollection) -> dict[str, beam.PCollection]:
+        ready = None
+        if self.load is not None:
+            ready = (
+                summaries
+                | "Load" >> beam.Map(_load_of, self.load)
+                | "Loads" >> beam.CombineGlobally(_Loads(self.load))
+            )
+        return summaries | "Merge" >> RunFlow(self.flow, ready)
+
+
+def _load_of(found: tuple[Key, SlabSummary], load: ComponentLoad) -> Load:
+    return load.of_slab(found[1])
+
+
+class _Loads(beam.CombineFn):
+    """Sums loads; raises where one is too large."""
+
+    def __init__(self, load: ComponentLoad):
+        self.load = load
+
+    def create_accumulator(self) -> Load:
+        return self.load.zero()
+
+    def add_input(self, accumulator: Load, state: Load) -> Load:
+        return self.load.merge(accumulator, state)
+
+    def merge_accumulators(self, accumulators: Iterable[Load]) -> Load:
+        merged = self.load.zero()
+        for state in accumulators:
+            merged = self.load.merge(merged, state)
+        return merged
+
+    def extract_output(self, accumulator: Load) -> int:
+        return int(self.load.finish(accumulator))
+
+
+class RelabelSlabs(beam.PTransform):
+    """Label each slab again, with final ids: the answers of `MergeEquivalences` to PCollection[Slab].
+
+    The mask is read again, slab by slab, rather than shuffled; that it is what was labelled the first
+    time is checked.
+
+    Given a dict of ``"answers"`` and a ``"mapping"``, ids become new values: the mapping is a
+    PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays, which takes far less time
+    if there are many. It may be of any size, and each slab is told of its own labels only.
+
+    Parameters
+    ----------
+    mask : Volume
+        What `LabelComponents` was given, as slabs.
+    label : LabelComponents
+        That step.
+    dtype : dtype
+        Of the labels: what `MergeEquivalences` was given, or bool for a mask; with a mapping, of the
+        values.
+    missing : {"error", "keep"} or number
+        What becomes of labels that the mapping has no value for.
+
+    Raises
+    ------
+    ValueError
+        Slabs of labels would be larger than 8 MiB; in a worker, where voxels differ from what was
+        labelled, answers are of another dtype, or the mapping has no value for a label, or two.
+
+    Examples
+    --------
+    See `LabelComponents`.
+    """
+
+    def __init__(
+        self,
+        mask: Volume,
+        label: LabelComponents,
+        *,
+        dtype: Any = np.uint32,
+        missing: Any = "error",
+    ):
+        super().__init__()
+        if not isinstance(label, LabelComponents):
+            raise TypeError(f"{label!r}: give the LabelComponents that found the components")
+        self.mask, self.found, self.dtype = as_volume(mask), label, np.dtype(dtype)
+        check_missing(missing, self.dtype, np.dtype("u4"), "RelabelSlabs")
+        self.missing = missing
+        depth, *tile = label.grid.step
+        ReadSlabs(self.mask, depth, (tile[0], tile[1]))  # refuses what workers cannot read
+        grid = slab_grid(self.mask.astype(self.dtype), depth, tile)
+        if grid != label.grid:
+            raise ValueError(
+                f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
+            )
+
+    def expand(
+        self, given: beam.PCollection | dict[str, beam.PCollection]
+    ) -> beam.PCollection[Slab]:
+        how = (self.mask, self.found.labelling, self.found.grid, self.dtype)
+        if not isinstance(given, dict):
+            relabel = beam.Map(_relabel, *how)
+            return given | beam.GroupByKey() | "Relabel" >> relabel.with_output_types(Slab)
+        if given.keys() != {"answers", "mapping"}:
+            raise ValueError(
+                f'RelabelSlabs takes "answers" and a "mapping", and was given {", ".join(given)}'
+            )
+        answers = given["answers"]
+        flow = given_flow(self.dtype, self.missing, voxels=math.prod(self.found.grid.shape))
+        labels = answers | beam.GroupByKey() | "Labels" >> FirstRound(flow, _labels_of)
+        parts = given["mapping"] | "Mapping" >> FirstRound(flow, _part_of)
+        both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
+        found = both | "Look up" >> RunFlow(flow)
+        relabel = beam.Map(_rename, *how)
+        return (
+            {"answers": answers, "found": found["answers"]}
+            | "Meet" >> beam.CoGroupByKey()
+            | "Relabel" >> relabel.with_output_types(Slab)
+        )
+
+
+def _labels_of(group: tuple[Key, Iterable[bytes]]) -> tuple[Key, Tally]:
+    """The labels of a slab, each once."""
+    labels = np.unique(_answer(group[1])[0]).astype(np.uint64)
+    labels = labels[labels != 0]
+    return group[0], Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
+
+
+def _part_of(pair: tuple[Any, Any]) -> tuple[Key, Part]:
+    labels, values = (np.atleast_1d(item) for item in pair)
+    return (-1,), Part(*mapping_arrays((labels, values), "RelabelSlabs"))
+
+
+def _answer(some: Iterable[bytes]) -> tuple[np.ndarray, int]:
+    """Of a slab, the final id of each component, and the digest of what was labelled."""
+    (((ids,), (digest,)),) = whole(some)  # one answer, of one window
+    return ids, digest
+
+
+def _rename(
+    group: tuple[Key, dict[str, Iterable[bytes]]],
+    mask: Volume,
+    labelling: Labelling,
+    grid: Grid,
+    dtype: np.dtype,
+) -> Slab:
+    ids, digest = _answer(group[1]["answers"])
+    ((labels, values, _),) = whole(group[1]["found"])
+    new = np.zeros(len(ids), dtype)
+    kept = ids != 0
+    new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
+    return _labelled(group[0][0], mask, labelling, grid, new, digest)
+
+
+def _relabel(
+    group: tuple[Key, Iterable[bytes]],
+    mask: Volume,
+    labelling: Labelling,
+    grid: Grid,
+    dtype: np.dtype,
+) -> Slab:
+    ids, digest = _answer(group[1])
+    if ids.dtype != dtype:
+        raise ValueError(
+            f"the answers are {ids.dtype}: give RelabelSlabs and MergeEquivalences the same dtype= "
+            "(bool for as_mask=True)"
+        )
+    return _labelled(group[0][0], mask, labelling, grid, ids, digest)
+
+
+def _labelled(
+    index: int, mask: Volume, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int
+) -> Slab:
+    """A slab labelled again, its components called ``ids``."""
+    slab = read_slab(index, mask, grid, _UPPER)
+    labels = np.empty(slab.core.shape, ids.dtype)
+    try:
+        relabel_window(labelling, slab.data, ids, digest, labels)
+    except ValueError as error:
+        raise ValueError(f"slab {tuple(slab.key)}: {error}") from error
+    return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space)
+
+
+class SlabScan(beam.PTransform):
+    """Combine the states of all slabs before each: PCollections of ``((index,), state)`` to the same.
+
+    What comes out for a slab is the combination, in order, of the states of the slabs before it along
+    z, in the same tile; None where there is none. With the slab's own voxels it gives running sums,
+    distances and the like.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs or Grid
+        Where the slabs come from, or their grid; the index is that in the grid.
+    combine : callable
+        ``combine(a, b)`` of the states of neighbours in the order of the scan: associative.
+    backward : bool
+        From the last slab to the first: ``a`` is the upper neighbour then.
+    itemsize : int
+        Bytes of a state per row and column of the slab. States of more than 4 MB are cut into tiles:
+        they must be planes, or dataclasses that hold planes, and combined pixel by pixel.
+    radix : int
+        Slabs that one step combines.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> from beam_volumes.geometry import Grid
+    >>> import beam_volumes as bv
+    >>> scan = bv.SlabScan(Grid((30, 8, 8), (10, 8, 8)), lambda a, b: a + b)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     states = p | beam.Create([((0,), "a"), ((1,), "b"), ((2,), "c")])
+    ...     _ = states | scan | beam.combiners.ToList() | beam.Map(lambda x: print(sorted(x)))
+    [((0,), None), ((1,), 'a'), ((2,), 'ab')]
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | Grid,
+        combine: Combine,
+        *,
+        backward: bool = False,
+        itemsize: int = 8,
+        radix: int = 16,
+    ):
+        super().__init__()
+        self.backward = backward
+        grid = grid_of(slabs)
+        _, rows, cols = grid.step
+        if (size := rows * cols * itemsize) > MOST_BYTES:
+            raise ValueError(
+                f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are {format_bytes(size)} "
+                f"each; elements are at most {format_bytes(MOST_BYTES)}: read slabs with a smaller tile="
+            )
+        self.flow = scan_flow(
+            grid,
+            combine,
+            itemsize=itemsize,
+            forward=not backward,
+            backward=backward,
+            radix=radix,
+        )
+
+    def expand(self, states: beam.PCollection) -> beam.PCollection:
+        carry = beam.Map(_carry, 2 if self.backward else 1)
+        given = states | "Own" >> FirstRound(self.flow, _scanned)
+        answers = (given | "Scan" >> RunFlow(self.flow))["answers"]
+        carries = answers | beam.GroupByKey() | "Carry" >> carry
+        return carries
+
+
+def _scanned(state: tuple[Key, Any]) -> tuple[Key, Any]:
+    return state[0], (None, state[1], state[1])
+
+
+def _carry(group: tuple[Key, Iterable[bytes]], which: int) -> tuple[Key, Any]:
+    (answer,) = whole(group[1])
+    return tuple(group[0]), answer[which]

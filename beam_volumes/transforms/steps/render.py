@@ -1,0 +1,185 @@
+"""A box of an expression as an array, computed by the same sweep as everything else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
+from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
+from beam_volumes.plan.compile import ancestors, compile_program
+from beam_volumes.plan.machine import cores
+from beam_volumes.plan.partition import preferred_window
+from beam_volumes.space import Space
+from beam_volumes.storage.context import context
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.executor import sweep
+from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.stage import Regrid, digest
+
+
+def render(node: Node, box: Box) -> np.ndarray:
+    """The voxels of a box of a node; the rest of the volume is not looked at beyond the halo.
+
+    Boundary modes apply where the volume ends, not where the box does.
+    """
+    out = np.empty(box.shape, node.dtype)
+    if box.size == 0:
+        return out
+    # Not `CropNode.of`: a source that were cropped anew for each box would be opened for each.
+    crop = CropNode(
+        box.shape, node.dtype, digest("crop", node.token, box.start, box.stop), node, box.start
+    )
+    sink: Any = ArraySink("a slab", out)  # all of a `Sink` that a sweep uses
+    program = compile_program(box.shape, [(crop, sink)], [], [], {})
+    width = preferred_window([program], box.shape[1:])
+    with gate.admitted(cores()) as arena:
+        sweep(program, Grid(box.shape, box.shape), 0, {}, arena, window=width)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySink:
+    """An array as an output of a sweep: one write unit."""
+
+    name: str
+    array: np.ndarray
+    scratch = False
+
+    @property
+    def unit(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def grid(self) -> Grid:
+        z, y, x = self.array.shape
+        return Grid((z, y, x), (z, y, x))
+
+    def open(self) -> ts.TensorStore:
+        return ts.array(self.array, copy=False, write=True, context=context())
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSource(Source):
+    """An array that is one box of a volume; nothing else of the volume can be read."""
+
+    block: Box = field(kw_only=True)
+
+    @classmethod
+    def of(cls, array: np.ndarray, block: Box, shape: Triple, space: Space) -> BlockSource:
+        z, y, x = (max(1, n) for n in block.shape)
+        return cls(
+            "the slab", shape, array.dtype, (z, y, x), (0, 0, 0), space, _Array(array), block=block
+        )
+
+    def open(self) -> ts.TensorStore:
+        store = ts.array(self.reader.voxels, copy=False, write=False, context=context())  # type: ignore[attr-defined]
+        return store[ts.d[:].translate_to[self.block.start]]
+
+    def crop(self, box: Box) -> Source:
+        raise ValueError("stages of a slab see the whole volume; slicing is not among them")
+
+    def view(self, axes: Triple, flipped: tuple[bool, bool, bool]) -> Source:
+        raise ValueError("slabs keep their places; flip and transpose are not among the stages")
+
+    def thinned(self, step: Triple) -> Source:
+        raise ValueError("slabs keep their places; downsample is not among the stages")
+
+    def token(self) -> str:
+        # One slab's expression never meets another's.
+        return digest("block", self.block.start, self.block.stop, self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _Array:
+    """Not ``array``: what sweeps take from there has its first voxel at (0, 0, 0)."""
+
+    voxels: np.ndarray
+    portable = False
+    remote = False
+    extents = ()
+
+    def open(self) -> Any:
+        raise NotImplementedError
+
+    def token(self) -> str:
+        return "array"
+
+
+def reach(node: Node, source: Node) -> Halo:
+    """The halo around a voxel of a node within which it depends on a source.
+
+    Examples
+    --------
+    >>> import beam_volumes as bv
+    >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
+    >>> reach(bv.median_filter(v, 3).node, v.node)
+    ((1, 1), (1, 1), (1, 1))
+    """
+    halos: dict[str, Halo] = {node.token: NO_HALO}
+    for n in reversed(ancestors([node])):
+        if n.token in halos and isinstance(n, StageNode):
+            for i, operand in enumerate(n.operands):
+                found = _sum(halos[n.token], n.stage.halo(i))
+                halos[operand.token] = _most(halos.get(operand.token, NO_HALO), found)
+    return halos.get(source.token, NO_HALO)
+
+
+def stage_names(node: Node) -> str:
+    """The stages that a node rests on, for messages."""
+    return ", ".join(dict.fromkeys(n.name for n in ancestors([node]) if isinstance(n, StageNode)))
+
+
+def check_stages(node: Node, shape: Triple) -> None:
+    """Refuse what is not pointwise or of a neighbourhood.
+
+    Raises
+    ------
+    ValueError
+    """
+    if node.shape != shape:
+        raise ValueError(
+            f"the stages make a volume of shape {node.shape} of one of {shape} (z, y, x); "
+            "slabs keep their places, so slicing is not among the stages"
+        )
+    check_no_numbers(node)
+    for n in ancestors([node]):
+        if isinstance(n, StageNode) and isinstance(n.stage, Regrid):
+            raise ValueError(
+                f"{n.name} moves voxels to other places; slabs keep theirs, so it is not among the stages: "
+                "use Compute"
+            )
+
+
+def check_no_numbers(node: Node) -> None:
+    """Refuse an expression that no single sweep gives: with lazy scalars, or of stored volumes.
+
+    Raises
+    ------
+    ValueError
+    """
+    for n in ancestors([node]):
+        if n.values:
+            raise ValueError(
+                f"{n.name} needs {', '.join(v.name for v in n.values)} of the whole volume, which no slab "
+                "knows: compute it first and pass the number, or use Compute"
+            )
+        spans_z = isinstance(n, StageNode) and 0 in n.stage.spans
+        if spans_z or isinstance(n, AcrossNode | ViewNode):
+            raise ValueError(
+                f"{n.name} needs the whole of {n.inputs[0].name} before its first voxel, which no slab "
+                "has: write it first and open that, or use Compute"
+            )
+
+
+def _sum(a: Halo, b: Halo) -> Halo:
+    z, y, x = ((p[0] + q[0], p[1] + q[1]) for p, q in zip(a, b, strict=True))
+    return (z, y, x)
+
+
+def _most(a: Halo, b: Halo) -> Halo:
+    z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
+    return (z, y, x)

@@ -1,0 +1,139 @@
+"""Region tables of slabs of labels, for pipelines of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+
+from beam_volumes.across import tables
+from beam_volumes.across.components import region_of
+from beam_volumes.across.rounds import Key
+from beam_volumes.across.tables import Regions
+from beam_volumes.geometry import Grid
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.labels.table_surveys import RegionSurvey
+from beam_volumes.ops.labels.tables import spacing_of
+from beam_volumes.transforms.compute import row_batches
+from beam_volumes.transforms.rounds import FirstRound, RunFlow
+from beam_volumes.transforms.steps.components import ABOUT, grid_of
+from beam_volumes.transforms.steps.render import render
+from beam_volumes.transforms.steps.slab import Slab
+from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
+
+
+class RegionTable(beam.PTransform):
+    """Measure the regions of slabs of labels: PCollection[Slab] to a PCollection of batches of rows.
+
+    A batch is a dict of numpy columns, ``label`` first and sorted by it. What is shuffled are sums per
+    label and slab; each label is in one batch, of at most 4 MiB, and labels of two batches do not
+    interleave. Of labels without a region there is none.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs, LabelComponents or Grid
+        Where the slabs come from, or their grid. ``surface_area_faces``, which is among the properties
+        by default, needs one plane more on the upper side: the halo ``(0, 1)`` along each axis.
+    intensity : Volume, optional
+        An expression of the same shape, of which each slab's voxels are read where its labels are.
+    properties, spacing, nan
+        As of `beam_volumes.regionprops_table`.
+
+    Raises
+    ------
+    ValueError
+        In a worker, where a slab lacks the plane above, or intensities are not finite.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import apache_beam as beam
+    >>> import numpy as np
+    >>> import beam_volumes as bv
+    >>> labels = bv.open(np.array([[[7, 7, 0]], [[7, 0, 4]], [[0, 0, 4]]], "u4"))
+    >>> read = bv.ReadSlabs(labels, depth=2, halo=((0, 1), (0, 1), (0, 1)))
+    >>> table = bv.RegionTable(read, labels * 2, ["area", "bbox", "intensity_mean"])
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | read | table
+    ...     _ = rows | beam.Map(lambda batch: print({k: v.tolist() for k, v in batch.items()}))
+    {'label': [4, 7], 'area': [2.0, 3.0], 'bbox-0': [1, 0], ...'intensity_mean': [8.0, 14.0]}
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | Grid,
+        intensity: Volume | None = None,
+        properties: Sequence[str] | None = None,
+        *,
+        spacing: float | Sequence[float] | str | None = None,
+        nan: str = "raise",
+    ):
+        super().__init__()
+        self.grid = grid_of(slabs)
+        labels = getattr(slabs, "volume", None)
+        self.intensity = None if intensity is None else as_volume(intensity)
+        if self.intensity is not None:
+            check_readable(self.intensity)
+            if self.intensity.node.shape != self.grid.shape:
+                raise ValueError(
+                    f"RegionTable: the intensities' shape is {self.intensity.node.shape}, and that of the "
+                    f"labels {self.grid.shape} (z, y, x); crop them to one shape first"
+                )
+        about = labels if labels is not None else self.intensity
+        if spacing is not None and about is None:
+            raise ValueError(
+                f"RegionTable: spacing={spacing!r} of a grid, whose axes are not known: give the ReadSlabs "
+                "of the labels"
+            )
+        self.survey = RegionSurvey.of(
+            "u8" if labels is None else labels.dtype,
+            None if self.intensity is None else self.intensity.dtype,
+            properties,
+            (1.0, 1.0, 1.0) if about is None else spacing_of(about, spacing, "RegionTable"),
+            2 if about is not None and about.ndim == 2 else 3,
+            nan,
+            "RegionTable",
+        )
+
+    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[dict[str, Any]]:
+        measure = partial(
+            measure_slab, grid=self.grid, survey=self.survey, intensity=self.intensity
+        )
+        flow = self.survey.flow(self.grid)
+        # Neither what a slab adds nor a shard is an element: either may be large.
+        parts = slabs | "Measure" >> FirstRound(flow, measure)
+        return (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
+
+
+def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return row_batches(columns)
+
+
+def measure_slab(
+    slab: Slab, grid: Grid, survey: RegionSurvey, intensity: Volume | None
+) -> tuple[Key, Regions]:
+    """What one slab adds to the table, under its index."""
+    z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
+    core, region = region_of(grid, (z, y, x))
+    if slab.shape != grid.shape or slab.core != core:
+        raise ValueError(
+            f"slab {tuple(slab.key)}: its core {slab.core} of {slab.shape} is none of the grid of "
+            f"{grid.step} in {grid.shape}: give RegionTable the ReadSlabs that yields the slabs"
+        )
+    if "surface_area_faces" not in survey.properties:
+        region = core
+    if not slab.box.contains(region):
+        raise ValueError(
+            f"slab {tuple(slab.key)} has the voxels {slab.box}, and surface_area_faces needs {region}, "
+            f"one plane beyond the core: {ABOUT}, or leave it out of properties="
+        )
+    labels = slab.data[region.translate([-a for a in slab.box.start]).slices]
+    values = None if intensity is None else render(intensity.node, core)
+    try:
+        part = tables.regions(labels, core.start, grid.shape, values, survey.nan, core.shape)
+    except ValueError as error:
+        raise ValueError(f"slab {tuple(slab.key)}: {error}") from None
+    _, ny, nx = grid.counts
+    return ((z * ny + y) * nx + x,), part
