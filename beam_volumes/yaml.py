@@ -67,7 +67,7 @@ class ComputeRecipe(beam.PTransform):
         crop: str | None = None,
         memory: int | str | None = None,
         workers: int | None = None,
-        **how: Any,
+        **options: Any,
     ):
         super().__init__()
         if isinstance(recipe, str):
@@ -86,7 +86,7 @@ class ComputeRecipe(beam.PTransform):
             *built.targets,  # type: ignore[arg-type]
             memory=checked.memory if memory is None else memory,
             workers=checked.workers if workers is None else workers,
-            **how,
+            **options,
         )
 
     def expand(self, begin: Any) -> beam.PCollection:
@@ -288,13 +288,13 @@ class WriteSlabs(beam.PTransform):
         Replace an output that exists.
     partial : bool
         Write the slabs there are, though some are missing.
-    **how
+    **options
         ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`. Slabs are made of whole chunks.
     """
 
-    def __init__(self, path: str, overwrite: bool = False, partial: bool = False, **how: Any):
+    def __init__(self, path: str, overwrite: bool = False, partial: bool = False, **options: Any):
         super().__init__()
-        self.path, self.how = path, {"overwrite": overwrite, "partial": partial, **how}
+        self.path, self.how = path, {"overwrite": overwrite, "partial": partial, **options}
 
     def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
         volume = source_of(slabs, "WriteSlabs").volume

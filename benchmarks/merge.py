@@ -28,7 +28,7 @@ from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.components import Interface, InterfaceKey, SlabSummary
 from beam_volumes.across.rounds import Key
 from beam_volumes.geometry import Grid, Triple
-from beam_volumes.ops.labels.component_load import expected_load
+from beam_volumes.ops.labels.merge_estimate import expected_load
 from beam_volumes.transforms.rounds import pieces, whole
 
 #: Of the 2-D components of a plane: that go on to another plane of the slab, and that join another one.

@@ -24,9 +24,9 @@ from beam_volumes.across.merge import (
     Counts,
     Keep,
     Largest,
+    NodeSummary,
     NodeTable,
     SlabRoots,
-    Summary,
     Tree,
     by_slab,
     collect,
@@ -182,7 +182,7 @@ def tree_of(grid: Grid, radix: Triple | None = None) -> Tree:
 class _Up(NamedTuple):
     """To the parent: the open components, and of the closed ones below how many, and the largest."""
 
-    summary: Summary
+    summary: NodeSummary
     kept: int
     best: Largest | None
 
@@ -270,7 +270,7 @@ class _Node(_Step):
 
     def send(
         self,
-        node: tuple[Summary, NodeTable, Closed],
+        node: tuple[NodeSummary, NodeTable, Closed],
         below: Sequence[_Up] = (),
         digests: tuple[int, ...] = (),
     ) -> Iterator[Message]:

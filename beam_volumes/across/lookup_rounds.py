@@ -262,19 +262,19 @@ class _Read(Round):
             yield "bucket", (bucket,), Part(labels[at], new[at])
 
 
-def bucket_size(room: int | None) -> int:
+def bucket_size(limit_bytes: int | None) -> int:
     """Labels that a step has room for."""
-    return BUCKET if room is None else max(1, min(BUCKET, room // LABEL_BYTES))
+    return BUCKET if limit_bytes is None else max(1, min(BUCKET, limit_bytes // LABEL_BYTES))
 
 
 def _asking(
-    mapping: Mapping | None, buckets: int | None, voxels: int, room: int | None
+    mapping: Mapping | None, buckets: int | None, voxels: int, limit_bytes: int | None
 ) -> tuple[Round, ...]:
     """The rounds that send slabs' labels to buckets, and the mapping."""
     begun = "count" if mapping is None else "read"
     to = ("bucket", "answer")
     if buckets is None:
-        size = bucket_size(room)
+        size = bucket_size(limit_bytes)
         rows = 0 if mapping is None else mapping.rows
         buckets = max(1, -(-max(rows, voxels // VOXELS) // size))
         if buckets > BUCKETS:
@@ -422,7 +422,7 @@ def lookup_flow(
     buckets: int | None = None,
     *,
     voxels: int = 0,
-    room: int | None = None,
+    limit_bytes: int | None = None,
 ) -> Flow:
     """New values for labels.
 
@@ -441,13 +441,13 @@ def lookup_flow(
         By default so many that about half a million labels meet, or as many as there is room for.
     voxels : int
         Of the volume: what labels there may be.
-    room : int, optional
+    limit_bytes : int, optional
         Bytes that a step may hold.
     """
     to = np.dtype(mapping.dtype if dtype is None else dtype)
     return Flow(
         (
-            *_asking(mapping, buckets, voxels, room),
+            *_asking(mapping, buckets, voxels, limit_bytes),
             _Read("read", ("bucket",), mapping),
             _LookUp("bucket", ("answer",), mapping, missing, to),
             _Answer("answer", ("answers",), to),
@@ -481,7 +481,7 @@ def filter_flow(
     buckets: int | None = None,
     *,
     voxels: int = 0,
-    room: int | None = None,
+    limit_bytes: int | None = None,
 ) -> Flow:
     """Which labels stay, by their voxels in the whole volume.
 
@@ -494,7 +494,7 @@ def filter_flow(
         ``min_size``, ``max_size`` and ``touches_border``.
     k_largest : int, optional
         Only so many, the lowest label first among equals, of all labels.
-    buckets, voxels, room
+    buckets, voxels, limit_bytes
         As of `lookup_flow`.
     """
     if keep.marked is not None or keep.cutoff is not None:
@@ -503,7 +503,7 @@ def filter_flow(
     to = ("decide",) if k_largest is None else ("top", "decide")
     return Flow(
         (
-            *_asking(None, buckets, voxels, room),
+            *_asking(None, buckets, voxels, limit_bytes),
             _Sum("bucket", to, k_largest),
             *top,
             _Decide("decide", ("answer", "count"), keep, k_largest),

@@ -98,7 +98,7 @@ class Tree:
 
 
 @dataclass(frozen=True, eq=False)
-class Summary:
+class NodeSummary:
     """What a node tells its parent: the components that touch its outer faces.
 
     Attributes
@@ -161,7 +161,7 @@ def _close(
     payload: Payload,
     interfaces: dict[InterfaceKey, Interface],
     children: dict[Any, np.ndarray],
-) -> tuple[Summary, NodeTable, Closed]:
+) -> tuple[NodeSummary, NodeTable, Closed]:
     """Keep the components that touch an outer face, close the others."""
     is_open = np.zeros(len(ids), bool)
     for interface in interfaces.values():
@@ -174,13 +174,13 @@ def _close(
     }
     some = {name: column[closed] for name, column in payload.items()}
     return (
-        Summary(key, ids[up], {name: column[up] for name, column in payload.items()}, outer),
+        NodeSummary(key, ids[up], {name: column[up] for name, column in payload.items()}, outer),
         NodeTable(key, children, as_index(up), as_index(closed), ids[closed]),
         Closed(key, ids[closed], some),
     )
 
 
-def leaf(summary: SlabSummary) -> tuple[Summary, NodeTable, Closed]:
+def leaf(summary: SlabSummary) -> tuple[NodeSummary, NodeTable, Closed]:
     """A slab as the lowest node: its children are its windows, its inner components are closed."""
     return _close(
         (0, *summary.cell),
@@ -192,8 +192,8 @@ def leaf(summary: SlabSummary) -> tuple[Summary, NodeTable, Closed]:
 
 
 def merge(
-    tree: Tree, key: NodeKey, summaries: Iterable[Summary], rules: Mapping[str, Any] = RULES
-) -> tuple[Summary, NodeTable, Closed]:
+    tree: Tree, key: NodeKey, summaries: Iterable[NodeSummary], rules: Mapping[str, Any] = RULES
+) -> tuple[NodeSummary, NodeTable, Closed]:
     """A node: its children's summaries joined.
 
     Parameters
@@ -201,14 +201,14 @@ def merge(
     tree : Tree
     key : tuple of int
         The node, of a level from 1 on.
-    summaries : iterable of Summary
+    summaries : iterable of NodeSummary
         Of all its children, in any order.
     rules : mapping
         How each column of the payload merges (`beam_volumes.across.components.RULES`).
 
     Returns
     -------
-    up : Summary
+    up : NodeSummary
         For the parent; empty at the top.
     table : NodeTable
         To be kept for `descend`.
@@ -282,7 +282,7 @@ def descend(
     return {child: own[positions] for child, positions in table.children.items()}
 
 
-def loads(tree: Tree, summary: Summary) -> dict[NodeKey, int]:
+def loads(tree: Tree, summary: NodeSummary) -> dict[NodeKey, int]:
     """What a slab adds, at most, to the components that each node above takes in.
 
     Summed by node, the largest is known before the merge starts; times `bytes_per_component` it is

@@ -43,7 +43,7 @@ _PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RowKind:
     """What kind of rows a table has: a frozen dataclass of plain data beside the functions below.
 
     Parts of it have a length, `nbytes`, and rows by slice or index.
@@ -71,7 +71,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class RegionTable(Table):
+class RegionRows(RowKind):
     """Regions, by label; see `beam_volumes.across.tables.properties`.
 
     Attributes
@@ -110,7 +110,7 @@ class RegionTable(Table):
 
 
 @dataclass(frozen=True, eq=False)
-class AdjacencyTable(Table):
+class PairRows(RowKind):
     """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`.
 
     Attributes
@@ -234,12 +234,12 @@ def _once(values: Iterable[tuple[Any, Any]]) -> list[Any]:
 class _Task:
     """What all rounds know."""
 
-    table: Table
+    table: RowKind
     rows: int
     sample: int
     radix: int
     top: int
-    room: int | None
+    limit_bytes: int | None
     row_bytes: int
 
 
@@ -286,7 +286,7 @@ class _Node(_Step):
     def check(self, children: dict[int, _Child], cuts: Cuts) -> None:
         """Refuse what `_Gather` of these children would have no room for."""
         t = self.task
-        if t.room is None:
+        if t.limit_bytes is None:
             return
         # Below the least of the last hashes every child's sample has all of its rows.
         full = [c.sample.hashes for c in children.values() if len(c.sample.hashes) >= t.sample]
@@ -300,15 +300,15 @@ class _Node(_Step):
 
     def fits(self, held: np.ndarray, share: float) -> None:
         t = self.task
-        assert t.room is not None
+        assert t.limit_bytes is not None
         most = math.ceil(held.max() / share)
         need = MERGE_COPIES * most * t.row_bytes
-        if need > t.room:
+        if need > t.limit_bytes:
             raise ValueError(
                 f"merging the rows of all slabs takes in {most:,} at once, {MERGE_COPIES} times "
-                f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has {format_bytes(t.room)} "
-                f"for it: give a memory= that is larger by {-(-(need - t.room) >> 20)} MiB for each slab "
-                "in flight"
+                f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has "
+                f"{format_bytes(t.limit_bytes)} for it: give a memory= that is larger by "
+                f"{-(-(need - t.limit_bytes) >> 20)} MiB for each slab in flight"
             )
 
 
@@ -328,7 +328,7 @@ class _Sample(_Node):
             yield f"spread-{self.level}", key, children
             return
         cuts = splitters(sample, t.rows, t.sample)
-        if t.room is not None:
+        if t.limit_bytes is not None:
             at = np.searchsorted(cuts.least, sample.keys, side="right")
             self.fits(np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample))
         shards = int(cuts.shards[-1]) + 1
@@ -390,12 +390,12 @@ class _Shard(_Step):
 
 
 def table_flow(
-    table: Table,
+    table: RowKind,
     slabs: int,
     rows: int = ROWS,
     sample: int = SAMPLE,
     radix: int = RADIX,
-    room: int | None = None,
+    limit_bytes: int | None = None,
     row_bytes: int = 300,
 ) -> Flow:
     """The merge of slabs' parts to a table in shards.
@@ -408,14 +408,14 @@ def table_flow(
 
     Parameters
     ----------
-    table : Table
+    table : RowKind
     slabs : int
         How many there are: slabs are numbered from 0.
     rows : int
         Of a shard.
     sample, radix : int
         Rows of a sample, and slabs or groups of them that meet at once: what a worker holds.
-    room : int, optional
+    limit_bytes : int, optional
         Bytes that a step of the merge may hold.
     row_bytes : int
         Of a row.
@@ -423,7 +423,7 @@ def table_flow(
     Raises
     ------
     ValueError
-        In a round, before any rows meet: merging them would take more than ``room``.
+        In a round, before any rows meet: merging them would take more than ``limit_bytes``.
 
     Examples
     --------
@@ -431,7 +431,7 @@ def table_flow(
     >>> from beam_volumes.across import rounds, tables
     >>> labels = np.array([[[7, 7, 0, 4]]])
     >>> part = tables.regions(labels, (0, 0, 0), labels.shape)
-    >>> flow = table_flow(RegionTable(labels.shape, ("num_pixels",)), slabs=1)
+    >>> flow = table_flow(RegionRows(labels.shape, ("num_pixels",)), slabs=1)
     >>> [((shard,), columns)] = rounds.run(flow, [((0,), part)])["rows"]
     >>> columns["label"].tolist(), columns["num_pixels"].tolist()
     ([4, 7], [1, 2])
@@ -439,7 +439,7 @@ def table_flow(
     top = 1
     while radix**top < slabs:
         top += 1
-    task = _Task(table, rows, sample, radix, top, room, row_bytes)
+    task = _Task(table, rows, sample, radix, top, limit_bytes, row_bytes)
     up: list[Round] = []
     for level in range(1, top):
         to = (f"sample-{level + 1}", f"spread-{level}")

@@ -11,7 +11,7 @@ from beam_volumes.cli.options import budgeting, cropping, no_others, setting, ve
 from beam_volumes.cli.say import say
 from beam_volumes.plan import machine
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
-from beam_volumes.profile.trial import Trial, try_out
+from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.text import format_bytes
 
@@ -31,12 +31,12 @@ def register(verbs: Any) -> None:
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
     no_others(others, parser)
     recipe = read_recipe(args.recipe, args.set)
-    found = try_out(recipe, args.crop, memory=args.memory, workers=args.workers)
+    found = profile_recipe(recipe, args.crop, memory=args.memory, workers=args.workers)
     for line in report(found):
         say(line)
 
 
-def report(trial: Trial) -> Iterator[str]:
+def report(trial: Profile) -> Iterator[str]:
     """What was found, for people."""
     m, whole = trial.measured, trial.whole
     yield f"a crop of {_box(trial.crop)} of {_box(trial.shape)} voxels, kernels compiled before" + (

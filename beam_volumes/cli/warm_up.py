@@ -14,7 +14,7 @@ import beam_volumes as bv
 from beam_volumes.cli.options import no_others, setting, verb
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
-from beam_volumes.kernels.jit import Compiled, compiled, processor
+from beam_volumes.kernels.jit import Compiled, compilations, processor
 from beam_volumes.kernels.rows import copy_row
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
@@ -95,7 +95,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     if args.recipe is None and args.set:
         raise ValueError("--set changes a recipe: name one")
     begin = time.perf_counter()
-    with compiled() as found:
+    with compilations() as found:
         if args.recipe is not None:
             of_recipe(args.recipe, args.set)
         else:
@@ -170,11 +170,11 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     calls = CALLS.get(operation.name, _NOTHING)
     if "intensity" in operation.parameters:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
-    for how in calls:
-        inputs: list[Any] = [volume for name in operation.required if name not in how]
+    for arguments in calls:
+        inputs: list[Any] = [volume for name in operation.required if name not in arguments]
         if "volumes" in operation.parameters.values():
             inputs = [bv.structure_tensor(volume)]
-        result = operation.call(*inputs, **how)
+        result = operation.call(*inputs, **arguments)
         yield from result if isinstance(result, tuple) else (result,)
 
 

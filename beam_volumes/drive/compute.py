@@ -23,7 +23,7 @@ from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.progress import Watch, Watching, Work, reporter
 from beam_volumes.runs.summary import Summary
 from beam_volumes.session.local import run_local
-from beam_volumes.session.recall import Request, recall
+from beam_volumes.session.resume import Request, load_plan
 from beam_volumes.session.session import Session
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.formats.tables import TableSink
@@ -230,7 +230,7 @@ def resume(
     journal = find_run(run)
     if journal.marked(ENDED):
         return None
-    planned, request = recall(journal)
+    planned, request = load_plan(journal)
     if runner == "as it was begun":
         runner = "FnApiRunner" if request.beam or options else None
     drive, processes, base = _driver(runner, options, workers or planned.workers)

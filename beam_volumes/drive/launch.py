@@ -41,7 +41,7 @@ from beam_volumes.runs.failure import RemoteTraceback
 from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import numbers_of
-from beam_volumes.session.needs import ASKED, Needs
+from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session, check_portable, check_remote, check_scratch
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.text import printable
@@ -236,7 +236,7 @@ class Elsewhere:
         with reporting(session, place) as (telling, journal), watching(journal):
             journal.mark(ASKED)
             try:
-                needs = Needs.of(telling.session, socket.gethostname())
+                needs = WorkerRequirements.of(telling.session, socket.gethostname())
                 if self.hired:  # machines come with the memory that steps ask for
                     needs = replace(needs, memory=0)
                 run_pipeline(telling, runner, self.options, self.hired, needs)
@@ -324,7 +324,7 @@ def run_pipeline(
     runner: Any,
     options: PipelineOptions,
     resource_hints: bool = False,
-    needs: Needs | None = None,
+    needs: WorkerRequirements | None = None,
 ) -> None:
     """Run a session's pipeline to its end, and raise what a step raised in a worker.
 

@@ -196,7 +196,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         """The lazy number of labels of what `beam_volumes.label` gave."""
         if (
             not isinstance(self.node, AcrossNode)
-            or "count" not in self.node.barrier.survey.nothing()
+            or "count" not in self.node.barrier.survey.empty_numbers()
         ):
             raise AttributeError(f"{self!r} is not a result of label: take bv.max of labels 1 to N")
         return Scalar(BarrierValue.of(self.node.barrier, "count", np.dtype(np.int64)))
@@ -318,14 +318,14 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
             result = np.minimum(result, max)
         return result
 
-    def to(self, path: Any, **how: Any) -> Target:
+    def to(self, path: Any, **storage: Any) -> Target:
         """Say where the volume is to be written; `compute` does it.
 
         Parameters
         ----------
         path : str, os.PathLike or dict
             Ends in ``.zarr`` (zarr v3), ``.ome.zarr`` (OME-Zarr 0.5), or any name with ``format=``.
-        **how
+        **storage
             ``chunks``, ``shards``, ``codec``, ``dtype``, ``format``, ``zarr_version``,
             ``ome_version``; see `beam_volumes.storage.sink.make_sink`.
 
@@ -344,11 +344,11 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
                 "(v[4:5]), or compute the array"
             )
         volume = self
-        if how.get("dtype") is not None:
-            volume = rounded(self, checked_dtype(how["dtype"]))
-        how.pop("dtype", None)
+        if storage.get("dtype") is not None:
+            volume = rounded(self, checked_dtype(storage["dtype"]))
+        storage.pop("dtype", None)
         sink = make_sink(
-            path, shape=volume.node.shape, dtype=volume.dtype, space=volume.space, **how
+            path, shape=volume.node.shape, dtype=volume.dtype, space=volume.space, **storage
         )
         return Target(volume, sink)
 

@@ -48,7 +48,7 @@ class Compiled:
 
 
 @contextmanager
-def compiled(tell: Callable[[str | None], None] | None = None) -> Iterator[list[Compiled]]:
+def compilations(tell: Callable[[str | None], None] | None = None) -> Iterator[list[Compiled]]:
     """What this process compiles while the context lasts, in a list that grows.
 
     ``tell`` is called with a kernel's name when its compilation begins, and with None when it has ended.
@@ -59,7 +59,7 @@ def compiled(tell: Callable[[str | None], None] | None = None) -> Iterator[list[
     >>> @numba.njit
     ... def twice(x):
     ...     return x + x
-    >>> with compiled() as found:
+    >>> with compilations() as found:
     ...     _ = twice(np.float32(1)), twice(np.float32(2))
     >>> [(c.name, c.types) for c in found]
     [('twice', 'float32')]

@@ -33,7 +33,7 @@ def from_keys(keys, row):
     raise NotImplementedError("only inside compiled code")
 
 
-def to_rival(given, like, is_max):
+def to_order_key(given, like, is_max):
     """Of the bits of a value the unsigned integer of which the extremum has the largest, NaN above all.
 
     ``like`` is an array of the values' type.
@@ -41,8 +41,8 @@ def to_rival(given, like, is_max):
     raise NotImplementedError("only inside compiled code")
 
 
-def from_rival(given, like, is_max):
-    """The inverse of `to_rival`; of NaN, the bits of ``np.nan``."""
+def from_order_key(given, like, is_max):
+    """The inverse of `to_order_key`; of NaN, the bits of ``np.nan``."""
     raise NotImplementedError("only inside compiled code")
 
 
@@ -124,23 +124,23 @@ def _from_keys_for(keys, row):
     return write
 
 
-@overload(to_rival, jit_options=owning_nothing)
-def _to_rival_for(given, like, is_max):
+@overload(to_order_key, jit_options=owning_nothing)
+def _to_order_key_for(given, like, is_max):
     of = _Bits(like.dtype)
     unsigned, sign, highest = of.unsigned, of.sign, of.highest
     if not isinstance(like.dtype, types.Float):
         return _reversed(of)
     infinity = of.infinity
 
-    def rival(given, like, is_max):
+    def order_key(given, like, is_max):
         key = (~given if given & sign else given | sign) ^ (unsigned(0) if is_max else highest)
         return highest if (given & ~sign) > infinity else key
 
-    return rival
+    return order_key
 
 
-@overload(from_rival, jit_options=owning_nothing)
-def _from_rival_for(given, like, is_max):
+@overload(from_order_key, jit_options=owning_nothing)
+def _from_order_key_for(given, like, is_max):
     of = _Bits(like.dtype)
     unsigned, sign, highest = of.unsigned, of.sign, of.highest
     if not isinstance(like.dtype, types.Float):

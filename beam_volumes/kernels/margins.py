@@ -5,7 +5,7 @@ from beam_volumes.kernels.rows import copy_row
 
 
 @kernel
-def fill_rims(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
+def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     """Fill what lies around the rows ``r0:r1`` and columns ``c0:c1`` of some slots.
 
     Columns first, in the rows that are there; then whole rows, corners included, from rows that are

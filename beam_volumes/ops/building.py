@@ -13,7 +13,7 @@ from beam_volumes.ops import parameters as par
 from beam_volumes.sweep.stage import Padding, Stage
 
 
-def compiled(volume: Volume) -> Volume:
+def kernel_input(volume: Volume) -> Volume:
     """The volume in a dtype that kernels take: half precision becomes single."""
     return volume.astype(np.float32) if volume.dtype == np.float16 else volume
 

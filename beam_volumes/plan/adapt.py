@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from beam_volumes.plan import machine
 from beam_volumes.plan.fitting import costed, refuse
-from beam_volumes.plan.partition import Crew, fit
+from beam_volumes.plan.partitioning import Crew, fit
 from beam_volumes.plan.plan import Plan
 
 

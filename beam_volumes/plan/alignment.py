@@ -8,12 +8,12 @@ from itertools import product
 from typing import Protocol
 
 from beam_volumes.geometry import Triple
-from beam_volumes.plan.partition import write_grid
+from beam_volumes.plan.partitioning import write_grid
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.text import format_bytes
 
 
-class Cut(Protocol):
+class CutPlan(Protocol):
     """What is asked of a plan here."""
 
     @property
@@ -27,12 +27,12 @@ class Cut(Protocol):
 
 
 #: The plan with other slabs, or with the planner's own; None if it does not fit the memory.
-Replan = Callable[[Sequence[int] | None], Cut | None]
+Replan = Callable[[Sequence[int] | None], CutPlan | None]
 #: Other slabs are spoken of where they would move so much less, and where they move hardly less than others.
 _LESS, _EQUAL = 1.5, 1.25
 
 
-def badly_cut(plan: Cut, replan: Replan) -> list[str]:
+def badly_cut(plan: CutPlan, replan: Replan) -> list[str]:
     """Why slabs that were asked for read and write more than others would, and which those are."""
     if plan.slab is None:
         return []
@@ -59,7 +59,7 @@ def badly_cut(plan: Cut, replan: Replan) -> list[str]:
     return [*lines, text]
 
 
-def _moved(plan: Cut) -> int:
+def _moved(plan: CutPlan) -> int:
     return plan.bytes_read + plan.bytes_written
 
 
@@ -79,7 +79,7 @@ def _text(shape: Triple) -> str:
     return " x ".join(map(str, shape))
 
 
-def _better(plan: Cut, replan: Replan) -> Cut | None:
+def _better(plan: CutPlan, replan: Replan) -> CutPlan | None:
     """The smallest slabs' plan of those that move least; None if they move hardly less than this one.
 
     What would need more memory than there is is none.
@@ -94,7 +94,7 @@ def _better(plan: Cut, replan: Replan) -> Cut | None:
     )
 
 
-def _candidates(plan: Cut) -> list[tuple[int, ...]]:
+def _candidates(plan: CutPlan) -> list[tuple[int, ...]]:
     """The slab that was asked for, along some axes out to where chunks end, or all of the volume."""
     assert plan.slab is not None
     largest = max(plan.passes, key=lambda p: p.voxels)

@@ -25,7 +25,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
-from beam_volumes.sweep.program import Edge, Fold, Output, Program, Step, Surveyed
+from beam_volumes.sweep.program import Edge, FoldEdge, Output, Program, Step, Surveyed
 from beam_volumes.sweep.stage import Padding, Regrid, Stage
 
 
@@ -46,7 +46,7 @@ def compile_program(
     compiler.count([*(n for n, _ in outputs), *(n for b in barriers for n in b.operands)], folds)
     program_outputs = [Output(compiler.for_sink(node), sink) for node, sink in outputs]
     program_folds = [
-        Fold(
+        FoldEdge(
             f.token,
             f.reduction,
             compiler.edge(f.voxels),

@@ -16,9 +16,9 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.plan import machine
 from beam_volumes.plan.compile import compile_program
-from beam_volumes.plan.partition import (
+from beam_volumes.plan.partitioning import (
     Crew,
-    Partition,
+    Partitioning,
     TooLarge,
     choose,
     chunks_read,
@@ -47,7 +47,7 @@ class Limits:
 
 def fitted(
     cuts: list[Cut], stored: dict[str, Any], limits: Limits, choices: list[Choice]
-) -> tuple[list[Pass], list[Value], Partition, list[str]]:
+) -> tuple[list[Pass], list[Value], Partitioning, list[str]]:
     """The passes of cuts, the values they take, the largest of their smallest partitions, and why.
 
     The last is why there are so many passes, what each needs of those before it, and what is stored,
@@ -61,7 +61,7 @@ def fitted(
     values = [_needed_values(c) for c in cuts]
     reasons = [*told(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
-    smallest = Partition(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
+    smallest = Partitioning(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
     for together in _same_slabs(programs):
         members = [programs[k] for k in together]
         try:
@@ -144,7 +144,7 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
     return separate, reasons
 
 
-def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partition]:
+def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
     """Partitions of passes that have the same slabs and windows."""
     if limits.slab is None and limits.window is None:
         return choose(programs, limits.budget, limits.crew)
@@ -199,7 +199,7 @@ def _needed_values(c: Cut) -> tuple[Value, ...]:
 
 
 def costed(
-    index: int, program: Program, part: Partition, values: tuple[Value, ...], budget: int
+    index: int, program: Program, part: Partitioning, values: tuple[Value, ...], budget: int
 ) -> Pass:
     """A pass with what it reads and writes, and what its surveys may keep of the budget."""
     reads = chunks_read(program, part.grid)
@@ -212,11 +212,11 @@ def costed(
         reads=tuple(reads),
         bytes_written=sum(size for _, size in units),
         units_written=sum(n for n, _ in units),
-        room=max(part.reserved, budget - part.memory + part.reserved),
+        limit_bytes=max(part.reserved, budget - part.memory + part.reserved),
     )
 
 
-def refuse(part: Partition, total: int, base: int, workers: int, processes: int) -> None:
+def refuse(part: Partitioning, total: int, base: int, workers: int, processes: int) -> None:
     """Raise what says which part is too large, and the smallest memory that would do."""
     need = processes * base + workers * part.memory
     raise ValueError(

@@ -24,7 +24,7 @@ def needed(plan: Plan, index: int) -> int:
     p = plan.passes[index]
     slab = p.slab_memory
     if p.program.surveys:
-        slab += p.room - p.partition.reserved
+        slab += p.limit_bytes - p.partition.reserved
     return -(-(plan.processes * plan.base + plan.workers * slab + SYSTEM) // GIB)
 
 

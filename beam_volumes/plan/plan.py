@@ -14,7 +14,7 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.plan.machine import BASE_KERNEL
-from beam_volumes.plan.partition import Read, chunks_needed
+from beam_volumes.plan.partitioning import Read, chunks_needed
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.extent import Extent
@@ -269,15 +269,15 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
         lines.append(f"  fold {f.reduction.name} of {steps[f.voxels.step].name}")
     for seen in p.program.surveys:
         names = ", ".join(steps[e.step].name for e in seen.edges)
-        name, room = seen.survey.name, format_bytes(p.room)
+        name, limit_bytes = seen.survey.name, format_bytes(p.limit_bytes)
         lines.append(
-            f"  survey {name} of {names}, up to {room} a slab; then merge what the slabs found"
+            f"  survey {name} of {names}, up to {limit_bytes} a slab; then merge what the slabs found"
         )
         if p.merges[name]:
             most = format_bytes(p.merges[name])
             lines.append(
                 f"    a step of the merge holds at most {most}; how much it will is known after this "
-                f"sweep, and more than {room} is refused then"
+                f"sweep, and more than {limit_bytes} is refused then"
             )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))

@@ -8,7 +8,7 @@ from typing import Any
 
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.nodes import Value
-from beam_volumes.plan.partition import Partition, Read
+from beam_volumes.plan.partitioning import Partitioning, Read
 from beam_volumes.sweep.program import Program
 
 
@@ -20,24 +20,24 @@ class Pass:
     ----------
     program : Program
         What is read, computed, folded and written.
-    partition : Partition
+    partition : Partitioning
         Slab grid, window, and the peak memory of one slab.
     values : tuple of Value
         Lazy scalars the stages need, known when the pass starts.
     reads : tuple of Read
         What is read, source by source.
-    room : int
+    limit_bytes : int
         Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
     """
 
     index: int
     program: Program
-    partition: Partition
+    partition: Partitioning
     values: tuple[Value, ...]
     reads: tuple[Read, ...]
     bytes_written: int
     units_written: int
-    room: int = 0
+    limit_bytes: int = 0
 
     @property
     def chunks_read(self) -> int:
@@ -74,7 +74,7 @@ class Pass:
     def merges(self) -> dict[str, int]:
         """By survey, the bytes that a step of its merge would hold at worst; known before anything is.
 
-        What it will hold is known when the pass is done; more than `room` is refused then.
+        What it will hold is known when the pass is done; more than `limit_bytes` is refused then.
         """
         return {b.survey.name: b.survey.most_load(self.grid) for b in self.program.surveys}
 
@@ -91,7 +91,7 @@ class Pass:
             "folds": [f.reduction.name for f in self.program.folds],
             "surveys": [b.survey.name for b in self.program.surveys],
             "merges": self.merges,
-            "room": self.room,
+            "limit_bytes": self.limit_bytes,
             "outputs": [o.sink.name for o in self.program.outputs],
             "slab_memory": self.slab_memory,
             "parts": {part.name: part.bytes for part in self.partition.parts},

@@ -27,7 +27,7 @@ from beam_volumes.plan import machine
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
-from beam_volumes.plan.partition import Crew
+from beam_volumes.plan.partitioning import Crew
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.space import Space

@@ -13,7 +13,7 @@ from typing import Any
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.kernels.jit import Compiled, compiled
+from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.plan import machine
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import Wanted
@@ -37,7 +37,7 @@ Crop = Callable[[Volume], Volume]
 
 
 @dataclass(frozen=True)
-class Trial:
+class Profile:
     """What was found.
 
     Attributes
@@ -64,13 +64,13 @@ class Trial:
     advice: tuple[str, ...]
 
 
-def try_out(
+def profile_recipe(
     recipe: Recipe,
     crop: str | None = None,
     *,
     memory: int | str | None = None,
     workers: int | None = None,
-) -> Trial:
+) -> Profile:
     """Time a recipe in this process; nothing of it is left.
 
     Parameters
@@ -81,7 +81,7 @@ def try_out(
     memory, workers
         As of `beam_volumes.compute`; those of the recipe by default.
     """
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "memory": recipe.memory if memory is None else memory,
         "workers": recipe.workers if workers is None else workers,
         "base": machine.BASE_ALONE,
@@ -93,16 +93,16 @@ def try_out(
         return volume
 
     targets = build(recipe, noted).targets
-    whole = bv.plan(*targets, **how)
+    whole = bv.plan(*targets, **options)
     largest = max(inputs, key=lambda v: v.size)
     asked: Crop = (lambda v: box.crop(v, crop)) if crop is not None else (lambda v: v)
     inside = asked(largest)
 
     def of(voxels: int) -> Any:
         part = middle(inside, voxels)
-        return _planned(recipe, lambda v: part(asked(v)), targets, how)
+        return _planned(recipe, lambda v: part(asked(v)), targets, options)
 
-    with compiled() as kernels:
+    with compilations() as kernels:
         with of(WARM) as plan:
             timed(plan)
         voxels = inside.size
@@ -116,7 +116,9 @@ def try_out(
             if len(kernels) > known:
                 measured = measure(plan)
     more = min(4 * whole.memory, machine.machine_memory() * 3 // 4)
-    roomier = bv.plan(*targets, **{**how, "memory": more}) if more > 1.5 * whole.memory else None
+    roomier = (
+        bv.plan(*targets, **{**options, "memory": more}) if more > 1.5 * whole.memory else None
+    )
     found = foreseen(measured, whole)
     if found is None:
         times = sum(p.voxels for p in whole.passes) / max(1, measured.voxels)
@@ -126,7 +128,7 @@ def try_out(
     if measured.cpu < LITTLE:
         larger = ": take a larger crop" if inside.size < largest.size else ""
         advice = (f"{measured.cpu:.2f} s of CPU are too little to tell what to change{larger}",)
-    return Trial(
+    return Profile(
         measured,
         middle(inside, voxels)(inside).shape,
         largest.shape,
@@ -139,7 +141,7 @@ def try_out(
 
 @contextmanager
 def _planned(
-    recipe: Recipe, crop: Crop, like: Sequence[Wanted], how: dict[str, Any]
+    recipe: Recipe, crop: Crop, like: Sequence[Wanted], options: dict[str, Any]
 ) -> Iterator[Plan]:
     """The plan of a cropped recipe, with outputs that are removed in the end."""
     shapes: list[str] = []
@@ -163,7 +165,7 @@ def _planned(
             _moved(t, real, run, k, places)
             for k, (t, real) in enumerate(zip(targets, like, strict=True))
         ]
-        plan = bv.plan(*moved, **how)
+        plan = bv.plan(*moved, **options)
         yield plan
     finally:
         if plan is not None and plan.scratch_place is not None:

@@ -14,7 +14,7 @@ from beam_volumes.plan.planner import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints
 from beam_volumes.recipes.document import Entry, RecipeError
-from beam_volumes.recipes.recipe import Input, Output, Recipe, Step, split_name
+from beam_volumes.recipes.recipe import Input, Recipe, RecipeOutput, RecipeStep, split_name
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _found(text: str, known: dict[str, Any], where: str) -> Any:
     return item[number]
 
 
-def _apply(step: Step, known: dict[str, Any]) -> Any:
+def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
     operation = step.operation
     inputs = [_value(i, known) for i in step.inputs]
     by_name = {n: e for n, e in step.parameters.items() if operation.parameters[n]}
@@ -144,7 +144,7 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
         return footprints()[key](size, ndim=ndim)
 
 
-def _targets(output: Output, item: Any) -> Iterator[Wanted]:
+def _targets(output: RecipeOutput, item: Any) -> Iterator[Wanted]:
     if isinstance(item, tuple) and isinstance(item[0], Volume):
         raise RecipeError(
             output.where,

@@ -54,7 +54,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """An operation, its inputs by name or number, and its parameters.
 
     ``entry`` is where parameters are said, by name.
@@ -77,7 +77,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Output:
+class RecipeOutput:
     """A step to be written, or a number to be told, if there is no path."""
 
     step: str
@@ -94,15 +94,15 @@ class Recipe:
     ----------
     inputs, steps : dict
         By name; ``order`` names the steps such that each comes after those it uses.
-    outputs : list of Output
+    outputs : list of RecipeOutput
     memory, workers
         Defaults that the command line overrides.
     """
 
     inputs: dict[str, Input]
-    steps: dict[str, Step]
+    steps: dict[str, RecipeStep]
     order: tuple[str, ...]
-    outputs: list[Output]
+    outputs: list[RecipeOutput]
     memory: int | str | None = None
     workers: int | None = None
     description: str = field(default="")
@@ -210,10 +210,10 @@ def _checked_name(name: str, entry: Entry) -> str:
     return name
 
 
-def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, Step]:
+def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, RecipeStep]:
     if entry is None or entry.value is None:
         return {}
-    steps: dict[str, Step] = {}
+    steps: dict[str, RecipeStep] = {}
     previous = next(iter(inputs)) if len(inputs) == 1 else None
     for name, e in entry.mapping("steps").items():
         if _checked_name(name, e) in inputs:
@@ -223,7 +223,7 @@ def _steps(entry: Entry | None, inputs: dict[str, Input]) -> dict[str, Step]:
     return steps
 
 
-def _step(name: str, entry: Entry, previous: str | None) -> Step:
+def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
     if isinstance(entry.value, str):
         said: dict[str, Entry] = {"op": entry}
     elif entry.value is None:
@@ -256,7 +256,7 @@ def _step(name: str, entry: Entry, previous: str | None) -> Step:
     ]
     if missing:
         raise entry.error(f"{operation.name} needs {', '.join(missing)}")
-    return Step(name, operation, inputs, said, entry.where)
+    return RecipeStep(name, operation, inputs, said, entry.where)
 
 
 def _step_inputs(
@@ -314,7 +314,7 @@ def split_name(text: str) -> tuple[str, int | None]:
     return (name, int(number)) if dot and _PART.fullmatch(number) else (text, None)
 
 
-def _check_references(inputs: dict[str, Input], steps: dict[str, Step]) -> None:
+def _check_references(inputs: dict[str, Input], steps: dict[str, RecipeStep]) -> None:
     names = [*inputs, *steps]
     for step in steps.values():
         for entry in step.references():
@@ -325,7 +325,7 @@ def _check_references(inputs: dict[str, Input], steps: dict[str, Step]) -> None:
                 )
 
 
-def _order(steps: dict[str, Step]) -> tuple[str, ...]:
+def _order(steps: dict[str, RecipeStep]) -> tuple[str, ...]:
     used = {s.name: [split_name(e.value)[0] for e in s.references()] for s in steps.values()}
     needs = {name: [n for n in names if n in steps] for name, names in used.items()}
     try:
@@ -339,8 +339,8 @@ def _order(steps: dict[str, Step]) -> tuple[str, ...]:
 
 
 def _outputs(
-    top: dict[str, Entry], root: Entry, inputs: dict[str, Input], steps: dict[str, Step]
-) -> list[Output]:
+    top: dict[str, Entry], root: Entry, inputs: dict[str, Input], steps: dict[str, RecipeStep]
+) -> list[RecipeOutput]:
     if "output" in top and "outputs" in top:
         raise top["outputs"].error("give output or outputs, not both")
     if "output" in top:
@@ -359,7 +359,7 @@ def _outputs(
     return [_output(e, names, last) for e in entries]
 
 
-def _output(entry: Entry, names: list[str], last: str | None) -> Output:
+def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
     if isinstance(entry.value, str):
         said: dict[str, Entry] = {"path": entry}
     else:
@@ -378,6 +378,6 @@ def _output(entry: Entry, names: list[str], last: str | None) -> Output:
     if path is None and said:
         raise entry.error("an output with options needs path:")
     name = str(step.value) if step is not None else str(last)
-    return Output(
+    return RecipeOutput(
         name, path.value if path else None, {k: e.plain() for k, e in said.items()}, entry.where
     )

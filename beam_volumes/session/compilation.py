@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from beam_volumes.kernels.jit import compiled
+from beam_volumes.kernels.jit import compilations
 from beam_volumes.runs.journal import Compiling, Journal
 from beam_volumes.storage.kvstore import is_local
 
@@ -45,7 +45,7 @@ class _Teller:
     def __init__(self, journal: Journal) -> None:
         self.journal, self.users = journal, 0
         self._listening = contextlib.ExitStack()
-        self._found = self._listening.enter_context(compiled(self._tell))
+        self._found = self._listening.enter_context(compilations(self._tell))
 
     def close(self) -> None:
         self._listening.close()

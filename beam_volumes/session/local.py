@@ -10,7 +10,7 @@ from typing import Any
 from beam_volumes.across.rounds import Key, run
 from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session.compilation import compilation_told
-from beam_volumes.session.session import Emission, Session
+from beam_volumes.session.session import Session, SlabPartials
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import gate
 
@@ -55,7 +55,7 @@ Answers = dict[str, dict[int, Kept]]
 
 
 def _states(
-    emissions: Iterator[tuple[int, Emission]],
+    emissions: Iterator[tuple[int, SlabPartials]],
     summaries: dict[str, list[tuple[Key, Kept]]],
     spill: Spill,
 ) -> Iterator[dict[str, Any]]:
@@ -68,12 +68,12 @@ def _states(
 
 def _sweeps(
     session: Session, index: int, known: dict[str, Any], answers: Answers, spill: Spill
-) -> Iterator[tuple[int, Emission]]:
+) -> Iterator[tuple[int, SlabPartials]]:
     p = session.plan.passes[index]
     slabs = iter(range(len(p.grid)))
     workers = session.plan.workers
 
-    def one(slab: int) -> tuple[int, Emission]:
+    def one(slab: int) -> tuple[int, SlabPartials]:
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
         return slab, session.slab(index, slab, known, own)
 
@@ -81,7 +81,7 @@ def _sweeps(
         yield from map(one, slabs)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="slab") as pool:
-        flying: set[Future[tuple[int, Emission]]] = set()
+        flying: set[Future[tuple[int, SlabPartials]]] = set()
         try:
             while True:
                 # Slabs are drawn as workers come free: there may be millions.

@@ -27,7 +27,7 @@ from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import InJournal, at_hand, by_name, numbers_of
-from beam_volumes.session.recall import Request, pack, python_version, recall
+from beam_volumes.session.resume import Request, load_plan, python_version, save_plan
 from beam_volumes.storage.arrays import ArrayReader
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.context import configure
@@ -36,7 +36,7 @@ from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.kvstore import Spec, is_local, join, kvstore_spec, url
 from beam_volumes.storage.remove import remove_tree
 from beam_volumes.storage.sink import OutputExistsError, Sink
-from beam_volumes.sweep.blame import blaming
+from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.nesting import check_not_nested
@@ -51,7 +51,7 @@ Numbers = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Emission:
+class SlabPartials:
     """What a slab sends on.
 
     Attributes
@@ -209,7 +209,7 @@ class Session:
             made = next((s for s in outputs if s.begun_run() == self.run_id), None)
             if made is not None:  # it was prepared, and then its journal removed or replaced
                 journal.check()
-            kept, closed = pack(self.plan, self.request)
+            kept, closed = save_plan(self.plan, self.request)
             Journal.create(
                 journal.spec,
                 replace(make_manifest(self.plan, self.run_id), closed=closed),
@@ -271,7 +271,7 @@ class Session:
         known: dict[str, Any],
         answers: Mapping[str, Any] | None = None,
         count: Callable[[SlabResult], None] | None = None,
-    ) -> Emission:
+    ) -> SlabPartials:
         """Sweep a slab and record it, or read what its record says.
 
         Parameters
@@ -298,7 +298,7 @@ class Session:
         box = self.plan.passes[pass_index].grid.box(index)
         where = f"pass {pass_index + 1}, slab {index} {box}"
         noted = self._noted(f"pass-{pass_index}-slab-{index}")
-        with noted, blaming(where), compilation_told(self.journal):
+        with noted, error_context(where), compilation_told(self.journal):
             try:
                 return self._swept(pass_index, index, known, answers, count)
             except OSError:
@@ -338,7 +338,7 @@ class Session:
         known: dict[str, Any],
         answers: Mapping[str, Any] | None,
         count: Callable[[SlabResult], None] | None,
-    ) -> Emission:
+    ) -> SlabPartials:
         p = self.plan.passes[pass_index]
         sinks = [output.sink for output in p.program.outputs]
         self.check(sinks)
@@ -359,14 +359,14 @@ class Session:
                 threads=self.plan.threads,
                 overlap=p.partition.overlap,
                 answers=answers,
-                room=p.room,
+                limit_bytes=p.limit_bytes,
                 may_write=NowAndThen(lambda: self.check(sinks)),
                 meter=self.meters[pass_index] if self.meters else None,
             )
         states = dict(result.states)
         for b, _ in self._loads(pass_index):
             states[load_token(b)] = b.survey.load_of(p.grid, index, result.summaries[b.token])
-        emission = Emission(states, result.summaries)
+        emission = SlabPartials(states, result.summaries)
         if count is not None:
             count(result)
         if self.journal is not None:
@@ -449,13 +449,13 @@ class Session:
 
     def _loads(self, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
         p = self.plan.passes[pass_index]
-        loads = ((b, b.survey.load(p.grid, p.room)) for b in p.program.surveys)
+        loads = ((b, b.survey.load(p.grid, p.limit_bytes)) for b in p.program.surveys)
         return [(b, load) for b, load in loads if load is not None]
 
     def flows(self, pass_index: int) -> dict[str, Flow]:
         """By barrier, how what was found in a pass is merged."""
         p = self.plan.passes[pass_index]
-        flows = {b.token: b.survey.flow(p.grid, p.room) for b in p.program.surveys}
+        flows = {b.token: b.survey.flow(p.grid, p.limit_bytes) for b in p.program.surveys}
         # One process has room for what the slabs that are in flight at a time leave.
         if len(p.grid) <= self.plan.sweeps_a_process:
             return {token: at_once(flow) for token, flow in flows.items()}
@@ -483,12 +483,12 @@ class Session:
             for sink in self.plan.tables.get(b.token, ()):
                 if not len(p.grid):
                     sink.write(0, b.survey.no_rows(p.program.shape), self.run_id)
-                shards = {**b.survey.nothing(), **numbers.get(b.token, {})}["shards"]
+                shards = {**b.survey.empty_numbers(), **numbers.get(b.token, {})}["shards"]
                 sink.finish(shards, self.run_id, self.durable)
         found = {
             number_token(b.token, name): number
             for b in p.program.surveys
-            for name, number in {**b.survey.nothing(), **numbers.get(b.token, {})}.items()
+            for name, number in {**b.survey.empty_numbers(), **numbers.get(b.token, {})}.items()
         }
         if self.journal is not None and p.program.surveys:
             folds = {f.token: known[f.token] for f in p.program.folds}
@@ -581,7 +581,7 @@ def _as_begun(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
     What is stored between passes, and how many there are, may depend on memory and slabs.
     """
     if not manifest.closed:
-        begun, _ = recall(journal)
+        begun, _ = load_plan(journal)
         how = ("memory", "workers", "processes", "threads", "base", "targets", "returns")
         asked = {name: getattr(plan, name) for name in how}
         return replace(begun, results=_as_asked(begun.results, plan.results), **asked)

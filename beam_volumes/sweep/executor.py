@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, pad_index
-from beam_volumes.kernels.margins import fill_rims
+from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.checksums import checksum
 from beam_volumes.storage.formats.slices import read_stack
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
-from beam_volumes.sweep.blame import blaming
+from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.meter import Activity, Meter
 from beam_volumes.sweep.program import Edge, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
@@ -88,7 +88,7 @@ def sweep(
     threads: int = 1,
     overlap: Overlap = OVERLAPS[0],
     answers: Mapping[str, Any] | None = None,
-    room: int = 1 << 30,
+    limit_bytes: int = 1 << 30,
     may_write: Callable[[], None] | None = None,
     meter: Meter | None = None,
 ) -> SlabResult:
@@ -113,7 +113,7 @@ def sweep(
         What rings have room for.
     answers : mapping, optional
         By barrier, what its completions take for this slab.
-    room : int
+    limit_bytes : int
         Bytes that surveys may keep of the slab.
     may_write : callable, optional
         Called before units are written; raises if they must not be.
@@ -133,7 +133,7 @@ def sweep(
     run.may_write = may_write
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
-        share = room // len(program.surveys)
+        share = limit_bytes // len(program.surveys)
         run.surveyors.append(seen.survey.begin(grid, index, own, share))
     for i, step in enumerate(program.steps):
         if step.completion is not None:
@@ -448,7 +448,7 @@ class _Sweep:
             len(slots),
             len(slots) * ring.array[0].size,
             self.threads,
-            lambda a, b: fill_rims(ring.array, slots[a:b], *rows, *cols, *maps, cval),
+            lambda a, b: pad_margins(ring.array, slots[a:b], *rows, *cols, *maps, cval),
         )
 
     def _fold(self, k: int, domain: Range) -> None:
@@ -561,12 +561,12 @@ class _Sweep:
         if name is None:
             name = ("reading " if kind == "read" else "") + self.program.steps[i].name
         where = f"{name}, slices {z[0]} to {z[1] - 1}"
-        return blaming(where) if self.meter is None else self._metered(where, kind, i, name)
+        return error_context(where) if self.meter is None else self._metered(where, kind, i, name)
 
     @contextlib.contextmanager
     def _metered(self, where: str, kind: str, i: int, name: str) -> Iterator[None]:
         assert self.meter is not None
-        with blaming(where), self.meter.timed(Activity(kind, i, name)):
+        with error_context(where), self.meter.timed(Activity(kind, i, name)):
             yield
 
     def _drain(self) -> None:

@@ -75,7 +75,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class FoldEdge:
     """A reduction of a step (where another is true); its result is known under ``token``.
 
     ``others`` are further steps that it takes the voxels of.
@@ -109,7 +109,7 @@ class Program:
     shape: Triple
     steps: tuple[Step, ...]
     outputs: tuple[Output, ...]
-    folds: tuple[Fold, ...]
+    folds: tuple[FoldEdge, ...]
     surveys: tuple[Surveyed, ...] = ()
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
     stacks: tuple[tuple[int, ...], ...] = field(init=False)

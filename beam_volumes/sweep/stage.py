@@ -129,7 +129,7 @@ class Stage:
         return ()
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         """Slices that it is best asked for at a time, for it shares work among them."""
         return 1
 

@@ -74,14 +74,14 @@ class Survey:
         """Bytes to reserve for what a surveyor of a slab of a shape keeps; it may be more."""
         return 0
 
-    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
-        """A survey of slab ``index``; one that would keep more than ``room`` bytes raises ValueError."""
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        """A survey of slab ``index``; one that would keep more than ``limit_bytes`` raises ValueError."""
         raise NotImplementedError
 
-    def flow(self, grid: Grid, room: int | None = None) -> Any:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Any:
         """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``.
 
-        Of what a step would hold more than ``room`` bytes of, it is cut finer, or raises ValueError.
+        Of what a step would hold more than ``limit_bytes`` bytes of, it is cut finer, or raises ValueError.
         """
         raise NotImplementedError
 
@@ -89,7 +89,7 @@ class Survey:
         """The columns, without rows, of the table that comes out at the port ``"rows"``."""
         raise NotImplementedError
 
-    def nothing(self) -> dict[str, Any]:
+    def empty_numbers(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {}
 
@@ -97,7 +97,7 @@ class Survey:
         """Bytes that a step of the merge holds at the very most, whatever the voxels."""
         return 0
 
-    def load(self, grid: Grid, room: int) -> Reduction | None:
+    def load(self, grid: Grid, limit_bytes: int) -> Reduction | None:
         """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much."""
         return None
 

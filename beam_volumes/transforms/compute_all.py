@@ -23,7 +23,7 @@ from beam_volumes.plan.planner import plan
 from beam_volumes.runs import Journal
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.session.local import run_local
-from beam_volumes.session.recall import Request
+from beam_volumes.session.resume import Request
 from beam_volumes.session.session import (
     ENDED,
     Session,

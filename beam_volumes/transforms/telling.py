@@ -19,7 +19,7 @@ from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import as_data, revived
-from beam_volumes.session.session import Emission, Session
+from beam_volumes.session.session import Session, SlabPartials
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.text import printable
@@ -110,7 +110,7 @@ class Telling:
         known: dict[str, Any],
         answers: Mapping[str, Any] | None = None,
         count: Callable[[SlabResult], None] | None = None,
-    ) -> Emission:
+    ) -> SlabPartials:
         with told(self.secret):
             return self.session.slab(pass_index, index, known, answers, count)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.session import recall
+from beam_volumes.session import resume as saved
 from beam_volumes.session.session import Session
 
 RECIPE = """\
@@ -113,14 +113,14 @@ def test_the_plan_is_unpickled_once_and_its_inputs_are_looked_at_once(
     stopped, command, monkeypatch
 ):
     loads, checks = [], []
-    check = recall.check_inputs
+    check = saved.check_inputs
 
     def loaded(data):
         loads.append(len(data))
         return pickle.loads(data)
 
-    monkeypatch.setattr(recall.cloudpickle, "loads", loaded)
-    monkeypatch.setattr(recall, "check_inputs", lambda *a: checks.append(0) or check(*a))
+    monkeypatch.setattr(saved.cloudpickle, "loads", loaded)
+    monkeypatch.setattr(saved, "check_inputs", lambda *a: checks.append(0) or check(*a))
     code, _, err = command("resume", "b/labels.zarr", "--runner", "none")
     assert code == 0, err
     assert len(loads) == len(checks) == 1

@@ -44,9 +44,9 @@ def test_a_recipe_compiles_nothing_that_was_warmed_up(tmp_path):
     assert re.search(rf"kept in folders like {cache}/", said) and list(cache.rglob("*.nbc"))
     assert not (tmp_path / "out.zarr").exists()
     run = (
-        "from beam_volumes.kernels.jit import compiled\n"
+        "from beam_volumes.kernels.jit import compilations\n"
         "from beam_volumes.cli.main import main\n"
-        "with compiled() as found:\n"
+        "with compilations() as found:\n"
         f"    main(['run', {str(path)!r}, '--runner=none', '--slab=8,32,64'])\n"
         "print('compiled', found)\n"
     )

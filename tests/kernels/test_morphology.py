@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.geometry import pad_index
-from beam_volumes.kernels.margins import fill_rims
+from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.kernels.morphology.ball import binary_ball
 from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint
 from tests.kernels.rings import apply, ball, centre, random_volume, with_nans
@@ -116,6 +116,6 @@ def test_rims(dtype):
             for mode, (before, after), n in ((mode_y, pads[1], 5), (mode_x, pads[2], 8)):
                 index = pad_index(-before, n + after, n, mode)
                 maps.append(np.where(index < 0, -1, index + before))
-            fill_rims(ring, slots, 7, 12, 2, 10, *maps, cval)
+            pad_margins(ring, slots, 7, 12, 2, 10, *maps, cval)
             assert np.array_equal(ring[slots], inner)
             assert np.array_equal(np.delete(ring, slots, 0), others)

@@ -10,7 +10,7 @@ import numpy as np
 from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Grid
-from beam_volumes.ops.labels.component_load import ComponentLoad
+from beam_volumes.ops.labels.merge_estimate import MergeEstimate
 from beam_volumes.session.session import peak_memory
 from beam_volumes.transforms.rounds import _Step, pieces
 
@@ -21,7 +21,7 @@ LABELLING = cc.Labelling(cc.connectivity_structure(1))
 def make(folder: Path, measures: tuple[str, ...]) -> int:
     """The messages to the one step of the merge of sixteen slabs of noise; the bound on it."""
     slabs = component_flow(GRID).rounds[0]
-    load = ComponentLoad.of(GRID, 1 << 40)
+    load = MergeEstimate.of(GRID, 1 << 40)
     state = load.zero()
     with open(folder / "messages", "wb") as file:
         for i in range(len(GRID)):

@@ -12,7 +12,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow, tree_of
 from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.geometry import Grid
-from beam_volumes.ops.labels.component_load import ComponentLoad
+from beam_volumes.ops.labels.merge_estimate import MergeEstimate
 from tests.across.driver import grid_index, summarise
 
 labelling = cc.Labelling(cc.connectivity_structure(1))
@@ -41,7 +41,7 @@ def test_no_step_takes_in_more(shape, step, radix, seed):
     mask = np.random.default_rng(seed).random(shape) < 0.3
     grid = Grid(shape, step)
     parts = summaries(mask, grid)
-    state = total(ComponentLoad.of(grid, 1, radix), parts)
+    state = total(MergeEstimate.of(grid, 1, radix), parts)
     tree = tree_of(grid, radix)
     taken = {}
 
@@ -67,21 +67,21 @@ def test_no_step_takes_in_more(shape, step, radix, seed):
 def test_the_remedy_would_do(shape, step):
     mask = np.random.default_rng(0).random(shape) < 0.2
     grid = Grid(shape, step)
-    needed = ComponentLoad.of(grid, 2**40).finish(
-        total(ComponentLoad.of(grid, 1), summaries(mask, grid))
+    needed = MergeEstimate.of(grid, 2**40).finish(
+        total(MergeEstimate.of(grid, 1), summaries(mask, grid))
     )
     for share in (0.9, 0.5):
-        load = ComponentLoad.of(grid, int(needed * share))
+        load = MergeEstimate.of(grid, int(needed * share))
         with pytest.raises(ValueError, match="components at once") as refused:
             load.finish(total(load, summaries(mask, grid)))
         offer = re.search(r"use slab=\((\d+), (\d+), (\d+)\)", str(refused.value))
         other = Grid(shape, tuple(map(int, offer.groups())))
-        load = ComponentLoad.of(other, int(needed * share * 1.1))  # an estimate
-        assert load.finish(total(load, summaries(mask, other))) <= load.room
+        load = MergeEstimate.of(other, int(needed * share * 1.1))  # an estimate
+        assert load.finish(total(load, summaries(mask, other))) <= load.limit_bytes
 
 
 def test_none_would_do():
     """A merge that needs no room at all is none; a volume of one slab has none."""
     grid = Grid((4, 9, 9), (4, 9, 9))
     parts = summaries(np.ones((4, 9, 9)), grid)
-    assert ComponentLoad.of(grid, 0).finish(total(ComponentLoad.of(grid, 0), parts)) == 0
+    assert MergeEstimate.of(grid, 0).finish(total(MergeEstimate.of(grid, 0), parts)) == 0

@@ -68,7 +68,7 @@ def volumes(draw):
 #: So many buckets, or as many as labels that were counted first have need of.
 BUCKETS = st.one_of(
     st.fixed_dictionaries({"buckets": st.integers(1, 5)}),
-    st.just({"voxels": 10**12, "room": 3 * lookup_rounds.LABEL_BYTES}),
+    st.just({"voxels": 10**12, "limit_bytes": 3 * lookup_rounds.LABEL_BYTES}),
 )
 
 
@@ -203,8 +203,8 @@ def test_refused():
 def test_a_bucket_holds_no_more_labels_than_there_is_room_for():
     """Where there may be more than fixed buckets take: as many buckets as were counted to be needed."""
     slabs, each = 5, 4000
-    room = 500 * lookup_rounds.LABEL_BYTES
-    flow = filter_flow(Keep(), voxels=10**12, room=room)
+    limit_bytes = 500 * lookup_rounds.LABEL_BYTES
+    flow = filter_flow(Keep(), voxels=10**12, limit_bytes=limit_bytes)
     assert len(filter_flow(Keep(), voxels=10**6).rounds) < len(flow.rounds)
     held = []
 

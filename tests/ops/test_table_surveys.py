@@ -22,14 +22,14 @@ ROOM = 1 << 30
 pytestmark = pytest.mark.usefixtures("thin_strips")
 
 
-def surveyed(survey, arrays, slab, window, room=ROOM, upper=True):
+def surveyed(survey, arrays, slab, window, limit_bytes=ROOM, upper=True):
     """The summaries of all slabs, each fed its windows in memory that is used again, by some threads."""
     shape = arrays[0].shape
     grid = Grid(shape, tuple(map(min, slab, shape)))
     for index in range(len(grid)):
         core, region = region_of(grid, grid.cell(index))
         region, depth = (region if upper else core), core.shape[0]
-        surveyor = survey.begin(grid, index, (), room)
+        surveyor = survey.begin(grid, index, (), limit_bytes)
         edges = [*range(0, depth, window), depth]
         if region.shape[0] > depth:
             edges.append(depth + 1)
@@ -129,7 +129,7 @@ def test_refused():
     labels = np.arange(8 * 9 * 10).reshape(8, 9, 10)
     survey = RegionSurvey.of(labels.dtype)
     with pytest.raises(ValueError, match=r"rows of a slab .* smaller slabs, e.g. slab="):
-        list(surveyed(survey, (labels,), (8, 9, 10), 2, room=100_000))
+        list(surveyed(survey, (labels,), (8, 9, 10), 2, limit_bytes=100_000))
     with pytest.raises(ValueError, match=r"a label of -1"):
         list(surveyed(survey, (np.where(labels == 719, -1, 1),), (4, 9, 10), 2))
     with pytest.raises(TypeError, match="labels of float32"):
@@ -139,7 +139,7 @@ def test_refused():
     with pytest.raises(TypeError, match="boundary of complex64"):
         AdjacencySurvey.of(np.uint8, np.complex64)
     with pytest.raises(ValueError, match=r"smaller slabs"):
-        list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, room=100_000))
+        list(surveyed(AdjacencySurvey.of(np.int64), (labels,), (8, 9, 10), 2, limit_bytes=100_000))
 
 
 def neurons(slabs, labels=1200):
@@ -190,10 +190,10 @@ def test_what_a_merge_will_hold_is_known_before_it_begins(sample):
     most = max(n for name, n in taken.items() if name.startswith("gather") or name == "shard")
     slack = 1 if sample > 1200 else 2
     enough = MERGE_COPIES * row * most * slack
-    _, run = watching(table_flow(kind, slabs, **how, room=enough), neurons(slabs))
+    _, run = watching(table_flow(kind, slabs, **how, limit_bytes=enough), neurons(slabs))
     run()
     few = MERGE_COPIES * row * (most - 1) // slack
-    taken, run = watching(table_flow(kind, slabs, **how, room=few), neurons(slabs))
+    taken, run = watching(table_flow(kind, slabs, **how, limit_bytes=few), neurons(slabs))
     with pytest.raises(ValueError, match=r"takes in \d+ at once.*memory= that is larger by 1 MiB"):
         run()
     assert not any(name.startswith(("cut", "gather")) for name in taken)

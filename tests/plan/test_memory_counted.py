@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.partition import Crew, measure
+from beam_volumes.plan.partitioning import Crew, measure
 from beam_volumes.space import Space
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule

@@ -13,7 +13,7 @@ from apache_beam.runners.worker import data_plane
 import beam_volumes as bv
 from beam_volumes.across import rounds
 from beam_volumes.across.adjacency import adjacency
-from beam_volumes.across.table_rounds import RegionTable, table_flow
+from beam_volumes.across.table_rounds import RegionRows, table_flow
 from beam_volumes.across.tables import regions
 from beam_volumes.drive.launch import numbers, run_pipeline
 from beam_volumes.geometry import Grid
@@ -143,7 +143,7 @@ def test_every_message_of_a_table(slabs):
     for k in range(slabs):
         z = slice(k * depth, (k + 1) * depth)
         given.append(((k,), regions(labels[z], (z.start, 0, 0), labels.shape, em[z])))
-    flow = table_flow(RegionTable(labels.shape, intensity=np.dtype("f8")), slabs)
+    flow = table_flow(RegionRows(labels.shape, intensity=np.dtype("f8")), slabs)
 
     def kept(value):
         assert all(len(piece) < MOST for piece in pieces(value))

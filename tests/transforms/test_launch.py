@@ -26,7 +26,7 @@ from beam_volumes.plan import machine
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
 from beam_volumes.runs.progress import Watch, Work
-from beam_volumes.session.needs import ASKED, Needs
+from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
 from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
@@ -91,7 +91,7 @@ def test_places_that_workers_cannot_reach_are_refused(tmp_path):
 def test_a_worker_that_does_not_see_the_journal_says_so(tmp_path):
     v = stored(tmp_path, membranes((4, 5, 6)))
     session = Session.begin(bv.plan((v + 1).to(tmp_path / "out.zarr")))
-    needs = Needs.of(session, asked="head")
+    needs = WorkerRequirements.of(session, asked="head")
     with pytest.raises(OSError, match=r"does not see .*out\.zarr\.run/, where head has"):
         needs.check()
     assert not list(tmp_path.glob("out*"))

@@ -10,8 +10,8 @@ from apache_beam.internal import pickler
 import beam_volumes as bv
 from beam_volumes.drive.probe import Probe, versions
 from beam_volumes.plan import machine
-from beam_volumes.session import needs as module
-from beam_volumes.session.needs import ASKED, Needs
+from beam_volumes.session import requirements as module
+from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
 from beam_volumes.transforms.telling import raise_original
 from tests.transforms.trees import membranes, stored
@@ -66,7 +66,7 @@ def test_places_and_memory(tmp_path, monkeypatch):
     session = Session.begin(bv.plan((v + 1).to(tmp_path / "out" / "a.zarr"), memory="2GiB"))
     session.journal.mark(ASKED)
     before = sorted(tmp_path.rglob("*"))
-    needs = Needs.of(session, "head")
+    needs = WorkerRequirements.of(session, "head")
     assert asked(versions(), needs) == [0, 1, 2]
     assert sorted(tmp_path.rglob("*")) == before
     # Where nobody may write, not even root.

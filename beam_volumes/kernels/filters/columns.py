@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from beam_volumes.kernels.filters.extremum import padded, rivals_of_tile
+from beam_volumes.kernels.filters.extremum import order_keys_of_tile, padded
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import as_unsigned, from_rival
+from beam_volumes.kernels.keys import as_unsigned, from_order_key
 from beam_volumes.kernels.rows import as_rows
 
 #: As many rows of tables does one loop read.
@@ -140,7 +140,7 @@ def extremum_of_columns(
             for s in range(iz.size):
                 held = s % deep * table
                 at = firsts[s] + top, ox + left, rows + ly - 1, pitch
-                rivals_of_tile(lines, at, tables[held : held + size], src, is_max)
+                order_keys_of_tile(lines, at, tables[held : held + size], src, is_max)
                 k = s - deep + 1
                 if k >= 0:
                     for tz in range(deep):
@@ -222,7 +222,7 @@ def _largest_of_parts(tables, starts, out, like, is_max):
         r = _largest_of_four(e[x], f[x], g[x], h[x])
         s = _largest_of_four(i[x], j[x], k[x], l[x])
         t = _largest_of_four(m[x], n[x], o[x], p[x])
-        out[x] = from_rival(_largest_of_four(q, r, s, t), like, is_max)
+        out[x] = from_order_key(_largest_of_four(q, r, s, t), like, is_max)
 
 
 @row_kernel

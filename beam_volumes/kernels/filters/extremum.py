@@ -13,7 +13,7 @@ from beam_volumes.kernels.filters.footprints import (
     tabled_lengths,
 )
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.keys import as_unsigned, from_rival, to_rival
+from beam_volumes.kernels.keys import as_unsigned, from_order_key, to_order_key
 from beam_volumes.kernels.rows import (
     as_rows,
     box_has_unordered,
@@ -229,7 +229,7 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
             size, taken = padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
             for s in range(iz.size):
                 at = firsts[s] + top, ox + left, rows + more_y, pitch
-                rivals_of_tile(lines, at, tables[0], src, is_max)
+                order_keys_of_tile(lines, at, tables[0], src, is_max)
                 _table_runs(tables, lengths, taken)
                 flat = tables.reshape(tables.size)
                 _raise_results(
@@ -241,22 +241,22 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
 
 
 @row_kernel
-def rivals_of_tile(lines, at, tile, like, is_max):
+def order_keys_of_tile(lines, at, tile, like, is_max):
     """The rows of a tile end to end, from ``first, left`` on."""
     first, left, rows, pitch = at
     for y in range(rows):
-        bits, rivals = lines[first + y, left : left + pitch], tile[y * pitch :]
+        bits, keys = lines[first + y, left : left + pitch], tile[y * pitch :]
         for x in range(pitch):
-            rivals[x] = to_rival(bits[x], like, is_max)
+            keys[x] = to_order_key(bits[x], like, is_max)
 
 
 @row_kernel
 def _write_tile(tile, results, at, like, is_max):
     first, left, rows, cols, pitch = at
     for y in range(rows):
-        rivals, bits = tile[y * pitch :], results[first + y, left : left + cols]
+        keys, bits = tile[y * pitch :], results[first + y, left : left + cols]
         for x in range(cols):
-            bits[x] = from_rival(rivals[x], like, is_max)
+            bits[x] = from_order_key(keys[x], like, is_max)
 
 
 @row_kernel

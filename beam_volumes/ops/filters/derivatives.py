@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, stage_of
+from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import (
     accumulator,
@@ -272,7 +272,7 @@ def _fused(
     if isinstance(derivative, str):
         derivative = _NAMED.get(derivative)
     centre = 2 if derivative is sobel else 1 if derivative is prewitt else 0
-    source = compiled(as_volume(volume))
+    source = kernel_input(as_volume(volume))
     chosen = par.axes_of(source, axes, name)
     modes = par.modes_of(mode, chosen, name)
     constant = cval != 0 and "constant" in modes[0]
@@ -314,8 +314,8 @@ def generic_laplace(
     --------
     >>> import numpy as np
     >>> import beam_volumes as bv
-    >>> def second(volume, axis, **how):
-    ...     return bv.correlate1d(volume, [1, -2, 1], axis, **how)
+    >>> def second(volume, axis, **options):
+    ...     return bv.correlate1d(volume, [1, -2, 1], axis, **options)
     >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
     >>> np.asarray(bv.generic_laplace(row, second))
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
@@ -354,8 +354,8 @@ def _derivatives(
         raise ValueError(f"{name}: axes is empty")
     modes = par.modes_of(mode, chosen, name)
     seen = {i: k for k, i in enumerate(volume.space.visible)}
-    how = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
-    parts = [derivative(volume, seen[a], mode=modes[a], **how) for a in chosen]
+    options = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
+    parts = [derivative(volume, seen[a], mode=modes[a], **options) for a in chosen]
     for part in parts:
         if not isinstance(part, Volume) or part.shape != volume.shape:
             raise TypeError(f"{name}: the derivative gave {part!r}, not a volume like the input")

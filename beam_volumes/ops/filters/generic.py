@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.kernels.filters import generic as kernels
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, holds, stage_of, taps_of, triple
+from beam_volumes.ops.building import holds, kernel_input, stage_of, taps_of, triple
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.sweep.identity import identity
@@ -120,7 +120,7 @@ def generic_filter(
             f"{filter_name}: numba cannot compile the function {called!r}: {reason}; "
             "change it, or use map_overlap, which takes any function of blocks"
         )
-    source = compiled(volume)
+    source = kernel_input(volume)
     if any("constant" in m for m in modes) and not holds(source.dtype, cval):
         source = source.astype(np.float64)
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, holds, stage_of, triple
+from beam_volumes.ops.building import holds, kernel_input, stage_of, triple
 from beam_volumes.ops.filters import stages
 from beam_volumes.sweep.stage import Padding
 
@@ -56,7 +56,7 @@ def separable(
 
     The order counts where a constant edge makes it count: there every pass pads anew.
     """
-    source = compiled(volume)
+    source = kernel_input(volume)
     wanted = None if dtype is None else checked_dtype(dtype)
     compute = accumulator(source.dtype)
     if wanted is not None and np.issubdtype(wanted, np.floating) and wanted != np.float16:
@@ -328,7 +328,7 @@ def correlation(
         raise ValueError(f"{name}: the weights are not all finite")
     chosen = par.axes_of(volume, axes, name)
     modes = par.modes_of(mode, chosen, name)
-    source = compiled(volume)
+    source = kernel_input(volume)
     wanted = None if dtype is None else checked_dtype(dtype)
     compute = accumulator(source.dtype)
     if wanted in (np.float32, np.float64):

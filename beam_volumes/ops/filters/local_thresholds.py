@@ -63,16 +63,16 @@ def threshold_local(
     volume = as_volume(volume)
     name = "threshold_local"
     sizes = _odd(volume, block_size, "block_size", name)
-    how: dict[str, Any] = {"mode": mode, "cval": cval}
+    options: dict[str, Any] = {"mode": mode, "cval": cval}
     if method == "gaussian":
         sigma = [(n - 1) / 6 for n in sizes] if param is None else param
-        level = gaussian_filter(volume, sigma, **how)
+        level = gaussian_filter(volume, sigma, **options)
     elif param is not None:
         raise ValueError(f"{name}: param={param!r} is for the method 'gaussian', not {method!r}")
     elif method == "mean":
-        level = uniform_filter(volume, sizes, **how)
+        level = uniform_filter(volume, sizes, **options)
     elif method == "median":
-        level = median_filter(volume, sizes, **how).astype(accumulator(volume.dtype))
+        level = median_filter(volume, sizes, **options).astype(accumulator(volume.dtype))
     else:
         raise ValueError(
             f'{name}: method={method!r}; use "gaussian", "mean" or "median", or map_overlap for a '
@@ -260,12 +260,12 @@ def difference_of_gaussians(
     )
     if any(high[a] < low[a] for a in chosen):
         raise ValueError(f"{name}: high_sigma={high_sigma!r} is below low_sigma={low_sigma!r}")
-    how: dict[str, Any] = {
+    options: dict[str, Any] = {
         "mode": mode,
         "cval": cval,
         "truncate": truncate,
         "dtype": float_dtype(dtype),
     }
-    fine = gaussian_filter(volume, [low[a] for a in chosen], **how)
-    coarse = gaussian_filter(volume, [high[a] for a in chosen], **how)
+    fine = gaussian_filter(volume, [low[a] for a in chosen], **options)
+    coarse = gaussian_filter(volume, [high[a] for a in chosen], **options)
     return in_dtype(apply_ufunc("subtract", fine, coarse), dtype)

@@ -42,8 +42,8 @@ def gaussian_filter1d(
     >>> np.asarray(bv.gaussian_filter1d(v, 0.5)).round(2)
     array([[0.  , 0.11, 0.79, 0.11, 0.  ]], dtype=float32)
     """
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": truncate, "radius": radius}
-    return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": truncate, "radius": radius}
+    return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **options)
 
 
 def uniform_filter1d(

@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, edges_of, stage_of, taps_of, triple
+from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
 from beam_volumes.ops.filters import stages
 from beam_volumes.sweep.stage import Stage
 
@@ -100,8 +100,8 @@ def median_filter(
     array([[5, 4, 4, 8, 8]])
     """
     middle = _count(volume, size, footprint, axes, "median_filter") // 2
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, "median_filter", middle, size, footprint, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, "median_filter", middle, size, footprint, **options)
 
 
 def rank_filter(
@@ -140,8 +140,8 @@ def rank_filter(
         raise ValueError(
             f"{name}: rank={rank}; a footprint of {count} voxels has {-count} to {count - 1}"
         )
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, name, int(rank) % count, size, footprint, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, name, int(rank) % count, size, footprint, **options)
 
 
 def percentile_filter(
@@ -181,8 +181,8 @@ def percentile_filter(
     if not 0 <= share <= 100:
         raise ValueError(f"{name}: percentile={percentile} is outside -100 to 100")
     rank = count - 1 if share == 100 else int(count * share / 100.0)
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, name, rank, size, footprint, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _rank(volume, name, rank, size, footprint, **options)
 
 
 def _count(volume: Volume, size: Any, footprint: Any, axes: Any, name: str) -> int:
@@ -211,7 +211,7 @@ def _rank(
     taps = taps_of(shape, name)
     if rank in (0, len(taps) - 1) and len(taps) > 1:
         return extremum(volume, name, rank > 0, shape, shifts, modes, cval)
-    source = compiled(volume)
+    source = kernel_input(volume)
     if not shape.all() and len(set(modes)) > 1:
         raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
     common = (
@@ -270,7 +270,7 @@ def extremum(
     cval: float,
 ) -> Volume:
     """The minimum or maximum over a footprint along z, y, x, in scipy's placement."""
-    source = compiled(volume)
+    source = kernel_input(volume)
     box = footprint.all()
     if not box and len(set(modes)) > 1:
         raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")

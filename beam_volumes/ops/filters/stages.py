@@ -122,7 +122,7 @@ class Uniform(Neighbourhood):
         return 0.8
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -208,7 +208,7 @@ class ExtremumBox(Neighbourhood):
         return 1.0 * self.dtype.itemsize
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -236,7 +236,7 @@ class ExtremumFootprint(Neighbourhood):
         return 0.3 + 0.1 * len(self.offsets) * self.dtype.itemsize
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -317,7 +317,7 @@ class RankBox(Neighbourhood):
         return 2.0 if self.dtype.kind == "b" else 50.0
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return max(8, self.taps[0])
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -344,7 +344,7 @@ class RankWalk(Neighbourhood):
         return 150.0 + 0.03 * self.taps[0] * self.taps[1] * self.taps[2] ** 0.5
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return max(8, self.taps[0])
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -389,7 +389,7 @@ class BinaryFootprint(Neighbourhood):
         return 0.3 + 0.05 * len(self.offsets)
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -418,7 +418,7 @@ class BinaryBall(Neighbourhood):
         return 1.0 + 0.03 * sum(self.taps) * self.steps.itemsize
 
     @property
-    def together(self) -> int:
+    def preferred_slices(self) -> int:
         return self.taps[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:

@@ -60,10 +60,10 @@ def structure_tensor(
     array([ 0,  1,  3,  0, -3, -1,  0])
     """
     volume = as_volume(volume)
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "dtype": dtype}
-    slopes = [sobel(volume, a, **how) for a in range(volume.ndim)]
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "dtype": dtype}
+    slopes = [sobel(volume, a, **options) for a in range(volume.ndim)]
     products = (apply_ufunc("multiply", a, b) for a, b in combinations_with_replacement(slopes, 2))
-    return tuple(gaussian_filter(p, sigma, **how) for p in products)
+    return tuple(gaussian_filter(p, sigma, **options) for p in products)
 
 
 def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]:
@@ -133,10 +133,10 @@ def hessian_matrix(
     # As scikit-image cuts them off; of small sigmas it takes 100, where there is nothing left.
     reach = 8.0 if all(sigmas[a] > 1 for a in chosen) else 9.0
     small = [sigmas[a] / math.sqrt(2) for a in chosen]
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": reach, "dtype": dtype}
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": reach, "dtype": dtype}
 
     def slope(v: Volume, axis: int) -> Volume:
-        return gaussian_filter(v, small, [int(a == axis) for a in range(volume.ndim)], **how)
+        return gaussian_filter(v, small, [int(a == axis) for a in range(volume.ndim)], **options)
 
     slopes = [slope(volume, a) for a in range(volume.ndim)]
     pairs = combinations_with_replacement(range(volume.ndim), 2)
@@ -261,12 +261,12 @@ def frangi(
     for what, number in (("alpha", alpha), ("beta", beta), ("gamma", gamma)):
         if number is not None and not number > 0:
             raise ValueError(f"frangi: {what}={number!r} is not a positive number")
-    how: dict[str, Any] = {"mode": mode, "cval": cval}
+    options: dict[str, Any] = {"mode": mode, "cval": cval}
     sign = 1.0 if black_ridges else -1.0
     structure: Scalar | None = None
     best = None
     for sigma in _scales(sigmas, "frangi"):
-        matrix = _ordered(hessian_matrix(volume, sigma, **how), "frangi")
+        matrix = _ordered(hessian_matrix(volume, sigma, **options), "frangi")
         dtype = matrix[0].dtype
         if gamma is None and structure is None:
             strength = _made(
@@ -315,11 +315,11 @@ def sato(
     >>> np.asarray(bv.sato(bv.open(line), [1]))[2:7, 4].round(1)
     array([ 0. ,  6.2, 62.6,  6.2,  0. ], dtype=float32)
     """
-    how: dict[str, Any] = {"mode": mode, "cval": cval}
+    options: dict[str, Any] = {"mode": mode, "cval": cval}
     sign = 1.0 if black_ridges else -1.0
     best = None
     for sigma in _scales(sigmas, "sato"):
-        matrix = _ordered(hessian_matrix(volume, sigma, **how), "sato")
+        matrix = _ordered(hessian_matrix(volume, sigma, **options), "sato")
         stage = Ridge(
             "sato", matrix[0].dtype, _axes(matrix), 0.0, 0.0, 0.0, float(sigma) ** 2, sign
         )

@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, exact, representable, triple
+from beam_volumes.ops.building import exact, kernel_input, representable, triple
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
 from beam_volumes.space import Space
 
@@ -196,7 +196,7 @@ def by_axes(
     cval: float = 0.0,
 ) -> Volume:
     """The volume whose voxels each axis by itself says."""
-    source = compiled(volume)
+    source = kernel_input(volume)
     z, y, x = along
     stage = Axes(name, source.dtype, source.node.shape, triple(grid), (z, y, x), cval)
     return Volume(StageNode.of(stage, (source.node,)), space).astype(volume.dtype)

@@ -12,7 +12,7 @@ from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, exact, representable, triple
+from beam_volumes.ops.building import exact, kernel_input, representable, triple
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
 
@@ -62,7 +62,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
         raise ValueError(
             f"downsample: method={method!r} is not offered; use one of {', '.join([*METHODS, 'stride'])}"
         )
-    source = compiled(v)
+    source = kernel_input(v)
     stage = Downsample("downsample", source.dtype, shape, grid, by, method)
     if stage.window > _MOST_WINDOW:
         raise ValueError(
@@ -377,7 +377,7 @@ def _affine(
             )
         grid = par.whole_numbers(given, visible, 1, "output_shape", 1)
         countable(grid, f"{name}: output_shape={output_shape!r}")
-    source = compiled(v)
+    source = kernel_input(v)
     taps = np.array([1 + order if a in visible else 1 for a in range(3)])
     how = full, add, taps, _one_mode(mode, name), _checked_cval(v, cval, name)
     stage = Affine(name, source.dtype, source.node.shape, triple(grid), *how)

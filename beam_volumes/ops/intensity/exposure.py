@@ -17,7 +17,7 @@ from beam_volumes.graph.volume import (
     rounded,
 )
 from beam_volumes.kernels import elementary
-from beam_volumes.ops.building import compiled
+from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
@@ -282,7 +282,7 @@ def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
     if dtype.kind == "b":
         raise TypeError(f"{name}: a bool volume has no intensities; cast it with astype first")
     if dtype.kind == "f":
-        return rounded(curve(apply_ufunc, compiled(volume)), dtype)
+        return rounded(curve(apply_ufunc, kernel_input(volume)), dtype)
     scale = float(np.iinfo(dtype).max)
     if not counts_every_value(dtype):
         x = apply_ufunc("divide", volume, scale)

@@ -13,7 +13,7 @@ from beam_volumes.graph.nodes import Formula, FormulaValue, StageNode, Value
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, lazy
 from beam_volumes.kernels.intensity import slice_contrast as kernels
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled
+from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
@@ -50,7 +50,7 @@ class ShiftAndScale(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Moments(Formula):
+class SliceMoments(Formula):
     """Numbers of `ShiftAndScale` from means and standard deviations, of slices and those wanted."""
 
     def evaluate(self, *arguments: Any) -> Any:
@@ -173,7 +173,7 @@ def normalize_slices(
         result = dtype_for(volume, out_range, dtype)
     half = result == np.float16
     stage = ShiftAndScale(name, np.dtype(np.float32) if half else result, along)
-    source = compiled(volume)
+    source = kernel_input(volume)
     normal = source.derive(StageNode.of(stage, (source.node,), (numbers,)))
     return normal.astype(np.float16) if half else normal
 
@@ -197,7 +197,7 @@ def _of_moments(
 ) -> FormulaValue:
     """The numbers of all slices, from their moments."""
     name = "normalize_slices"
-    # Moments have the dtype of floats, and are not to be rounded to that of narrow ones.
+    # SliceMoments have the dtype of floats, and are not to be rounded to that of narrow ones.
     wide = volume.astype(np.float64) if volume.dtype.kind == "f" else volume
     means = reductions.mean(wide, others, mask=mask, nan=nan)
     stds = reductions.std(wide, others, mask=mask, nan=nan)
@@ -207,7 +207,7 @@ def _of_moments(
     )
     float64 = np.dtype(np.float64)
     return FormulaValue.of(
-        Moments(name), (means.value, stds.value, *wanted), float64, (5, *means.shape)
+        SliceMoments(name), (means.value, stds.value, *wanted), float64, (5, *means.shape)
     )
 
 

@@ -13,7 +13,7 @@ from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.merge import COMPONENT_BYTES, Keep
 from beam_volumes.across.rounds import Flow
 from beam_volumes.geometry import Grid, Triple
-from beam_volumes.ops.labels.component_load import ComponentLoad, expected_load
+from beam_volumes.ops.labels.merge_estimate import MergeEstimate, expected_load
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 from beam_volumes.text import format_bytes
@@ -25,7 +25,7 @@ _SPARSE = 500
 
 
 @dataclass(frozen=True, eq=False)
-class Components(Survey):
+class ComponentSurvey(Survey):
     """Connected components of the first input, flagged where the second, if any, marks them.
 
     Attributes
@@ -73,15 +73,17 @@ class Components(Survey):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return math.prod(shape) // _SPARSE * self.component_bytes
 
-    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
-        return _Labeler(self, grid, index, room)
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        return _Labeler(self, grid, index, limit_bytes)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         mask = self.dtype == bool
-        how: dict[str, Any] = {} if mask else {"dtype": self.dtype}
-        return component_flow(grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **how)
+        options: dict[str, Any] = {} if mask else {"dtype": self.dtype}
+        return component_flow(
+            grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **options
+        )
 
-    def nothing(self) -> dict[str, Any]:
+    def empty_numbers(self) -> dict[str, Any]:
         return {"count": 0}
 
     def most_load(self, grid: Grid) -> int:
@@ -95,16 +97,16 @@ class Components(Survey):
         marks = int(bool(self.keep and self.keep.marked is not None))
         return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
 
-    def load(self, grid: Grid, room: int) -> ComponentLoad:
-        return ComponentLoad.of(grid, room, name=self.name)
+    def load(self, grid: Grid, limit_bytes: int) -> MergeEstimate:
+        return MergeEstimate.of(grid, limit_bytes, name=self.name)
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
         return self.load(grid, 0).of_slab(summary)
 
 
 class _Labeler(Surveyor):
-    def __init__(self, survey: Components, grid: Grid, index: int, room: int):
-        self.survey, self.room = survey, room
+    def __init__(self, survey: ComponentSurvey, grid: Grid, index: int, limit_bytes: int):
+        self.survey, self.limit_bytes = survey, limit_bytes
         self.slab, self.grid = grid.box(index), grid
         self.labeler = cc.SlabLabeler(
             grid,
@@ -119,12 +121,12 @@ class _Labeler(Surveyor):
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         mask, *seeds = arrays
         self.count += self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
-        if self.count * self.survey.component_bytes > self.room:
+        if self.count * self.survey.component_bytes > self.limit_bytes:
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
                 f"{self.count} components in the first {z[1]} slices of the slab {self.slab} take more than "
-                f"the {format_bytes(self.room)} that the budget leaves for them: give it more memory, "
+                f"the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it more memory, "
                 f"or smaller slabs, e.g. slab={smaller}"
             )
 
@@ -136,7 +138,7 @@ class _Labeler(Surveyor):
 class Relabel(Completion):
     """Writes what came back for each component, labelling each window again.
 
-    Attributes are those of `Components`, which has to have seen the same voxels.
+    Attributes are those of `ComponentSurvey`, which has to have seen the same voxels.
     """
 
     structure: np.ndarray

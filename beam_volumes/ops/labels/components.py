@@ -17,7 +17,7 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.labels.component_surveys import Components, Relabel
+from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
 from beam_volumes.ops.pointwise import where
 
@@ -103,9 +103,9 @@ def label(
         and not below.completion.by_value
         and np.array_equal(below.completion.structure, element)
     ):
-        # Components that remain of components: number them where they are found.
+        # ComponentSurvey that remain of components: number them where they are found.
         found = below.barrier.survey
-        assert isinstance(found, Components)
+        assert isinstance(found, ComponentSurvey)
         barrier = Barrier.of(replace(found, name="label", dtype=wanted), below.barrier.operands)
         return mask.derive(_relabelled(barrier))
     survey = _survey(mask, "label", element, by_value, background, dtype=wanted)
@@ -352,10 +352,10 @@ def _kept(
     *,
     seeds: Volume | None = None,
     by_value: bool = False,
-    **how: Any,
+    **options: Any,
 ) -> Volume:
     """Where the components of a mask are that remain."""
-    survey = _survey(mask, name, element, by_value, 0, measures=measures, keep=keep, **how)
+    survey = _survey(mask, name, element, by_value, 0, measures=measures, keep=keep, **options)
     operands: tuple[Node, ...] = (mask.node,) if seeds is None else (mask.node, seeds.node)
     return mask.derive(_relabelled(Barrier.of(survey, operands)))
 
@@ -373,9 +373,9 @@ def _survey(
     border_axes: tuple[int, ...] | None = None,
     border: int = 1,
     dtype: Any = bool,
-) -> Components:
+) -> ComponentSurvey:
     axes = _axes(volume) if border_axes is None else border_axes
-    return Components(
+    return ComponentSurvey(
         name,
         element,
         by_value,
@@ -391,7 +391,7 @@ def _survey(
 
 def _relabelled(barrier: Barrier) -> Node:
     survey = barrier.survey
-    assert isinstance(survey, Components)
+    assert isinstance(survey, ComponentSurvey)
     how = Relabel(survey.name, survey.dtype, survey.structure, survey.by_value, survey.background)
     return AcrossNode.of(barrier, how, barrier.operands[:1])
 

@@ -67,14 +67,14 @@ class UniqueSurvey(Survey):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return MERGE_COPIES * _labels_in(shape) * _TALLY_BYTES
 
-    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> Surveyor:
-        return _Labels(self, grid, index, room)
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        return _Labels(self, grid, index, limit_bytes)
 
 
 class _Labels(Surveyor):
-    def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, room: int) -> None:
+    def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.start = grid.box(index).start
-        self.rows = Rows(add, _TALLY_BYTES, room, grid)
+        self.rows = Rows(add, _TALLY_BYTES, limit_bytes, grid)
         self.digests: list[int] = []
         within = [(survey.border, n - survey.border) for n in grid.shape]
         everything = (-1, 1 << 62)
@@ -137,9 +137,11 @@ class LookupSurvey(UniqueSurvey):
     def extents(self) -> tuple[Extent, ...]:
         return self.mapping.extents
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         voxels = math.prod(grid.shape)
-        return lookup_flow(self.mapping, self.dtype, self.missing, voxels=voxels, room=room)
+        return lookup_flow(
+            self.mapping, self.dtype, self.missing, voxels=voxels, limit_bytes=limit_bytes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +174,12 @@ class FilterSurvey(UniqueSurvey):
         keep = Keep() if keep is None else keep
         return cls(name, tuple(border_axes), border, keep, k_largest)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
-        return filter_flow(self.keep, self.k_largest, voxels=math.prod(grid.shape), room=room)
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        return filter_flow(
+            self.keep, self.k_largest, voxels=math.prod(grid.shape), limit_bytes=limit_bytes
+        )
 
-    def nothing(self) -> dict[str, Any]:
+    def empty_numbers(self) -> dict[str, Any]:
         return {"count": 0}
 
 

@@ -14,8 +14,8 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds import Flow
 from beam_volumes.across.table_rounds import (
     MERGE_COPIES,
-    AdjacencyTable,
-    RegionTable,
+    PairRows,
+    RegionRows,
     table_flow,
 )
 from beam_volumes.across.tables import Regions
@@ -40,7 +40,7 @@ class Rows:
 
     merge: Callable[[list[Any]], Any]
     row_bytes: int
-    room: int
+    limit_bytes: int
     grid: Grid
     parts: list[Any] = field(default_factory=list)
     merged_bytes: int = 0
@@ -54,12 +54,12 @@ class Rows:
             self.parts = [self.merge(self.parts)]
             held = self.merged_bytes = self.parts[0].nbytes
         rows = sum(map(len, self.parts))
-        if MERGE_COPIES * max(held, rows * self.row_bytes) > self.room:
+        if MERGE_COPIES * max(held, rows * self.row_bytes) > self.limit_bytes:
             depth, *tile = self.grid.step
             smaller = (max(1, depth // 4), *tile)
             raise ValueError(
-                f"{rows:,} rows of a slab take more than the {format_bytes(self.room)} that the budget "
-                f"leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
+                f"{rows:,} rows of a slab take more than the {format_bytes(self.limit_bytes)} that the "
+                f"budget leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
             )
 
     def all(self) -> Any:
@@ -143,9 +143,9 @@ class RegionSurvey(Survey):
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
         return cls(name, names, dtype, (z, y, x), ndim, nan)
 
-    def table(self, shape: Triple) -> RegionTable:
+    def table(self, shape: Triple) -> RegionRows:
         """The kind of table, of a volume of a shape."""
-        return RegionTable(shape, self.properties, self.spacing, self.ndim, self.intensity)
+        return RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
 
     @property
     def with_faces(self) -> bool:
@@ -175,29 +175,31 @@ class RegionSurvey(Survey):
         voxels = shape[0] * shape[1] * shape[2]
         return MERGE_COPIES * _regions_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
 
-    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> RegionSurveyor:
-        return RegionSurveyor(self, grid, index, room)
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
+    ) -> RegionSurveyor:
+        return RegionSurveyor(self, grid, index, limit_bytes)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         table = self.table(grid.shape)
-        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
+        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         table = self.table(shape)
         return table.columns(table.empty())
 
-    def nothing(self) -> dict[str, Any]:
+    def empty_numbers(self) -> dict[str, Any]:
         return {"shards": 1}
 
 
 class RegionSurveyor(Surveyor):
     """Regions of one slab."""
 
-    def __init__(self, survey: RegionSurvey, grid: Grid, index: int, room: int) -> None:
+    def __init__(self, survey: RegionSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
         self.below: np.ndarray | None = None
-        self.rows = Rows(tables.merge, survey.row_bytes, room, grid)
+        self.rows = Rows(tables.merge, survey.row_bytes, limit_bytes, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *intensities = arrays
@@ -296,9 +298,9 @@ class AdjacencySurvey(Survey):
             return None
         return np.linspace(*self.range, self.bins + 1)
 
-    def table(self, shape: Triple) -> AdjacencyTable:
+    def table(self, shape: Triple) -> PairRows:
         """The kind of table, of a volume of a shape."""
-        return AdjacencyTable(self.boundary is not None, self.bins)
+        return PairRows(self.boundary is not None, self.bins)
 
     @property
     def cost(self) -> float:
@@ -320,19 +322,19 @@ class AdjacencySurvey(Survey):
         return rows + shape[1] * shape[2] * 16
 
     def begin(
-        self, grid: Grid, index: int, values: tuple[Any, ...], room: int
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> AdjacencySurveyor:
-        return AdjacencySurveyor(self, grid, index, room)
+        return AdjacencySurveyor(self, grid, index, limit_bytes)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         table = self.table(grid.shape)
-        return table_flow(table, len(grid), room=room, row_bytes=self.row_bytes)
+        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
 
     def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
         table = self.table(shape)
         return table.columns(table.empty())
 
-    def nothing(self) -> dict[str, Any]:
+    def empty_numbers(self) -> dict[str, Any]:
         return {"shards": 1}
 
 
@@ -343,11 +345,11 @@ PAIRS = 8
 class AdjacencySurveyor(Surveyor):
     """Touching pairs of one slab."""
 
-    def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, room: int) -> None:
+    def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.survey = survey
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
-        self.rows = Rows(pairs.merge, survey.row_bytes, room, grid)
+        self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)

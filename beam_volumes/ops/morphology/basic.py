@@ -11,7 +11,7 @@ import scipy
 
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import compiled, edges_of, stage_of, taps_of, triple
+from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.rank import extremum
 from beam_volumes.sweep.stage import Padding
@@ -321,9 +321,9 @@ def grey_opening(
     >>> np.asarray(bv.grey_opening(bv.open(np.array([[1, 9, 1, 5, 5]])), (1, 2)))
     array([[1, 1, 1, 5, 5]])
     """
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    eroded = grey_erosion(volume, size, footprint, structure, **how)
-    return grey_dilation(eroded, size, footprint, structure, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    eroded = grey_erosion(volume, size, footprint, structure, **options)
+    return grey_dilation(eroded, size, footprint, structure, **options)
 
 
 def grey_closing(
@@ -348,9 +348,9 @@ def grey_closing(
     >>> np.asarray(bv.grey_closing(bv.open(np.array([[9, 1, 9, 5, 5]])), (1, 2)))
     array([[9, 9, 9, 5, 5]])
     """
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **how)
-    return grey_erosion(dilated, size, footprint, structure, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    dilated = grey_dilation(volume, size, footprint, structure, **options)
+    return grey_erosion(dilated, size, footprint, structure, **options)
 
 
 def _grey(
@@ -386,7 +386,7 @@ def _grey(
         return extremum(volume, name, dilation, element, shifts, modes, cval)
     if len(set(modes)) > 1:
         raise ValueError(f"{name}: one mode for all axes, please: the structure is not flat")
-    source = compiled(volume)
+    source = kernel_input(volume)
     stage = stages.GreyFootprint(
         name,
         source.dtype,

@@ -42,8 +42,8 @@ def white_tophat(
     array([[0, 8, 0, 0, 0, 0]])
     """
     volume = as_volume(volume)
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _minus(volume, grey_opening(volume, size, footprint, structure, **how))
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _minus(volume, grey_opening(volume, size, footprint, structure, **options))
 
 
 def black_tophat(
@@ -69,8 +69,8 @@ def black_tophat(
     array([[0, 8, 0, 0, 0, 0]])
     """
     volume = as_volume(volume)
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _minus(grey_closing(volume, size, footprint, structure, **how), volume)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    return _minus(grey_closing(volume, size, footprint, structure, **options), volume)
 
 
 def morphological_gradient(
@@ -95,9 +95,9 @@ def morphological_gradient(
     >>> np.asarray(bv.morphological_gradient(bv.open(np.array([[1, 1, 5, 5, 5]])), (1, 3)))
     array([[0, 4, 4, 0, 0]])
     """
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **how)
-    return _minus(dilated, grey_erosion(volume, size, footprint, structure, **how))
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    dilated = grey_dilation(volume, size, footprint, structure, **options)
+    return _minus(dilated, grey_erosion(volume, size, footprint, structure, **options))
 
 
 def morphological_laplace(
@@ -124,9 +124,9 @@ def morphological_laplace(
     array([[ 0,  4, -4,  0,  0]])
     """
     volume = as_volume(volume)
-    how: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **how)
-    eroded = grey_erosion(volume, size, footprint, structure, **how)
+    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
+    dilated = grey_dilation(volume, size, footprint, structure, **options)
+    eroded = grey_erosion(volume, size, footprint, structure, **options)
     if volume.dtype == bool:
         raise TypeError("morphological_laplace of bool is not a number: cast with astype first")
     both = apply_ufunc("add", dilated, eroded)

@@ -71,11 +71,11 @@ class DistanceSurvey(Survey):
         return 48 * shape[1] * shape[2] + 2 * _plane_bytes(shape, windows)
 
     def begin(
-        self, grid: Grid, index: int, values: tuple[Any, ...], room: int
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> _DistanceSurveyor:
         return _DistanceSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         return scan_flow(grid, scans.distance_combine, itemsize=4, backward=True)
 
 
@@ -191,10 +191,12 @@ class CumsumSurvey(Survey):
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return 8 * shape[1] * shape[2]
 
-    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], room: int) -> _CumsumSurveyor:
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
+    ) -> _CumsumSurveyor:
         return _CumsumSurveyor(grid.box(index).shape)
 
-    def flow(self, grid: Grid, room: int | None = None) -> Flow:
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         return scan_flow(grid, scans.cumsum_combine)
 
 

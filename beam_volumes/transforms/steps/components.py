@@ -32,8 +32,8 @@ from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.component_load import ComponentLoad, Load
 from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
+from beam_volumes.ops.labels.merge_estimate import Load, MergeEstimate
 from beam_volumes.plan.machine import parse_bytes
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
@@ -227,7 +227,7 @@ class MergeEquivalences(beam.PTransform):
         )
         self.load = None
         if memory is not None:
-            self.load = ComponentLoad.of(self.grid, parse_bytes(memory), name="MergeEquivalences")
+            self.load = MergeEstimate.of(self.grid, parse_bytes(memory), name="MergeEquivalences")
 
     def expand(self, summaries: beam.PCollection) -> dict[str, beam.PCollection]:
         ready = None
@@ -240,14 +240,14 @@ class MergeEquivalences(beam.PTransform):
         return summaries | "Merge" >> RunFlow(self.flow, ready)
 
 
-def _load_of(found: tuple[Key, SlabSummary], load: ComponentLoad) -> Load:
+def _load_of(found: tuple[Key, SlabSummary], load: MergeEstimate) -> Load:
     return load.of_slab(found[1])
 
 
 class _Loads(beam.CombineFn):
     """Sums loads; raises where one is too large."""
 
-    def __init__(self, load: ComponentLoad):
+    def __init__(self, load: MergeEstimate):
         self.load = load
 
     def create_accumulator(self) -> Load:

@@ -12,7 +12,7 @@ from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
 from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
 from beam_volumes.plan.compile import ancestors, compile_program
 from beam_volumes.plan.machine import cores
-from beam_volumes.plan.partition import preferred_window
+from beam_volumes.plan.partitioning import preferred_window
 from beam_volumes.space import Space
 from beam_volumes.storage.context import context
 from beam_volumes.storage.source import Source

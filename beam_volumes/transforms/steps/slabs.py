@@ -209,7 +209,7 @@ class WriteSlabs(beam.PTransform):
     partial : bool
         Write the slabs there are. Otherwise the pipeline fails, at its end, if they are not the whole
         volume: what no slab has written reads as 0.
-    **how
+    **options
         ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`.
 
     Raises
@@ -243,10 +243,10 @@ class WriteSlabs(beam.PTransform):
         like: Volume,
         overwrite: bool = False,
         partial: bool = False,
-        **how: Any,
+        **options: Any,
     ):
         super().__init__()
-        target: Target = like.to(path, **how)
+        target: Target = like.to(path, **options)
         self.sink = target.sink
         if not self.sink.portable:
             raise ValueError(f"{self.sink.name} is memory of this process; give a path")

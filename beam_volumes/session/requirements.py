@@ -17,7 +17,7 @@ ASKED = "asked"
 
 
 @dataclass(frozen=True)
-class Needs:
+class WorkerRequirements:
     """What a worker must see, may write, and has room for.
 
     Attributes
@@ -38,7 +38,7 @@ class Needs:
     memory: int
 
     @classmethod
-    def of(cls, session: Session, asked: str) -> Needs:
+    def of(cls, session: Session, asked: str) -> WorkerRequirements:
         """The needs of a session that has a journal."""
         assert session.journal is not None
         plan = session.plan

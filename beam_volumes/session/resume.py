@@ -46,7 +46,7 @@ def python_version() -> str:
     return ".".join(platform.python_version_tuple()[:2])
 
 
-def pack(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
+def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
     """A run's plan and request as bytes; or None, and why it cannot be continued from its folder."""
     if request is None:
         return None, "it is a step of a pipeline: run that again with resume=True"
@@ -68,7 +68,7 @@ def pack(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
         )
 
 
-def recall(journal: Journal) -> tuple[Plan, Request]:
+def load_plan(journal: Journal) -> tuple[Plan, Request]:
     """The plan and request of a run, if it can be continued here.
 
     Raises

@@ -47,7 +47,7 @@ class Load:
 
 
 @dataclass(frozen=True, eq=False)
-class ComponentLoad(Reduction):
+class MergeEstimate(Reduction):
     """The largest step of the merge, in bytes; refused if a worker has no room for it.
 
     It folds no voxels: its states are `of_slab` and what they merge to.
@@ -56,7 +56,7 @@ class ComponentLoad(Reduction):
     ----------
     grid : Grid
         The slabs.
-    room : int
+    limit_bytes : int
         Bytes that one step of the merge may hold.
     radix : tuple of int or None
         As of `component_flow`.
@@ -66,7 +66,7 @@ class ComponentLoad(Reduction):
     >>> from beam_volumes.across.components import Interface
     >>> grid, some = Grid((2, 100, 100), (1, 100, 100)), np.arange(5000)
     >>> face = {(0, 1, 0, 0): Interface(some, 0)}
-    >>> load = ComponentLoad.of(grid, room=1_000_000)
+    >>> load = MergeEstimate.of(grid, limit_bytes=1_000_000)
     >>> state = load.zero()
     >>> for z in range(2):
     ...     slab = SlabSummary((z, 0, 0), some.astype("u8"), {}, face, (some,), (0,))
@@ -79,18 +79,20 @@ class ComponentLoad(Reduction):
     """
 
     grid: Grid
-    room: int
+    limit_bytes: int
     radix: Triple | None
 
     @classmethod
     def of(
-        cls, grid: Grid, room: int, radix: Triple | None = None, name: str = "label"
-    ) -> ComponentLoad:
-        return cls(name, np.dtype(np.int64), (), grid, room, radix)
+        cls, grid: Grid, limit_bytes: int, radix: Triple | None = None, name: str = "label"
+    ) -> MergeEstimate:
+        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix)
 
     def token(self) -> str:
         grid = self.grid
-        return digest(type(self).__name__, self.name, grid.shape, grid.step, self.room, self.radix)
+        return digest(
+            type(self).__name__, self.name, grid.shape, grid.step, self.limit_bytes, self.radix
+        )
 
     def zero(self) -> Load:
         return Load((), np.zeros(3, np.int64), np.zeros(3, np.int64), 0)
@@ -123,11 +125,11 @@ class ComponentLoad(Reduction):
 
     def finish(self, state: Load, values: tuple[Any, ...] = ()) -> np.int64:
         most = max(state.total().values(), default=0)
-        if most * state.bytes > self.room:
+        if most * state.bytes > self.limit_bytes:
             raise ValueError(
                 f"{self.name}: merging the slabs takes in {most} components at once, of {state.bytes} "
                 f"bytes each: {format_bytes(most * state.bytes)}, and a worker has "
-                f"{format_bytes(self.room)} for it: {self._remedy(state, most)}"
+                f"{format_bytes(self.limit_bytes)} for it: {self._remedy(state, most)}"
             )
         return np.int64(most * state.bytes)
 
@@ -135,10 +137,13 @@ class ComponentLoad(Reduction):
         density = state.members / np.maximum(state.area, 1)
         # Where measured and expected differ, here, they will there.
         scale = most / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
-        more = -(-(most * state.bytes - self.room) // (1 << 20))  # what is offered has to do
+        more = -(-(most * state.bytes - self.limit_bytes) // (1 << 20))  # what is offered has to do
         memory = f"a memory= that is larger by {more} MiB for each slab in flight"
         for step in _larger(self.grid):
-            if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= self.room:
+            if (
+                expected_load(Grid(self.grid.shape, step), self.radix, density) * scale
+                <= self.limit_bytes
+            ):
                 return f"use slab={step}, or {memory}"
         return f"no size of slabs would do; give {memory}"
 

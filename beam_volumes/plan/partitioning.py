@@ -53,7 +53,7 @@ class Crew:
 
 
 @dataclass(frozen=True)
-class Part:
+class MemoryItem:
     """One contribution to a sweep's peak memory."""
 
     name: str
@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partitioning:
     """How a pass is cut up and what that costs.
 
     Attributes
@@ -73,14 +73,14 @@ class Partition:
         Slices finished at a time.
     overlap : Overlap
         What there is room for.
-    parts : tuple of Part
+    parts : tuple of MemoryItem
         The peak memory of a slab, step by step.
     """
 
     grid: Grid
     window: int
     overlap: Overlap
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryItem, ...]
 
     @property
     def memory(self) -> int:
@@ -92,14 +92,14 @@ class Partition:
         return sum(p.bytes for p in self.parts if p.reserved)
 
     @property
-    def largest(self) -> Part:
-        return max(self.parts, key=lambda p: p.bytes, default=Part("nothing", 0))
+    def largest(self) -> MemoryItem:
+        return max(self.parts, key=lambda p: p.bytes, default=MemoryItem("nothing", 0))
 
 
 class TooLarge(Exception):
     """No partition of some programs fits; carries the smallest ones."""
 
-    def __init__(self, smallest: list[Partition]):
+    def __init__(self, smallest: list[Partitioning]):
         self.smallest = smallest
 
 
@@ -111,7 +111,7 @@ def write_grid(programs: Sequence[Program]) -> Triple:
     return (unit[0], unit[1], unit[2])
 
 
-def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partition]:
+def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partitioning]:
     """Partitions of programs over one domain, all with the same slabs and windows.
 
     That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one
@@ -125,7 +125,7 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
     """
     if 0 in programs[0].shape:
         return least(programs, crew)
-    best: list[Partition] | None = None
+    best: list[Partitioning] | None = None
     least_read = math.inf
     for overlap in OVERLAPS[:2]:
         for tile in _tiles_for(programs, crew.workers):
@@ -152,7 +152,7 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
     return parts if peak(parts) <= budget else smallest
 
 
-def peak(parts: Sequence[Partition]) -> int:
+def peak(parts: Sequence[Partitioning]) -> int:
     """What the most demanding of several needs."""
     return max(p.memory for p in parts)
 
@@ -167,7 +167,7 @@ def _fitting(
     overlap: Overlap,
     budget: int,
     crew: Crew,
-) -> list[Partition] | None:
+) -> list[Partitioning] | None:
     """The largest window with which slabs of a tile fit the budget.
 
     Room to read ahead may take half of the window, and no more: stages share work among its slices.
@@ -176,7 +176,7 @@ def _fitting(
     if any(_rings_at_least(p, slab) > budget for p in programs):
         return None
 
-    def measured(window: int) -> list[Partition]:
+    def measured(window: int) -> list[Partitioning]:
         return [measure(p, slab, window, overlap, crew) for p in programs]
 
     window = preferred_window(programs, tile)
@@ -217,7 +217,7 @@ def _amplification_inside(program: Program, grid: Grid) -> float:
     return read / needed if needed else 1.0
 
 
-def least(programs: Sequence[Program], crew: Crew) -> list[Partition]:
+def least(programs: Sequence[Program], crew: Crew) -> list[Partitioning]:
     """The partitions with the smallest peak."""
     tile = _tiles(programs)[-1]
     depth = _depth(programs, tile, 1) if _spans(programs, 0) else write_grid(programs)[0]
@@ -282,7 +282,7 @@ def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     depth = max((o.sink.unit[0] for o in _outputs(programs)), default=64)
     nz = max(1, programs[0].shape[0])
     stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
-    shared = max((s.together for s in stages), default=1)
+    shared = max((s.preferred_slices for s in stages), default=1)
     return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
 
 
@@ -323,7 +323,7 @@ def _read_twice(program: Program) -> int:
 
 def fit(
     programs: Sequence[Program], slab: Triple, window: int, crew: Crew, budget: int
-) -> list[Partition]:
+) -> list[Partitioning]:
     """Partitions into given slabs and windows, with room for as much overlap as the budget has."""
     for overlap in OVERLAPS:
         parts = [measure(p, slab, window, overlap, crew) for p in programs]
@@ -332,11 +332,13 @@ def fit(
     return parts
 
 
-def measure(program: Program, slab: Triple, window: int, overlap: Overlap, crew: Crew) -> Partition:
+def measure(
+    program: Program, slab: Triple, window: int, overlap: Overlap, crew: Crew
+) -> Partitioning:
     """The peak memory of the largest slab of a grid."""
     grid = Grid(program.shape, slab)
     if len(grid) == 0:
-        return Partition(grid, window, overlap, ())
+        return Partitioning(grid, window, overlap, ())
     capacity = [0] * len(program.steps)
     longest = [0] * len(program.steps)
     copies = [0] * len(program.steps)
@@ -361,21 +363,21 @@ def measure(program: Program, slab: Triple, window: int, overlap: Overlap, crew:
     for i, step in enumerate(program.steps):
         depth = capacity[i] + program.constant_slice(i)
         name = f"{step.name} ({depth} slices of {rows[i]} x {cols[i]} {step.dtype})"
-        parts.append(Part(name, aligned(depth * rows[i] * cols[i] * step.dtype.itemsize)))
+        parts.append(MemoryItem(name, aligned(depth * rows[i] * cols[i] * step.dtype.itemsize)))
         if step.stage is not None:
             strips = max(1, min(crew.threads, rows[i]))
             one = step.stage.scratch(-(-rows[i] // strips), cols[i], longest[i])
             scratch = max(scratch, strips * one)
             if step.stage.carried is not None:
                 plane = rows[i] * cols[i] * step.stage.carried.nbytes
-                parts.append(Part(f"{step.name} (a plane from slice to slice)", plane))
+                parts.append(MemoryItem(f"{step.name} (a plane from slice to slice)", plane))
         if step.completion is not None:
             voxels, windows = (longest[i], rows[i], cols[i]), -(-slab[0] // window) + 1
             inputs = tuple(program.steps[e.step].dtype for e in step.edges)
             working = step.completion.working_bytes(voxels, inputs)
             scratch = max(scratch, working + copied(step.edges, rows[i] * cols[i]))
             kept = step.completion.state_bytes((slab[0], rows[i], cols[i]), windows)
-            parts.append(Part(f"{step.name} (answer)", kept))
+            parts.append(MemoryItem(f"{step.name} (answer)", kept))
     for seen in program.surveys:
         wide = [min(n, s + seen.survey.upper) for n, s in zip(program.shape, slab, strict=True)]
         inputs = tuple(program.steps[e.step].dtype for e in seen.edges)
@@ -383,10 +385,10 @@ def measure(program: Program, slab: Triple, window: int, overlap: Overlap, crew:
         working = seen.survey.working_bytes(voxels, inputs)
         scratch = max(scratch, working + copied(seen.edges, wide[1] * wide[2]))
         kept = seen.survey.state_bytes((wide[0], wide[1], wide[2]), -(-slab[0] // window) + 1)
-        parts.append(Part(f"{seen.survey.name} (what is found)", kept, True))
+        parts.append(MemoryItem(f"{seen.survey.name} (what is found)", kept, True))
     for fold in program.folds:
         parts.append(
-            Part(f"{fold.reduction.name} (state)", fold.reduction.peak_bytes(crew.threads))
+            MemoryItem(f"{fold.reduction.name} (state)", fold.reduction.peak_bytes(crew.threads))
         )
     reads = read_overhead_bytes(
         [s.source for s in program.steps if s.source is not None], crew.threads
@@ -398,11 +400,11 @@ def measure(program: Program, slab: Triple, window: int, overlap: Overlap, crew:
     )
     once = "" if crew.sweeps == 1 else ", of which a process has one part"
     parts += [
-        Part("scratch of a stage", scratch),
-        Part(f"decoding{once}", crew.share(reads)),
-        Part(f"encoding{once}", crew.share(writes)),
+        MemoryItem("scratch of a stage", scratch),
+        MemoryItem(f"decoding{once}", crew.share(reads)),
+        MemoryItem(f"encoding{once}", crew.share(writes)),
     ]
-    return Partition(grid, window, overlap, tuple(p for p in parts if p.bytes))
+    return Partitioning(grid, window, overlap, tuple(p for p in parts if p.bytes))
 
 
 def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def blaming(where: str) -> Iterator[None]:
+def error_context(where: str) -> Iterator[None]:
     """Put a place before the message of whatever is raised inside.
 
     Examples
     --------
-    >>> with blaming("slab 3"), blaming("median_filter"):
+    >>> with error_context("slab 3"), error_context("median_filter"):
     ...     1 / 0
     Traceback (most recent call last):
     ZeroDivisionError: slab 3: median_filter: division by zero
