@@ -10,6 +10,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
+from beam_volumes.ops.signatures import parameters_of
 
 
 def gaussian_filter1d(
@@ -93,15 +94,8 @@ def minimum_filter1d(
     return minimum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
 
 
-def maximum_filter1d(
-    volume: Volume,
-    size: int,
-    axis: int = -1,
-    *,
-    mode: str = "reflect",
-    cval: float = 0.0,
-    origin: int = 0,
-) -> Volume:
+@parameters_of(minimum_filter1d)
+def maximum_filter1d(volume: Volume, size: int, axis: int = -1, **edges: Any) -> Volume:
     """The maximum along one axis; equal to `scipy.ndimage.maximum_filter1d`.
 
     Parameters as of `maximum_filter`, for the one axis.
@@ -113,7 +107,7 @@ def maximum_filter1d(
     >>> np.asarray(bv.maximum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
     array([[5, 5, 9, 9, 9]])
     """
-    return maximum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
+    return maximum_filter(volume, size, axes=axis, **edges)
 
 
 def correlate1d(

@@ -14,6 +14,7 @@ from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.rank import extremum
+from beam_volumes.ops.signatures import parameters_of
 from beam_volumes.sweep.stage import Padding
 
 #: Each iteration is a stage of its own.
@@ -92,16 +93,8 @@ def binary_dilation(
     )
 
 
-def binary_opening(
-    volume: Volume,
-    structure: Any = None,
-    iterations: int = 1,
-    mask: Volume | None = None,
-    border_value: int | str = 0,
-    origin: int | Sequence[int] = 0,
-    *,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(binary_erosion)
+def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Erosion, then dilation; equal to `scipy.ndimage.binary_opening`.
 
     Parameters as of `binary_erosion`.
@@ -114,20 +107,11 @@ def binary_opening(
     >>> np.asarray(bv.binary_opening(row, np.ones((1, 3)))).astype(int)
     array([[0, 0, 1, 1, 1]])
     """
-    eroded = binary_erosion(volume, structure, iterations, mask, border_value, origin, axes=axes)
-    return binary_dilation(eroded, structure, iterations, mask, border_value, origin, axes=axes)
+    return binary_dilation(binary_erosion(volume, *element, **options), *element, **options)
 
 
-def binary_closing(
-    volume: Volume,
-    structure: Any = None,
-    iterations: int = 1,
-    mask: Volume | None = None,
-    border_value: int | str = 0,
-    origin: int | Sequence[int] = 0,
-    *,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(binary_erosion)
+def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Dilation, then erosion; equal to `scipy.ndimage.binary_closing`.
 
     Parameters as of `binary_erosion`.
@@ -140,8 +124,7 @@ def binary_closing(
     >>> np.asarray(bv.binary_closing(row, np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
-    dilated = binary_dilation(volume, structure, iterations, mask, border_value, origin, axes=axes)
-    return binary_erosion(dilated, structure, iterations, mask, border_value, origin, axes=axes)
+    return binary_erosion(binary_dilation(volume, *element, **options), *element, **options)
 
 
 def _binary(
@@ -299,17 +282,8 @@ def grey_dilation(
     )
 
 
-def grey_opening(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Erosion, then dilation; equal to `scipy.ndimage.grey_opening`.
 
     Parameters as of `grey_erosion`.
@@ -321,22 +295,11 @@ def grey_opening(
     >>> np.asarray(bv.grey_opening(bv.open(np.array([[1, 9, 1, 5, 5]])), (1, 2)))
     array([[1, 1, 1, 5, 5]])
     """
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    eroded = grey_erosion(volume, size, footprint, structure, **options)
-    return grey_dilation(eroded, size, footprint, structure, **options)
+    return grey_dilation(grey_erosion(volume, *element, **options), *element, **options)
 
 
-def grey_closing(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Dilation, then erosion; equal to `scipy.ndimage.grey_closing`.
 
     Parameters as of `grey_erosion`.
@@ -348,9 +311,7 @@ def grey_closing(
     >>> np.asarray(bv.grey_closing(bv.open(np.array([[9, 1, 9, 5, 5]])), (1, 2)))
     array([[9, 9, 9, 5, 5]])
     """
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **options)
-    return grey_erosion(dilated, size, footprint, structure, **options)
+    return grey_erosion(grey_dilation(volume, *element, **options), *element, **options)
 
 
 def _grey(

@@ -17,19 +17,11 @@ from beam_volumes.ops.morphology.basic import (
     grey_erosion,
     grey_opening,
 )
+from beam_volumes.ops.signatures import parameters_of
 
 
-def white_tophat(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
     """A volume without its opening: what is brighter and smaller than the structuring element.
 
     Parameters as of `grey_erosion`; equal to `scipy.ndimage.white_tophat`.
@@ -42,21 +34,11 @@ def white_tophat(
     array([[0, 8, 0, 0, 0, 0]])
     """
     volume = as_volume(volume)
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _minus(volume, grey_opening(volume, size, footprint, structure, **options))
+    return _minus(volume, grey_opening(volume, *element, **options))
 
 
-def black_tophat(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
     """The closing without the volume: what is darker and smaller than the structuring element.
 
     Parameters as of `grey_erosion`; equal to `scipy.ndimage.black_tophat`.
@@ -69,21 +51,11 @@ def black_tophat(
     array([[0, 8, 0, 0, 0, 0]])
     """
     volume = as_volume(volume)
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _minus(grey_closing(volume, size, footprint, structure, **options), volume)
+    return _minus(grey_closing(volume, *element, **options), volume)
 
 
-def morphological_gradient(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Dilation less erosion; equal to `scipy.ndimage.morphological_gradient`.
 
     Parameters as of `grey_erosion`. As in numpy, what does not fit an integer dtype wraps around.
@@ -95,22 +67,12 @@ def morphological_gradient(
     >>> np.asarray(bv.morphological_gradient(bv.open(np.array([[1, 1, 5, 5, 5]])), (1, 3)))
     array([[0, 4, 4, 0, 0]])
     """
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **options)
-    return _minus(dilated, grey_erosion(volume, size, footprint, structure, **options))
+    dilated = grey_dilation(volume, *element, **options)
+    return _minus(dilated, grey_erosion(volume, *element, **options))
 
 
-def morphological_laplace(
-    volume: Volume,
-    size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
-    *,
-    mode: str | Sequence[str] = "reflect",
-    cval: float = 0.0,
-    origin: int | Sequence[int] = 0,
-    axes: int | Sequence[int] | None = None,
-) -> Volume:
+@parameters_of(grey_erosion)
+def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Dilation plus erosion less twice the volume; equal to `scipy.ndimage.morphological_laplace`.
 
     Parameters as of `grey_erosion`. As in numpy, what does not fit an integer dtype wraps around: cast
@@ -124,9 +86,8 @@ def morphological_laplace(
     array([[ 0,  4, -4,  0,  0]])
     """
     volume = as_volume(volume)
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    dilated = grey_dilation(volume, size, footprint, structure, **options)
-    eroded = grey_erosion(volume, size, footprint, structure, **options)
+    dilated = grey_dilation(volume, *element, **options)
+    eroded = grey_erosion(volume, *element, **options)
     if volume.dtype == bool:
         raise TypeError("morphological_laplace of bool is not a number: cast with astype first")
     both = apply_ufunc("add", dilated, eroded)
