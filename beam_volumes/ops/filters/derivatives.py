@@ -10,6 +10,7 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import kernel_input, stage_of
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import (
     accumulator,
@@ -25,6 +26,7 @@ from beam_volumes.sweep.stage import Padding
 Derivative = Callable[..., Volume]
 
 
+@documented
 def sobel(
     volume: Volume,
     axis: int = -1,
@@ -33,25 +35,38 @@ def sobel(
     cval: float = 0.0,
     dtype: Any = None,
 ) -> Volume:
-    """The Sobel derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 2, 1]`` along the others.
+    """Take the Sobel derivative along an axis.
+
+    The weights are ``[-1, 0, 1]`` along it, and ``[1, 2, 1]`` along the other axes.
 
     Parameters
     ----------
-    volume : Volume
-    axis : int
-        To differentiate along.
-    mode, cval, dtype
-        As of `gaussian_filter`.
+    %(volume)s
+    axis : int, default: -1
+        The axis to differentiate along, counted from 0, or from -1 backwards.
+    %(mode)s
+    %(cval)s
+    %(dtype)s
 
     Returns
     -------
-    Volume
-        Of the dtype that `gaussian_filter` gives. (scipy wraps around on integers.)
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
+    dtype, and wraps around.)
+
+    References
+    ----------
+    `scipy.ndimage.sobel`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
     >>> np.asarray(bv.sobel(row))
     array([[  40.,   80.,  720.,  -80., -760.]], dtype=float32)
@@ -59,6 +74,7 @@ def sobel(
     return _smoothed_difference(volume, "sobel", [1.0, 2.0, 1.0], axis, mode, cval, dtype)
 
 
+@documented
 def prewitt(
     volume: Volume,
     axis: int = -1,
@@ -67,14 +83,38 @@ def prewitt(
     cval: float = 0.0,
     dtype: Any = None,
 ) -> Volume:
-    """The Prewitt derivative along an axis: ``[-1, 0, 1]`` there, ``[1, 1, 1]`` along the others.
+    """Take the Prewitt derivative along an axis.
 
-    Parameters as of `sobel`.
+    The weights are ``[-1, 0, 1]`` along it, and ``[1, 1, 1]`` along the other axes.
+
+    Parameters
+    ----------
+    %(volume)s
+    axis : int, default: -1
+        The axis to differentiate along, counted from 0, or from -1 backwards.
+    %(mode)s
+    %(cval)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
+    dtype, and wraps around.)
+
+    References
+    ----------
+    `scipy.ndimage.prewitt`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))
     >>> np.asarray(bv.prewitt(row))
     array([[  30.,   60.,  540.,  -60., -570.]], dtype=float32)
@@ -94,6 +134,7 @@ def _smoothed_difference(
     return separable(volume, name, passes, modes, cval, dtype)
 
 
+@documented
 def laplace(
     volume: Volume,
     *,
@@ -102,14 +143,35 @@ def laplace(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The sum of second differences, ``[1, -2, 1]`` along each axis; see `scipy.ndimage.laplace`.
+    """Add up second differences, ``[1, -2, 1]`` along each axis.
 
-    Parameters as of `gaussian_filter`. One stage of ``1 + 2 axes`` taps: nothing is kept between axes.
+    Parameters
+    ----------
+    %(volume)s
+    %(mode)s
+    %(cval)s
+    %(axes)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of one voxel along each axis. Nothing is kept between axes: one stage
+    adds up ``1 + 2 * len(axes)`` taps.
+
+    References
+    ----------
+    `scipy.ndimage.laplace`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.laplace(bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))))
     array([[  10.,    0.,  160., -360.,  190.]], dtype=float32)
     """
@@ -126,6 +188,7 @@ def laplace(
     return correlation(volume, "laplace", weights, (0, 0, 0), mode, cval, axes, dtype)
 
 
+@documented
 def gaussian_laplace(
     volume: Volume,
     sigma: float | str | Sequence[float | str],
@@ -136,15 +199,41 @@ def gaussian_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The sum of second Gaussian derivatives; see `scipy.ndimage.gaussian_laplace`.
+    """Add up second Gaussian derivatives along the axes.
 
-    Parameters, dtype rule and tolerance as of `gaussian_filter`; modes and axes as of
-    `gaussian_gradient_magnitude`.
+    Parameters
+    ----------
+    %(volume)s
+    %(sigma)s
+    %(mode)s
+    %(cval)s
+    %(truncate)s
+    %(axes)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
+    With ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by
+    slice. (scipy 1.17 smooths along all axes.)
+
+    One sweep. The halo is ``truncate`` times the largest sigma: a window holds ``2 * truncate *
+    sigma + 1`` slices of the input. The tolerance is that of `gaussian_filter`.
+
+    References
+    ----------
+    `scipy.ndimage.gaussian_laplace`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> spot = bv.open(np.eye(1, 5, 2, dtype="f4"))
     >>> np.asarray(bv.gaussian_laplace(spot, 1, axes=1)).round(2)
     array([[ 0.2,  0. , -0.4,  0. ,  0.2]], dtype=float32)
@@ -154,6 +243,7 @@ def gaussian_laplace(
     return in_dtype(_sum(parts), dtype)
 
 
+@documented
 def gaussian_gradient_magnitude(
     volume: Volume,
     sigma: float | str | Sequence[float | str],
@@ -164,25 +254,41 @@ def gaussian_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The length of the gradient of Gaussian derivatives.
+    """Find the length of the gradient, of Gaussian derivatives.
 
-    Parameters, dtype rule and tolerance as of `gaussian_filter`; see
-    `scipy.ndimage.gaussian_gradient_magnitude`.
+    Parameters
+    ----------
+    %(volume)s
+    %(sigma)s
+    %(mode)s
+    %(cval)s
+    %(truncate)s
+    %(axes)s
+    %(dtype)s
 
     Returns
     -------
-    Volume
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
 
     Notes
     -----
-    As in scipy, a mode given for an axis is that of the derivative along it, in all directions. With
-    ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by slice. (scipy
-    1.17 smooths along all axes.)
+    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
+    With ``axes`` nothing is smoothed along other axes: ``axes=(1, 2)`` is the filter slice by
+    slice. (scipy 1.17 smooths along all axes.)
+
+    One sweep. The halo is ``truncate`` times the largest sigma: a window holds ``2 * truncate *
+    sigma + 1`` slices of the input. The tolerance is that of `gaussian_filter`.
+
+    References
+    ----------
+    `scipy.ndimage.gaussian_gradient_magnitude`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> ramp = bv.open(np.arange(27, dtype="f4").reshape(3, 3, 3))
     >>> bv.gaussian_gradient_magnitude(ramp, 1).dtype
     dtype('float32')
@@ -225,6 +331,7 @@ def _gaussian_derivatives(
     ]
 
 
+@documented
 def generic_gradient_magnitude(
     volume: Volume,
     derivative: str | Derivative,
@@ -235,24 +342,40 @@ def generic_gradient_magnitude(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The length of a gradient made of any derivatives; see `scipy.ndimage.generic_gradient_magnitude`.
+    """Find the length of the gradient, of any derivatives.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     derivative : {"sobel", "prewitt"} or callable
-        ``derivative(volume, axis, mode=, cval=, dtype=, **extra_keywords)`` gives the derivative along
-        an axis, lazily, as `sobel` does.
-    mode, cval, axes, dtype
-        As of `gaussian_filter`. As in scipy, a mode given for an axis is that of the derivative along it,
-        in all directions.
+        ``derivative(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` gives the
+        derivative along an axis as a lazy volume, as `sobel` does.
+    %(mode)s
+    %(cval)s
     extra_keywords : mapping, optional
-        For the derivative.
+        Further arguments of the derivative.
+    %(axes)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
+    Sweeps and halo are those of the derivatives.
+
+    References
+    ----------
+    `scipy.ndimage.generic_gradient_magnitude`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> corner = bv.open(np.array([[0, 0, 3], [0, 0, 3], [4, 4, 5]], "u1"))
     >>> np.asarray(bv.generic_gradient_magnitude(corner, bv.sobel))[1, 1].round(3)
     np.float32(17.205)
@@ -296,6 +419,7 @@ def _fused(
     return stage_of(source, stage)
 
 
+@documented
 def generic_laplace(
     volume: Volume,
     derivative2: Callable[..., Volume],
@@ -306,14 +430,40 @@ def generic_laplace(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The sum of any second derivatives along the axes; see `scipy.ndimage.generic_laplace`.
+    """Add up any second derivatives along the axes.
 
-    Parameters as of `generic_gradient_magnitude`.
+    Parameters
+    ----------
+    %(volume)s
+    derivative2 : callable
+        ``derivative2(volume, axis, mode=..., cval=..., dtype=..., **extra_keywords)`` gives the
+        second derivative along an axis as a lazy volume.
+    %(mode)s
+    %(cval)s
+    extra_keywords : mapping, optional
+        Further arguments of the derivative.
+    %(axes)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    A mode given for an axis is that of the derivative along it, in all directions, as in scipy.
+    Sweeps and halo are those of the derivatives.
+
+    References
+    ----------
+    `scipy.ndimage.generic_laplace`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> def second(volume, axis, **options):
     ...     return bv.correlate1d(volume, [1, -2, 1], axis, **options)
     >>> row = bv.open(np.array([[10, 20, 30, 200, 10]], "u1"))

@@ -12,6 +12,7 @@ from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.kernels.filters import generic as kernels
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import holds, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.filters.stages import Neighbourhood
 from beam_volumes.sweep.identity import identity
@@ -47,6 +48,7 @@ class GenericFootprint(Neighbourhood):
         return kernels.of_footprint(self.function)
 
 
+@documented
 def generic_filter(
     volume: Volume,
     function: Callable[..., Any],
@@ -62,43 +64,55 @@ def generic_filter(
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:
-    """Call a function of your own for each voxel; see `scipy.ndimage.generic_filter`.
+    """Call a function of your own for each voxel, with the voxels around it.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     function : callable
-        Takes the voxels under the footprint, a float64 array of one dimension in raster order, and gives a
-        number. Numba compiles it, so that it is called millions of times a second: plain Python and numpy
-        as far as numba has them, a function that ``numba.njit`` decorates (of which the options do not
-        count), or one such as ``np.median``. For any other there is `map_overlap`. It has to give the
-        same whenever it is called with the same voxels; to change its array does no harm.
-    size, footprint, mode, cval, origin, axes
-        As of `minimum_filter`.
-    extra_arguments : sequence
-        Numbers, or arrays of them: further arguments of the function.
-    dtype : dtype, optional
-        Of the result; integers are rounded half to even and saturate.
-    name, version : str, optional
-        Identify the function when a run is resumed: change the version when you change the function.
-        Without them a run with this function cannot be resumed.
+        Takes the voxels under the footprint, a float64 array of one dimension in raster order,
+        and gives a number. Numba compiles it, so that it is called millions of times a second:
+        plain Python and numpy as far as numba has them, a function that ``numba.njit``
+        decorates (whose options do not count), or one such as ``np.median``. It gives the same
+        whenever it is called with the same voxels; to change its array does no harm.
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+    extra_arguments : sequence of numbers or arrays, default: ()
+        Further arguments of the function.
+    %(dtype)s
+    %(name_and_version)s
 
     Returns
     -------
-    Volume
-        A float as of `gaussian_filter`, of what was computed in float64. What becomes of NaN is up to the
-        function.
+    %(float_result)s
+
+    Raises
+    ------
+    %(errors)s
+        Also if numba cannot compile the function; the message says why.
+
+    See Also
+    --------
+    map_overlap : any function of blocks, which nothing compiles.
 
     Notes
     -----
-    Results are the same bits however the volume is cut up. Those of functions such as ``sin``, where
-    yours calls them, are the platform's. scipy's `generic_filter1d`, whose function has whole lines, is
-    not offered.
+    Numbers are computed in float64. The function decides what becomes of NaN. Results are the same
+    bits however the volume is cut. Functions such as ``sin`` inside of yours are the platform's.
+    scipy's ``generic_filter1d``, whose function has whole lines, is not offered.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.generic_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> def span(values):
     ...     return values.max() - values.min()
     >>> v = bv.open(np.array([[5, 1, 4, 9, 8]], "u1"))

@@ -12,6 +12,7 @@ from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import holds, kernel_input, stage_of, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.sweep.stage import Padding
 
@@ -83,6 +84,7 @@ def separable(
     return source.astype(np.float16) if wanted == np.float16 else source
 
 
+@documented
 def gaussian_filter(
     volume: Volume,
     sigma: float | str | Sequence[float | str],
@@ -99,39 +101,45 @@ def gaussian_filter(
 
     Parameters
     ----------
-    volume : Volume
-    sigma : float, str or sequence
-        Standard deviation per axis, in voxels or as a length such as ``"15 nm"``.
-    order : int or sequence of int
-        0 smooths; 1, 2 and 3 are derivatives.
-    mode : str or sequence of str
-        Boundary mode, one or per axis: reflect, mirror, nearest, constant, grid-mirror, grid-constant.
-    cval : float
-        The constant of mode ``"constant"``.
-    truncate : float
-        Radius in standard deviations.
+    %(volume)s
+    %(sigma)s
+    order : int or sequence of int, default: 0
+        0 smooths; 1, 2 and 3 take derivatives of the Gaussian. One for all axes, or one for
+        each.
+    %(mode)s
+    %(cval)s
+    %(truncate)s
     radius : int or sequence of int, optional
-        Radius in voxels instead.
-    axes : int or sequence of int, optional
-        Axes to filter along; all by default.
-    dtype : dtype, optional
-        Of the result; integers are rounded half to even and saturate.
+        Where the Gaussian is cut off, in voxels; by default ``truncate`` says where.
+    %(axes)s
+    %(dtype)s
 
     Returns
     -------
-    Volume
-        float32 for bool, integers up to 16 bits, float16 and float32; float64 for others. (scipy
-        returns the input's dtype and truncates after each pass.)
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    gaussian_filter1d : along one axis.
 
     Notes
     -----
-    Equal to `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the last place of
-    the result's dtype times the largest voxel. The window holds ``2 radius + 1`` slices of the input.
+    Equal to `scipy.ndimage.gaussian_filter` of the float64 volume within 16 units in the last place
+    of the result's dtype times the largest voxel. (Of integers scipy returns the input's dtype, and
+    truncates after each axis.)
+
+    One sweep. The halo is the radius: a window holds ``2 * radius + 1`` slices of the input.
+
+    References
+    ----------
+    `scipy.ndimage.gaussian_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.eye(3, dtype="u1")[None])
     >>> np.asarray(bv.gaussian_filter(v, 1, axes=(1, 2))).round(2)[0, 0]
     array([0.5 , 0.33, 0.17], dtype=float32)
@@ -160,6 +168,7 @@ def gaussian_filter(
     return separable(volume, name, passes, modes, cval, dtype)
 
 
+@documented
 def uniform_filter(
     volume: Volume,
     size: int | Sequence[int] = 3,
@@ -170,28 +179,44 @@ def uniform_filter(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """The mean over a box.
+    """Take the mean over a box around each voxel.
 
     Parameters
     ----------
-    volume : Volume
-    size : int or sequence of int
-        Of the box, per axis.
-    mode, cval, axes, dtype
-        As of `gaussian_filter`.
-    origin : int or sequence of int
-        Shift of the box, as in scipy.
+    %(volume)s
+    size : int or sequence of int, default: 3
+        Extent of the box in voxels; one for all axes, or one for each.
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+    %(dtype)s
 
     Returns
     -------
-    Volume
-        Of the dtype that `gaussian_filter` gives. Sums of integers up to 16 bits are exact, and cost the
-        same whatever the size.
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    uniform_filter1d : along one axis.
+
+    Notes
+    -----
+    Sums of integers of up to 16 bits are exact, as long as they fit into 32 bits; the time does not
+    depend on ``size`` then.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.uniform_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.uniform_filter(bv.open(np.array([[0, 3, 0, 0]], "u1")), (1, 3)))
     array([[1., 1., 1., 0.]], dtype=float32)
     """
@@ -238,6 +263,7 @@ def _sum_types(dtype: np.dtype, sizes: Sequence[int]) -> tuple[np.dtype, np.dtyp
     return types[0], types[1]
 
 
+@documented
 def convolve(
     volume: Volume,
     weights: Any,
@@ -252,23 +278,39 @@ def convolve(
 
     Parameters
     ----------
-    volume : Volume
-    weights : array_like
-        One dimension per axis.
-    mode, cval, axes, dtype
-        As of `gaussian_filter`.
-    origin : int or sequence of int
-        Shift of the weights, as in scipy.
+    %(volume)s
+    weights : array_like of float
+        The weights, one dimension for each axis. Those that are 0 are no part of the footprint.
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+    %(dtype)s
 
     Returns
     -------
-    Volume
-        Of the dtype that `gaussian_filter` gives. Weights that are zero are no part of the footprint.
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    correlate : the same with the weights mirrored.
+    convolve1d : along one axis.
+
+    Notes
+    -----
+    One sweep. The halo is the reach of the weights. The time grows with the number of weights that
+    are not 0.
+
+    References
+    ----------
+    `scipy.ndimage.convolve`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.convolve(bv.open(np.array([[1, 0, 0]], "u1")), [[1, 2, 4]], mode="constant"))
     array([[2., 4., 0.]], dtype=float32)
     """
@@ -276,6 +318,7 @@ def convolve(
     return correlation(as_volume(volume), "convolve", array, shifts, mode, cval, axes, dtype)
 
 
+@documented
 def correlate(
     volume: Volume,
     weights: Any,
@@ -286,12 +329,43 @@ def correlate(
     axes: int | Sequence[int] | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """Correlate with an array of weights; parameters as of `convolve`.
+    """Correlate with an array of weights.
+
+    Parameters
+    ----------
+    %(volume)s
+    weights : array_like of float
+        The weights, one dimension for each axis. Those that are 0 are no part of the footprint.
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    convolve : the same with the weights mirrored.
+    correlate1d : along one axis.
+
+    Notes
+    -----
+    One sweep. The halo is the reach of the weights. The time grows with the number of weights that
+    are not 0.
+
+    References
+    ----------
+    `scipy.ndimage.correlate`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.correlate(bv.open(np.array([[1, 0, 0]], "u1")), [[1, 2, 4]], mode="constant"))
     array([[2., 1., 0.]], dtype=float32)
     """

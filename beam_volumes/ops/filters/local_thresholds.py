@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import (
     accumulator,
     float_dtype,
@@ -20,6 +21,7 @@ from beam_volumes.ops.filters.rank import median_filter
 from beam_volumes.ops.pointwise import where
 
 
+@documented
 def threshold_local(
     volume: Volume,
     block_size: int | Sequence[int] = 3,
@@ -30,32 +32,48 @@ def threshold_local(
     cval: float = 0.0,
     param: float | str | Sequence[float | str] | None = None,
 ) -> Volume:
-    """A threshold for each voxel: the mean of those around it less an offset.
+    """Find a threshold for each voxel: a mean of the voxels around it, less an offset.
 
     Parameters
     ----------
-    volume : Volume
-    block_size : int or sequence of int
-        Extent of what is around, per axis: an odd number.
-    method : {"gaussian", "mean", "median"}
-        The mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, or plain; or the median.
-    offset : float
-        Subtracted.
-    mode, cval
-        As of `gaussian_filter`.
-    param : float, str or sequence, optional
-        Another sigma.
+    %(volume)s
+    block_size : int or sequence of int, default: 3
+        Extent of what is around in voxels, an odd number; one for all axes, or one for each.
+    method : {"gaussian", "mean", "median"}, default: "gaussian"
+        A mean with Gaussian weights of ``sigma = (block_size - 1) / 6``, a plain mean, or the
+        median.
+    offset : float, default: 0.0
+        Subtracted from the mean.
+    %(mode)s
+    %(cval)s
+    param : float, str or sequence of them, optional
+        For ``"gaussian"``, another sigma: in voxels, or as a length such as ``"15 nm"``.
 
     Returns
     -------
     Volume
-        A float as of `gaussian_filter`; ``volume > threshold`` is foreground. See
-        `skimage.filters.threshold_local`.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
+        volume for others. ``volume > threshold`` is foreground.
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    threshold_otsu : one threshold for the whole volume.
+
+    Notes
+    -----
+    One sweep. The halo is that of the filter: ``block_size // 2`` voxels at each side, or four
+    sigma.
+
+    References
+    ----------
+    `skimage.filters.threshold_local`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 9, 2, 1]], "u1"))
     >>> np.asarray(v > bv.threshold_local(v, (1, 3), "mean")).astype(int)
     array([[0, 0, 1, 0, 0]])
@@ -81,31 +99,42 @@ def threshold_local(
     return level if offset == 0 else apply_ufunc("subtract", level, float(offset))
 
 
+@documented
 def threshold_niblack(
     volume: Volume, window_size: int | Sequence[int] = 15, k: float = 0.2
 ) -> Volume:
-    """A threshold for each voxel: the mean of its window less ``k`` standard deviations.
+    """Find Niblack's threshold for each voxel: the mean of its window less ``k`` standard deviations.
 
     Parameters
     ----------
-    volume : Volume
-    window_size : int or sequence of int
-        Per axis: an odd number.
-    k : float
+    %(volume)s
+    window_size : int or sequence of int, default: 15
+        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+    k : float, default: 0.2
+        How many standard deviations are subtracted.
 
     Returns
     -------
     Volume
-        A float as of `gaussian_filter`, computed in float64. See `skimage.filters.threshold_niblack`.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
+        volume for others, computed in float64. ``volume > threshold`` is foreground.
+
+    Raises
+    ------
+    %(errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of ``window_size // 2`` voxels at each side. Beyond the edges the volume
+    is mirrored, as in scikit-image.
 
     References
     ----------
-    W. Niblack, "An introduction to digital image processing", Prentice-Hall (1986).
+    `skimage.filters.threshold_niblack`; W. Niblack, "An introduction to digital image processing",
+    Prentice-Hall (1986).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 1, 7, 1, 1]], "u1"))
     >>> np.asarray(bv.threshold_niblack(v, (1, 3))).round(2)[0, 2]
     np.float32(2.43)
@@ -116,34 +145,50 @@ def threshold_niblack(
     return level.astype(accumulator(volume.dtype))
 
 
+@documented
 def threshold_sauvola(
     volume: Volume,
     window_size: int | Sequence[int] = 15,
     k: float = 0.2,
     r: float | None = None,
 ) -> Volume:
-    """A threshold for each voxel, ``mean * (1 + k * (deviation / r - 1))`` of its window.
+    """Find Sauvola's threshold for each voxel, from the mean and standard deviation of its window.
+
+    It is ``mean * (1 + k * (deviation / r - 1))``.
 
     Parameters
     ----------
-    volume, window_size, k
-        As of `threshold_niblack`.
+    %(volume)s
+    window_size : int or sequence of int, default: 15
+        Extent of the window in voxels, an odd number; one for all axes, or one for each.
+    k : float, default: 0.2
+        How much a small standard deviation lowers the threshold.
     r : float, optional
-        The greatest standard deviation: half of what the dtype spans (1 for floats) by default.
+        The largest standard deviation there may be; by default half of the range of an integer
+        dtype, and 1 for bool and floats.
 
     Returns
     -------
     Volume
-        A float as of `gaussian_filter`, computed in float64. See `skimage.filters.threshold_sauvola`.
+        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
+        volume for others, computed in float64. ``volume > threshold`` is foreground.
+
+    Raises
+    ------
+    %(errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of ``window_size // 2`` voxels at each side. Beyond the edges the volume
+    is mirrored, as in scikit-image.
 
     References
     ----------
-    J. Sauvola, M. Pietikainen, "Adaptive document image binarization", Pattern Recognition 33 (2000).
+    `skimage.filters.threshold_sauvola`; J. Sauvola, M. Pietikainen, "Adaptive document image
+    binarization", Pattern Recognition 33 (2000).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 1, 7, 1, 1]], "u1"))
     >>> np.asarray(bv.threshold_sauvola(v, (1, 3))).round(2)[0, 2]
     np.float32(2.41)
@@ -183,6 +228,7 @@ def _odd(volume: Volume, size: Any, what: str, name: str) -> list[int]:
     return [sizes[a] for a in chosen]
 
 
+@documented
 def unsharp_mask(
     volume: Volume,
     radius: float | str | Sequence[float | str] = 1.0,
@@ -192,23 +238,40 @@ def unsharp_mask(
     cval: float = 0.0,
     dtype: Any = None,
 ) -> Volume:
-    """Sharpen: add what a Gaussian takes away; see `skimage.filters.unsharp_mask`.
+    """Sharpen: add what a Gaussian takes away.
 
     Parameters
     ----------
-    volume : Volume
-        Intensities stay on their scale (``preserve_range=True`` there) and are not clipped.
-    radius : float, str or sequence
-        Standard deviation of the Gaussian.
-    amount : float
-        How much of it.
-    mode, cval, dtype
-        As of `gaussian_filter`.
+    volume : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Intensities stay on
+        their scale (``preserve_range=True`` in scikit-image) and are not clipped.
+    radius : float, str or sequence of them, default: 1.0
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
+        needs a volume with a voxel size. One for all axes, or one for each.
+    amount : float, default: 1.0
+        How much of the difference is added.
+    %(mode)s
+    %(cval)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of four times ``radius``.
+
+    References
+    ----------
+    `skimage.filters.unsharp_mask`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[10, 10, 50, 50]], "u1"))
     >>> np.asarray(bv.unsharp_mask(v, (0, 1), dtype="u1"))
     array([[ 7,  0, 62, 53]], dtype=uint8)
@@ -220,6 +283,7 @@ def unsharp_mask(
     return in_dtype(apply_ufunc("add", own, more), dtype)
 
 
+@documented
 def difference_of_gaussians(
     volume: Volume,
     low_sigma: float | str | Sequence[float | str],
@@ -230,21 +294,39 @@ def difference_of_gaussians(
     truncate: float = 4.0,
     dtype: Any = None,
 ) -> Volume:
-    """What is between two sizes; see `skimage.filters.difference_of_gaussians`.
+    """Keep structures between two sizes: the difference of two Gaussians.
 
     Parameters
     ----------
-    volume : Volume
-        Intensities stay on their scale, where scikit-image brings integers to 0 to 1.
-    low_sigma, high_sigma : float, str or sequence
-        Standard deviations; ``high_sigma`` is 1.6 times ``low_sigma`` by default.
-    mode, cval, truncate, dtype
-        As of `gaussian_filter`.
+    %(intensities)s
+    low_sigma : float, str or sequence of them
+        Standard deviation of the narrower Gaussian, in voxels or as a length such as ``"15
+        nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+    high_sigma : float, str or sequence of them, optional
+        Standard deviation of the wider one; 1.6 times ``low_sigma`` by default.
+    %(mode_nearest)s
+    %(cval)s
+    %(truncate)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    Notes
+    -----
+    One sweep, with a halo of ``truncate`` times ``high_sigma``.
+
+    References
+    ----------
+    `skimage.filters.difference_of_gaussians`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[0, 0, 8, 0, 0]], "u1"))
     >>> np.asarray(bv.difference_of_gaussians(v, (0, 0.5), (0, 1))).round(1)
     array([[-0.4, -1.1,  3.1, -1.1, -0.4]], dtype=float32)

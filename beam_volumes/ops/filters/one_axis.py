@@ -8,11 +8,13 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.signatures import parameters_of
 
 
+@documented
 def gaussian_filter1d(
     volume: Volume,
     sigma: float | str,
@@ -25,20 +27,46 @@ def gaussian_filter1d(
     radius: int | None = None,
     dtype: Any = None,
 ) -> Volume:
-    """Smooth along one axis, or take Gaussian derivatives; see `scipy.ndimage.gaussian_filter1d`.
+    """Smooth with a Gaussian along one axis, or take Gaussian derivatives.
 
     Parameters
     ----------
-    volume : Volume
-    sigma, order, mode, cval, truncate, radius, dtype
-        As of `gaussian_filter`.
-    axis : int
-        To filter along.
+    %(volume)s
+    sigma : float or str
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
+        needs a volume with a voxel size.
+    %(axis_1d)s
+    order : int, default: 0
+        0 smooths; 1, 2 and 3 take derivatives of the Gaussian.
+    %(mode_1d)s
+    %(cval)s
+    %(truncate)s
+    radius : int, optional
+        Where the Gaussian is cut off, in voxels; by default ``truncate`` says where.
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    gaussian_filter : along all axes or some, quicker than one axis after the other.
+
+    Notes
+    -----
+    One sweep. The halo along the axis is the radius, and 0 along the others.
+
+    References
+    ----------
+    `scipy.ndimage.gaussian_filter1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[0, 0, 1, 0, 0]], "u1"))
     >>> np.asarray(bv.gaussian_filter1d(v, 0.5)).round(2)
     array([[0.  , 0.11, 0.79, 0.11, 0.  ]], dtype=float32)
@@ -47,6 +75,7 @@ def gaussian_filter1d(
     return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **options)
 
 
+@documented
 def uniform_filter1d(
     volume: Volume,
     size: int,
@@ -57,20 +86,49 @@ def uniform_filter1d(
     origin: int = 0,
     dtype: Any = None,
 ) -> Volume:
-    """The mean along one axis; see `scipy.ndimage.uniform_filter1d`.
+    """Take the mean along one axis around each voxel.
 
-    Parameters as of `uniform_filter`, for the one axis.
+    Parameters
+    ----------
+    %(volume)s
+    size : int
+        How many voxels are taken.
+    %(axis_1d)s
+    %(mode_1d)s
+    %(cval)s
+    %(origin_1d)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    uniform_filter : over a box.
+
+    Notes
+    -----
+    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
+    along the others.
+
+    References
+    ----------
+    `scipy.ndimage.uniform_filter1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.uniform_filter1d(bv.open(np.array([[0, 3, 0, 0]], "u1")), 3))
     array([[1., 1., 1., 0.]], dtype=float32)
     """
     return uniform_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis, dtype=dtype)
 
 
+@documented
 def minimum_filter1d(
     volume: Volume,
     size: int,
@@ -80,14 +138,43 @@ def minimum_filter1d(
     cval: float = 0.0,
     origin: int = 0,
 ) -> Volume:
-    """The minimum along one axis; equal to `scipy.ndimage.minimum_filter1d`.
+    """Take the minimum along one axis around each voxel.
 
-    Parameters as of `minimum_filter`, for the one axis.
+    Parameters
+    ----------
+    %(volume)s
+    size : int
+        How many voxels are taken.
+    %(axis_1d)s
+    %(mode_1d)s
+    %(cval)s
+    %(origin_1d)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    minimum_filter : over a box or footprint.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel, and as quick for any ``size``.
+
+    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
+    along the others.
+
+    References
+    ----------
+    `scipy.ndimage.minimum_filter1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.minimum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
     array([[1, 1, 1, 4, 8]])
     """
@@ -95,21 +182,52 @@ def minimum_filter1d(
 
 
 @parameters_of(minimum_filter1d)
+@documented
 def maximum_filter1d(volume: Volume, size: int, axis: int = -1, **edges: Any) -> Volume:
-    """The maximum along one axis; equal to `scipy.ndimage.maximum_filter1d`.
+    """Take the maximum along one axis around each voxel.
 
-    Parameters as of `maximum_filter`, for the one axis.
+    Parameters
+    ----------
+    %(volume)s
+    size : int
+        How many voxels are taken.
+    %(axis_1d)s
+    %(mode_1d)s
+    %(cval)s
+    %(origin_1d)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    maximum_filter : over a box or footprint.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel, and as quick for any ``size``.
+
+    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
+    along the others.
+
+    References
+    ----------
+    `scipy.ndimage.maximum_filter1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.maximum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
     array([[5, 5, 9, 9, 9]])
     """
     return maximum_filter(volume, size, axes=axis, **edges)
 
 
+@documented
 def correlate1d(
     volume: Volume,
     weights: Any,
@@ -120,30 +238,49 @@ def correlate1d(
     origin: int = 0,
     dtype: Any = None,
 ) -> Volume:
-    """Correlate with a row of weights along one axis; see `scipy.ndimage.correlate1d`.
+    """Correlate with a row of weights along one axis.
 
     Parameters
     ----------
-    volume : Volume
-    weights : array_like
-        Of one dimension.
-    axis : int
-        To filter along.
-    mode, cval, dtype
-        As of `gaussian_filter`.
-    origin : int
-        Shift of the weights.
+    %(volume)s
+    weights : array_like of float
+        The weights, in one dimension.
+    %(axis_1d)s
+    %(mode_1d)s
+    %(cval)s
+    %(origin_1d)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    convolve1d : the same with the weights mirrored.
+
+    Notes
+    -----
+    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
+    and 0 along the others.
+
+    References
+    ----------
+    `scipy.ndimage.correlate1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.correlate1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
     array([[2., 1., 0.]], dtype=float32)
     """
     return _along(volume, "correlate1d", weights, axis, mode, cval, origin, dtype)
 
 
+@documented
 def convolve1d(
     volume: Volume,
     weights: Any,
@@ -154,12 +291,42 @@ def convolve1d(
     origin: int = 0,
     dtype: Any = None,
 ) -> Volume:
-    """Convolve with a row of weights along one axis; parameters as of `correlate1d`.
+    """Convolve with a row of weights along one axis.
+
+    Parameters
+    ----------
+    %(volume)s
+    weights : array_like of float
+        The weights, in one dimension.
+    %(axis_1d)s
+    %(mode_1d)s
+    %(cval)s
+    %(origin_1d)s
+    %(dtype)s
+
+    Returns
+    -------
+    %(float_result)s
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    correlate1d : the same with the weights mirrored.
+
+    Notes
+    -----
+    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
+    and 0 along the others.
+
+    References
+    ----------
+    `scipy.ndimage.convolve1d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.convolve1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
     array([[2., 4., 0.]], dtype=float32)
     """

@@ -10,11 +10,13 @@ import numpy as np
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.sweep.identity import identity
 from beam_volumes.sweep.stage import Padding
 
 
+@documented
 def map_overlap(
     func: Callable[..., np.ndarray],
     *volumes: Volume,
@@ -31,36 +33,51 @@ def map_overlap(
     Parameters
     ----------
     func : callable
-        Takes one 3-D array (z, y, x) per volume, padded by ``depth``, and returns an array of the
-        same shape, or of the shape without the overlap. Each result voxel may depend only on voxels
-        within ``depth``, and not on how the volume is cut. It is called from several threads, and
-        computes nothing with this package.
-    *volumes : Volume
-        Of one shape.
-    depth : int or sequence
-        Overlap per axis: one number, or ``(before, after)``.
+        Takes one array (z, y, x) for each volume, with ``depth`` voxels more at each side, and
+        returns an array of the same shape, or of the shape without the overlap. Each voxel of
+        the result may depend only on voxels within ``depth``, and not on how the volume is cut.
+        It is called from several threads, and computes nothing with this package.
+    *volumes : Volume or numpy.ndarray
+        One volume or more, of one shape.
+    depth : int or sequence, default: 0
+        The overlap in voxels: one number for all axes, or for each axis a number or a pair
+        ``(before, after)``.
     dtype : dtype, optional
-        Of the result; that of the first volume by default.
-    mode, cval
-        What lies beyond the volume's edges.
-    name, version : str, optional
-        Identify the function when a run is resumed: change the version when you change the function.
-        Without them a run with this function cannot be resumed.
-    deterministic : bool
-        False if a second call may give other bits: its result is then stored, never computed twice.
+        Dtype that the function returns; that of the first volume by default.
+    %(mode)s
+    %(cval)s
+    %(name_and_version)s
+    deterministic : bool, default: True
+        Say False if a second call may give other bits: the result is stored then, and never
+        computed twice.
 
     Returns
     -------
     Volume
+        A volume of ``dtype``, on the grid of the first volume.
+
+    Raises
+    ------
+    ValueError
+        If no volume is given, their shapes differ, or a parameter is out of its range.
+    TypeError
+        If ``func`` is not callable, or a volume is neither a volume nor an array.
+
+    See Also
+    --------
+    generic_filter : a function of the voxels around each voxel, compiled.
 
     Notes
     -----
-    Memory: the planner counts the inputs gathered and two float64 arrays of a block.
+    One sweep, with ``depth`` as its halo. The planner counts, for each block, its inputs and two
+    float64 arrays; what the function takes beyond these is not known to it.
+
+    References
+    ----------
+    `dask.array.map_overlap`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.arange(5.0)[None])
     >>> np.asarray(bv.map_overlap(lambda a: a - np.roll(a, 1, axis=2), v, depth=(0, 1)))
     array([[0., 1., 1., 1., 1.]])

@@ -10,10 +10,12 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.sweep.stage import Stage
 
 
+@documented
 def minimum_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -24,35 +26,50 @@ def minimum_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The minimum over a box or footprint; equal to `scipy.ndimage.minimum_filter`.
+    """Take the minimum over a box or footprint around each voxel.
 
     Parameters
     ----------
-    volume : Volume
-    size : int or sequence of int, optional
-        Of the box, per axis.
-    footprint : array_like of bool, optional
-        Instead of ``size``; one dimension per axis.
-    mode, cval, axes
-        As of `gaussian_filter`.
-    origin : int or sequence of int
-        Shift of the box.
+    %(volume)s
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
 
     Returns
     -------
-    Volume
-        Of the input's dtype. NaN where the box holds a NaN, and nowhere else.
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    minimum_filter1d : along one axis.
+    grey_erosion : also with structuring elements that are not flat.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.minimum_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.minimum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """
     return _extremum(volume, "minimum_filter", False, size, footprint, mode, cval, origin, axes)
 
 
+@documented
 def maximum_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -63,20 +80,50 @@ def maximum_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The maximum over a box or footprint; equal to `scipy.ndimage.maximum_filter`.
+    """Take the maximum over a box or footprint around each voxel.
 
-    Parameters as of `minimum_filter`.
+    Parameters
+    ----------
+    %(volume)s
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    maximum_filter1d : along one axis.
+    grey_dilation : also with structuring elements that are not flat.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.maximum_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.maximum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 5, 9, 9, 9]])
     """
     return _extremum(volume, "maximum_filter", True, size, footprint, mode, cval, origin, axes)
 
 
+@documented
 def median_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -87,15 +134,44 @@ def median_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The median over a box or footprint; equal to `scipy.ndimage.median_filter`.
+    """Take the median over a box or footprint around each voxel.
 
-    Parameters as of `minimum_filter`. 3 x 3 x 3 goes through a pruned sorting network. Larger boxes
-    cost nearly the same whatever their size; other footprints cost by their voxels.
+    Parameters
+    ----------
+    %(volume)s
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    percentile_filter : another percentile.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. A box of 3 x 3 x 3 goes through a pruned sorting network.
+    Larger boxes take nearly the same time whatever their size; other footprints take time by their
+    voxels.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.median_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.median_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 4, 4, 8, 8]])
     """
@@ -104,6 +180,7 @@ def median_filter(
     return _rank(volume, "median_filter", middle, size, footprint, **options)
 
 
+@documented
 def rank_filter(
     volume: Volume,
     rank: int,
@@ -115,20 +192,44 @@ def rank_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The value of some rank over a box or footprint; equal to `scipy.ndimage.rank_filter`.
+    """Take the value of a rank over a box or footprint around each voxel.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     rank : int
-        0 is the least value; -1 the greatest, -2 the one before it.
-    size, footprint, mode, cval, origin, axes
-        As of `minimum_filter`.
+        0 is the least value, 1 the next one; -1 the greatest, -2 the one before it.
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    percentile_filter : by percent.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.rank_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.rank_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), -2, (1, 3)))
     array([[5, 4, 4, 8, 8]])
     """
@@ -144,6 +245,7 @@ def rank_filter(
     return _rank(volume, name, int(rank) % count, size, footprint, **options)
 
 
+@documented
 def percentile_filter(
     volume: Volume,
     percentile: float,
@@ -155,21 +257,45 @@ def percentile_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """A percentile over a box or footprint; equal to `scipy.ndimage.percentile_filter`.
+    """Take a percentile over a box or footprint around each voxel.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     percentile : float
-        From 0 to 100, or from -100: -20 is 80. The value is one of the footprint's: nothing is
-        interpolated.
-    size, footprint, mode, cval, origin, axes
-        As of `minimum_filter`.
+        From 0 to 100, or from -100 to 0: -20 is 80. The value is one of the footprint's:
+        nothing is interpolated.
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    percentile : of the whole volume, a lazy number.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.percentile_filter`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.percentile_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), 20, (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """

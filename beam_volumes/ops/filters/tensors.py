@@ -12,6 +12,7 @@ import numpy as np
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.derivatives import sobel
 from beam_volumes.ops.filters.linear import gaussian_filter
 from beam_volumes.ops.filters.tensor_stages import (
@@ -26,6 +27,7 @@ from beam_volumes.ops.measure.reductions import max as greatest
 Sigma = float | str | Sequence[float | str]
 
 
+@documented
 def structure_tensor(
     volume: Volume,
     sigma: Sigma = 1.0,
@@ -34,27 +36,44 @@ def structure_tensor(
     cval: float = 0.0,
     dtype: Any = None,
 ) -> tuple[Volume, ...]:
-    """The elements of the structure tensor: products of Sobel derivatives, smoothed.
+    """Find the elements of the structure tensor: smoothed products of Sobel derivatives.
 
     Parameters
     ----------
-    volume : Volume
-        Intensities stay on their scale, where scikit-image brings integers to 0 to 1.
-    sigma : float, str or sequence
-        Standard deviation of the Gaussian that smooths.
-    mode, cval, dtype
-        As of `gaussian_filter`.
+    %(intensities)s
+    sigma : float, str or sequence of them, default: 1.0
+        Standard deviation of the Gaussian that smooths, in voxels or as a length such as ``"15
+        nm"``, which needs a volume with a voxel size. One for all axes, or one for each.
+    %(mode_constant)s
+    %(cval)s
+    %(dtype)s
 
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of two axes yy, yx, xx. See
-        `skimage.feature.structure_tensor`.
+        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of a volume with two axes yy, yx,
+        xx. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64
+        for others. With ``dtype``, they are of that.
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    structure_tensor_eigenvalues : the eigenvalues of what this gives.
+
+    Notes
+    -----
+    One sweep, with a halo of ``4 * sigma + 1`` voxels. All elements are windows in memory at a
+    time.
+
+    References
+    ----------
+    `skimage.feature.structure_tensor`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> square = bv.open(np.pad(np.ones((3, 3), "u1"), 2))
     >>> np.asarray(bv.structure_tensor(square, 0.1)[1]).astype(int)[1]
     array([ 0,  1,  3,  0, -3, -1,  0])
@@ -67,17 +86,42 @@ def structure_tensor(
 
 
 def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]:
-    """The eigenvalues of a structure tensor, descending; see `hessian_matrix_eigvals`.
+    """Find the eigenvalues of a structure tensor, in descending order.
 
     Parameters
     ----------
     tensor : sequence of Volume
-        What `structure_tensor` gives.
+        The six elements that `structure_tensor` gives, or three of a volume with two axes; all
+        of float32, or all of float64.
+
+    Returns
+    -------
+    tuple of Volume
+        As many volumes as there are axes, of the dtype of the elements.
+
+    Raises
+    ------
+    ValueError
+        If there are not three or six elements.
+    TypeError
+        If the elements are not all of float32, or all of float64.
+
+    See Also
+    --------
+    hessian_matrix_eigvals : the same of a Hessian matrix.
+
+    Notes
+    -----
+    Float32 by a closed form, good to 2e-7 of the largest eigenvalue; float64 by Jacobi's rotations.
+    For three axes and float32, what all eigenvalues have in common is computed once, and takes 8
+    bytes for each voxel of a window.
+
+    References
+    ----------
+    `skimage.feature.structure_tensor_eigenvalues`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> square = bv.open(np.pad(np.ones((3, 3), "u1"), 2))
     >>> first, second = bv.structure_tensor_eigenvalues(bv.structure_tensor(square, 0.1))
     >>> np.asarray(first).astype(int)[3]
@@ -86,6 +130,7 @@ def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]
     return _eigenvalues(tensor, "structure_tensor_eigenvalues")
 
 
+@documented
 def hessian_matrix(
     volume: Volume,
     sigma: Sigma = 1.0,
@@ -94,34 +139,46 @@ def hessian_matrix(
     cval: float = 0.0,
     dtype: Any = None,
 ) -> tuple[Volume, ...]:
-    """The elements of the Hessian matrix of a smoothed volume, by Gaussian derivatives.
+    """Find the elements of the Hessian matrix of a smoothed volume, by Gaussian derivatives.
 
-    Two first derivatives one after the other, each of ``sigma / sqrt(2)``.
+    Each is two first derivatives, one after the other, of ``sigma / sqrt(2)``.
 
     Parameters
     ----------
-    volume : Volume
-        Intensities stay on their scale, where scikit-image brings integers to 0 to 1.
-    sigma : float, str or sequence
-        Standard deviation.
-    mode, cval, dtype
-        As of `gaussian_filter`.
+    %(intensities)s
+    sigma : float, str or sequence of them, default: 1.0
+        Standard deviation of the Gaussian, in voxels or as a length such as ``"15 nm"``, which
+        needs a volume with a voxel size. One for all axes, or one for each.
+    %(mode_constant)s
+    %(cval)s
+    %(dtype)s
 
     Returns
     -------
     tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of two axes yy, yx, xx. See
-        `skimage.feature.hessian_matrix` with ``use_gaussian_derivatives=True``.
+        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of a volume with two axes yy, yx,
+        xx. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64
+        for others. With ``dtype``, they are of that.
+
+    Raises
+    ------
+    %(linear_errors)s
+
+    See Also
+    --------
+    hessian_matrix_eigvals : the eigenvalues of what this gives.
 
     Notes
     -----
-    Nine Gaussian filters, of a radius of 5.7 sigma each: a window holds 22 slices for each unit of
-    sigma and two more of the derivatives.
+    Nine Gaussian filters, of a radius of 5.7 sigma each, in one sweep: a window holds 22 slices for
+    each unit of sigma, and two more of the derivatives.
+
+    References
+    ----------
+    `skimage.feature.hessian_matrix` with ``use_gaussian_derivatives=True``.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> spot = bv.open(np.pad(np.full((1, 1), 100, "u1"), 3))
     >>> np.asarray(bv.hessian_matrix(spot, 1)[0]).round(1)[:, 3]
     array([  1.4,   7. ,  -1.4, -14.1,  -1.4,   7. ,   1.4], dtype=float32)
@@ -144,28 +201,38 @@ def hessian_matrix(
 
 
 def hessian_matrix_eigvals(hessian: Sequence[Volume]) -> tuple[Volume, ...]:
-    """The eigenvalues of a symmetric matrix at every voxel, descending.
+    """Find the eigenvalues of a symmetric matrix at every voxel, in descending order.
 
     Parameters
     ----------
     hessian : sequence of Volume
-        Six volumes, of two axes three, as `hessian_matrix` gives them.
+        The six elements that `hessian_matrix` gives, or three of a volume with two axes; all of
+        float32, or all of float64.
 
     Returns
     -------
     tuple of Volume
-        As many as there are axes; see `skimage.feature.hessian_matrix_eigvals`. Of float32 by a
-        closed form, good to 2e-7 of the greatest; of float64 by Jacobi's rotations.
+        As many volumes as there are axes, of the dtype of the elements.
+
+    Raises
+    ------
+    ValueError
+        If there are not three or six elements.
+    TypeError
+        If the elements are not all of float32, or all of float64.
 
     Notes
     -----
-    Of three axes and float32, what all eigenvalues have in common is computed once, and takes 8 bytes a
-    voxel of a window.
+    Float32 by a closed form, good to 2e-7 of the largest eigenvalue; float64 by Jacobi's rotations.
+    For three axes and float32, what all eigenvalues have in common is computed once, and takes 8
+    bytes for each voxel of a window.
+
+    References
+    ----------
+    `skimage.feature.hessian_matrix_eigvals`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> spot = bv.open(np.pad(np.full((1, 1), 100, "u1"), 3))
     >>> first, second = bv.hessian_matrix_eigvals(bv.hessian_matrix(spot, 1))
     >>> np.asarray(second)[3, 3].round(1)
@@ -211,6 +278,7 @@ def _made(ordered: Sequence[Volume], stage: Symmetric, *values: Scalar) -> Volum
     return ordered[0].derive(StageNode.of(stage, nodes, tuple(v.value for v in values)))
 
 
+@documented
 def frangi(
     volume: Volume,
     sigmas: Sequence[float] = (1, 3, 5, 7, 9),
@@ -222,37 +290,55 @@ def frangi(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """How much every voxel looks like a vessel; see `skimage.filters.frangi`.
+    """Measure how much every voxel looks like a vessel.
 
     Parameters
     ----------
-    volume : Volume
-        Floats are best brought to 0 to 1 first; integers stay on their scale.
-    sigmas : sequence of float
-        Scales, of which the best counts.
-    alpha, beta : float
-        How much plates and blobs are held against it.
+    volume : Volume or numpy.ndarray
+        A lazy volume of two or three axes, or an array, which is opened. Floats are best
+        brought to the range from 0 to 1 first; integers stay on their scale.
+    sigmas : sequence of float, default: (1, 3, 5, 7, 9)
+        Standard deviations in voxels, the scales that are looked at. The best one counts at
+        each voxel.
+    alpha : float, default: 0.5
+        How little likeness to plates is tolerated.
+    beta : float, default: 0.5
+        How little likeness to blobs is tolerated.
     gamma : float, optional
-        How much structure there has to be. By default half of the greatest there is at the first scale,
-        NaNs apart, which takes a sweep over the volume before.
-    black_ridges : bool
-        Dark ridges on bright ground, or bright ones.
-    mode, cval
-        As of `gaussian_filter`.
+        How much structure there has to be; by default half of the largest there is at the first
+        scale, NaNs apart, which takes a sweep over the volume before.
+    black_ridges : bool, default: True
+        Whether to look for dark ridges on bright ground, or for bright ones.
+    %(mode)s
+    %(cval)s
 
     Returns
     -------
     Volume
-        From 0 to 1, a float as of `gaussian_filter`.
+        A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for others.
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    sato : another measure, without parameters to choose.
+
+    Notes
+    -----
+    One sweep, two if ``gamma`` is not given. The halo is about 12 times the largest of ``sigmas``
+    at each side: larger scales are better looked at in a volume that was downsampled
+    (`downsample`).
 
     References
     ----------
-    A. F. Frangi et al., "Multiscale vessel enhancement filtering", MICCAI 1998.
+    `skimage.filters.frangi`; A. F. Frangi et al., "Multiscale vessel enhancement filtering", MICCAI
+    1998.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> line = np.full((9, 9), 200, "u1")
     >>> line[4] = 20
     >>> np.asarray(bv.frangi(bv.open(line), [1]))[3:6, 4].round(2)
@@ -284,6 +370,7 @@ def frangi(
     return best
 
 
+@documented
 def sato(
     volume: Volume,
     sigmas: Sequence[float] = (1, 3, 5, 7, 9),
@@ -292,24 +379,46 @@ def sato(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
 ) -> Volume:
-    """How much every voxel looks like a tube; see `skimage.filters.sato`.
+    """Measure how much every voxel looks like a tube.
 
-    Parameters as of `frangi`.
+    Parameters
+    ----------
+    %(intensities)s
+    sigmas : sequence of float, default: (1, 3, 5, 7, 9)
+        Standard deviations in voxels, the scales that are looked at. The best one counts at
+        each voxel.
+    black_ridges : bool, default: True
+        Whether to look for dark ridges on bright ground, or for bright ones.
+    %(mode)s
+    %(cval)s
 
     Returns
     -------
     Volume
-        A float as of `gaussian_filter`, on the scale of the intensities.
+        A volume on the scale of the intensities: float32 for bool, integers of up to 16 bits,
+        float16 and float32; float64 for others.
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    frangi : a measure that tells tubes from plates and blobs.
+
+    Notes
+    -----
+    One sweep. The halo is about 12 times the largest of ``sigmas`` at each side: larger scales are
+    better looked at in a volume that was downsampled (`downsample`).
 
     References
     ----------
-    Y. Sato et al., "Three-dimensional multi-scale line filter for segmentation and visualization of
-    curvilinear structures in medical images", Medical Image Analysis 2 (1998).
+    `skimage.filters.sato`; Y. Sato et al., "Three-dimensional multi-scale line filter for
+    segmentation and visualization of curvilinear structures in medical images", Medical Image
+    Analysis 2 (1998).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> line = np.full((9, 9), 200, "u1")
     >>> line[4] = 20
     >>> np.asarray(bv.sato(bv.open(line), [1]))[2:7, 4].round(1)
