@@ -1,4 +1,8 @@
-"""scipy.ndimage for volumes that do not fit in memory, on any Apache Beam runner."""
+"""scipy.ndimage for volumes that do not fit in memory, on any Apache Beam runner.
+
+Examples in docstrings assume ``import numpy as np`` and ``import beam_volumes as bv``. Those that write
+something write it to the current directory.
+"""
 
 from typing import TYPE_CHECKING, Any
 
