@@ -3,7 +3,7 @@
 # make test-thorough    and those of them that take longer than a change can wait
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
-# make docs    docs/coverage.md, from the code
+# make docs    docs/coverage.md and docs/images, from code
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10
 # make bench   benchmarks against other ways to do the same
@@ -53,6 +53,7 @@ soak: venv
 
 docs: venv
 	$(VENV)/bin/python docs/coverage.py
+	$(VENV)/bin/python docs/pictures.py
 
 lint: venv
 	$(VENV)/bin/ruff check .
