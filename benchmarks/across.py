@@ -30,6 +30,7 @@ import psutil
 import beam_volumes as bv
 from beam_volumes.drive.compute import run
 from beam_volumes.plan.machine import BASE_BEAM
+from beam_volumes.plan.run_options import RunOptions
 
 WORKERS = 2
 #: Bytes that a run may take beyond the base of its process.
@@ -233,16 +234,15 @@ def ours(row: Row, scene: Scene, runner: str | None) -> tuple[float, int, str]:
     how: dict[str, Any] = {"chunks": CHUNKS, "codec": None} if row.suffix == "zarr" else {}
     target = row.ours(scene).to(str(place), **how)
     begin = time.perf_counter()
-    outcome = run(
-        target,
+    options = RunOptions(
         runner=runner,
         workers=WORKERS,
         memory=BASE_BEAM + ROOM,
         overwrite=True,
         progress=False,
         journal=str(scene.folder / "journal"),
-        keep_journal=True,
     )
+    outcome = run([target], options)
     seconds = time.perf_counter() - begin
     assert outcome.summary is not None
     passes = ", ".join(f"{p.partition.window}/{p.grid.step[0]}" for p in outcome.plan.passes)

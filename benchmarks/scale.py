@@ -37,6 +37,7 @@ import psutil
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import Outcome, run
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
 
 PROJECT = Path(__file__).parents[1]
@@ -59,10 +60,9 @@ class Engine:
         options = list(self.options)
         if self.name == "flink":
             options.append(f"--parallelism={workers}")
-        return run(
-            target,
+        asked = RunOptions(
             runner=self.runner,
-            options=options if self.runner else None,
+            beam_options=options if self.runner else None,
             workers=workers,
             threads=1,
             slab=slab,
@@ -71,6 +71,7 @@ class Engine:
             progress=False,
             journal=str(folder / "journal"),
         )
+        return run([target], asked)
 
 
 # Slabs that do nothing, that wait, and that compute.

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ import imagecodecs
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import How
-from beam_volumes.cli.options import no_others, running, verb
+from beam_volumes.cli.options import no_others, run_options, running, verb
 from beam_volumes.cli.run import run_recipe
 from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.recipes.recipe import read_recipe
@@ -76,12 +76,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
     run_recipe(
         read_recipe(str(recipe)),
-        How(
-            args.memory,
-            args.workers,
-            None if args.runner.lower() == "none" else args.runner,
-            overwrite=True,
-        ),
+        replace(run_options(args, others, parser), overwrite=True),
     )
     write_preview(folder, z // 2)
     with open(folder / "cells.csv") as table:

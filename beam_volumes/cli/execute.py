@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.cli import say
-from beam_volumes.cli.options import beam_options, extents
 from beam_volumes.drive import compute
 from beam_volumes.plan.hiring import advice
-from beam_volumes.plan.machine import BASE_ALONE
 from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
 from beam_volumes.storage.formats.tables import csv_text
@@ -29,41 +26,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class How:
-    """The arguments of `beam_volumes.cli.options.computing`, as `beam_volumes.compute` takes them."""
-
-    memory: Any = None
-    workers: int | None = None
-    runner: str | None = "FnApiRunner"
-    options: Sequence[str] = ()
-    slab: Sequence[int] | None = None
-    threads: int | None = None
-    resume: bool = False
-    overwrite: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-
-    @classmethod
-    def of(
-        cls, args: argparse.Namespace, others: list[str], parser: argparse.ArgumentParser
-    ) -> How:
-        runner = None if args.runner.lower() == "none" else args.runner
-        return cls(
-            args.memory,
-            args.workers,
-            runner,
-            beam_options(others, parser, runner),
-            extents(args.slab, "--slab"),
-            args.threads,
-            args.resume,
-            args.overwrite,
-            args.dry_run,
-            args.quiet,
-        )
-
-
-def execute(built: Built, how: How) -> compute.Outcome | None:
+def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute.Outcome | None:
     """Show a plan and carry it out, telling of progress, results and what it took.
 
     Returns
@@ -71,31 +34,23 @@ def execute(built: Built, how: How) -> compute.Outcome | None:
     Outcome or None
         None for a dry run, and for a job that was only described.
     """
-    if how.dry_run:
-        planned = make_plan(built, how)
+    if dry_run:
+        planned = compute.plan_run(built.targets, options)
         say.say(planned.explain())
-        if _elsewhere(how):
+        if _elsewhere(options.runner):
             say.say(f"\n{advice(planned)}")
         return None
     outcome = compute.run(
-        *built.targets,
-        memory=how.memory,
-        workers=how.workers,
-        runner=how.runner,
-        options=list(how.options) or None,
-        slab=how.slab,
-        threads=how.threads,
-        resume=how.resume,
-        overwrite=how.overwrite,
-        progress=not how.quiet,
+        built.targets,
+        options,
         note=built.names,
-        tell=lambda planned: tell(summary(planned), how),
+        tell=lambda planned: tell(summary(planned), options),
     )
-    finish(outcome, built.names, how)
+    finish(outcome, built.names, options)
     return outcome if outcome.ran else None
 
 
-def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> None:
+def finish(outcome: compute.Outcome, names: Sequence[str | None], options: RunOptions) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
         say.say(compute.DESCRIBED)
@@ -103,7 +58,7 @@ def finish(outcome: compute.Outcome, names: Sequence[str | None], how: How) -> N
     for line in results(names, outcome.results):
         say.say(line)
     sys.stdout.flush()
-    tell(took(outcome), how)
+    tell(took(outcome), options)
 
 
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
@@ -138,37 +93,19 @@ def table_text(table: pyarrow.Table) -> str:
     return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 
 
-def tell(text: str, how: How) -> None:
+def tell(text: str, options: RunOptions) -> None:
     """Say what is not a result, unless that is not wanted."""
-    if not how.quiet:
+    if options.progress:
         say.tell(text)
 
 
-def _elsewhere(how: How) -> bool:
+def _elsewhere(runner: Any) -> bool:
     """Whether machines other than this one do the work."""
-    if how.runner is None:
+    if runner is None:
         return False
     from beam_volumes.drive.launch import is_local
 
-    return not is_local(how.runner)
-
-
-def make_plan(built: Built, how: How) -> Plan:
-    """The plan that `beam_volumes.compute` will make of the same arguments."""
-    processes, base = 1, BASE_ALONE
-    if how.runner is not None:
-        from beam_volumes.drive.launch import launcher
-
-        _, processes, base = launcher(how.runner, list(how.options) or None, how.workers)
-    return bv.plan(
-        *built.targets,
-        memory=how.memory,
-        workers=how.workers,
-        processes=processes,
-        slab=how.slab,
-        threads=how.threads,
-        base=base,
-    )
+    return not is_local(runner)
 
 
 def summary(plan: Plan) -> str:

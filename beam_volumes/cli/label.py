@@ -6,8 +6,17 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import How, execute
-from beam_volumes.cli.options import computing, extents, number, opened, opening, spacing, verb
+from beam_volumes.cli.execute import execute
+from beam_volumes.cli.options import (
+    computing,
+    extents,
+    number,
+    opened,
+    opening,
+    run_options,
+    spacing,
+    verb,
+)
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
@@ -53,11 +62,11 @@ def register(verbs: Any) -> None:
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    how = How.of(args, others, parser)
+    options = run_options(args, others, parser)
     volume = opened(args.mask, args)
     cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
     target = cells.to(args.out, chunks=extents(args.chunks, "--chunks"))
-    execute(Built((target, cells.num_labels), (None, "")), how)
+    execute(Built((target, cells.num_labels), (None, "")), options, args.dry_run)
 
 
 def labels(volume: Volume, args: argparse.Namespace) -> Volume:

@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_volumes.graph.volume import Volume
 from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.document import nearest, parse_value
 
 
@@ -80,6 +81,25 @@ def computing(parser: argparse.ArgumentParser) -> None:
         "--dry-run", action="store_true", help="print the whole plan and write nothing"
     )
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
+
+
+def run_options(
+    args: argparse.Namespace, others: list[str], parser: argparse.ArgumentParser
+) -> RunOptions:
+    """What the arguments of `computing`, or of some of it, ask of a run."""
+    runner = None if args.runner.lower() == "none" else args.runner
+    said = vars(args)
+    return RunOptions(
+        memory=args.memory,
+        workers=args.workers,
+        runner=runner,
+        beam_options=beam_options(others, parser, runner) or None,
+        slab=extents(said.get("slab"), "--slab"),
+        threads=said.get("threads"),
+        resume=said.get("resume", False),
+        overwrite=said.get("overwrite", False),
+        progress=not said.get("quiet", False),
+    )
 
 
 def opening(parser: argparse.ArgumentParser) -> None:

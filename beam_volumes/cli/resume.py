@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from beam_volumes.cli.execute import How, finish
-from beam_volumes.cli.options import beam_options, running, verb
+from beam_volumes.cli.execute import finish
+from beam_volumes.cli.options import run_options, running, verb
 from beam_volumes.cli.say import say
 from beam_volumes.drive import compute
-
-#: The runner of a run that says nothing else.
-_BEGUN = "as it was begun"
 
 
 def register(verbs: Any) -> None:
@@ -27,23 +24,15 @@ def register(verbs: Any) -> None:
         help="what the run writes first, its .run folder, or its journal's place",
     )
     running(parser)
-    parser.set_defaults(runner=_BEGUN)
+    parser.set_defaults(runner=compute.AS_BEGUN)
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    runner = None if args.runner.lower() == "none" else args.runner
-    options = beam_options(others, parser, runner)
-    found = compute.resume(
-        args.run,
-        memory=args.memory,
-        workers=args.workers,
-        runner=runner,
-        options=options or None,
-        progress=not args.quiet,
-    )
+    options = run_options(args, others, parser)
+    found = compute.resume(args.run, options)
     if found is None:
         say(f"{args.run}: the run has ended, there is nothing to resume")
         return
     outcome, names = found
-    finish(outcome, names or [""] * len(outcome.results), How(quiet=args.quiet))
+    finish(outcome, names or [""] * len(outcome.results), options)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
-from beam_volumes.cli.execute import How, execute
-from beam_volumes.cli.options import computing, setting, verb
+from beam_volumes.cli.execute import execute
+from beam_volumes.cli.options import computing, run_options, setting, verb
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe, read_recipe
 
@@ -20,24 +20,24 @@ def register(verbs: Any) -> None:
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    how = How.of(args, others, parser)
-    run_recipe(read_recipe(args.recipe, args.set), how, args.crop)
+    options = run_options(args, others, parser)
+    run_recipe(read_recipe(args.recipe, args.set), options, args.crop, args.dry_run)
 
 
-def run_recipe(recipe: Recipe, how: How, crop: str | None = None) -> None:
+def run_recipe(
+    recipe: Recipe, options: RunOptions, crop: str | None = None, dry_run: bool = False
+) -> None:
     """Carry out a recipe, and print what was written and found.
 
     Parameters
     ----------
     recipe : Recipe
-        Its own memory and workers are used where ``how`` says none.
-    how : How
+        Its own memory and workers are used where ``options`` say none.
+    options : RunOptions
     crop : str, optional
         A box that every input is cropped to.
+    dry_run : bool
+        Print the plan and write nothing.
     """
-    how = replace(
-        how,
-        memory=recipe.memory if how.memory is None else how.memory,
-        workers=recipe.workers if how.workers is None else how.workers,
-    )
-    execute(build(recipe, crop), how)
+    options = options.or_else(memory=recipe.memory, workers=recipe.workers)
+    execute(build(recipe, crop), options, dry_run)

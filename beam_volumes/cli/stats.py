@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import How, execute
-from beam_volumes.cli.options import computing, numbers, opened, opening, verb
+from beam_volumes.cli.execute import execute
+from beam_volumes.cli.options import computing, numbers, opened, opening, run_options, verb
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
 from beam_volumes.recipes.box import crop
@@ -48,10 +48,10 @@ def register(verbs: Any) -> None:
 
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    how = How.of(args, others, parser)
+    options = run_options(args, others, parser)
     table = measured(args)
     target = table if args.out is None else table.to(args.out)
-    execute(Built((target,), ("",)), how)
+    execute(Built((target,), ("",)), options, args.dry_run)
 
 
 def measured(args: argparse.Namespace) -> Table:

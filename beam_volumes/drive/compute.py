@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from beam_volumes.plan import machine
 from beam_volumes.plan.adapt import with_resources
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.planner import Wanted, plan
+from beam_volumes.plan.planner import Wanted, make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.progress import Watch, Watching, Work, reporter
 from beam_volumes.runs.summary import Summary
@@ -32,6 +33,8 @@ from beam_volumes.text import format_bytes
 
 _LOG = logging.getLogger(__name__)
 
+#: The runner of a run that is continued where nobody names another.
+AS_BEGUN = "as it was begun"
 #: What is said of a run that was none.
 DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
 
@@ -125,12 +128,11 @@ def compute(
     >>> bv.compute(v + 1, bv.mean(v), runner=None)
     (array([[2, 3, 4]], dtype=uint8), np.float64(2.0))
     """
-    outcome = run(
-        *targets,
+    asked = RunOptions(
         memory=memory,
         workers=workers,
         runner=runner,
-        options=options,
+        beam_options=options,
         resume=resume,
         overwrite=overwrite,
         progress=progress,
@@ -140,23 +142,14 @@ def compute(
         journal=journal,
         keep_journal=keep_journal,
     )
+    outcome = run(targets, asked)
     return outcome.results[0] if len(targets) == 1 else outcome.results
 
 
 def run(
-    *targets: Wanted,
-    memory: int | str | None = None,
-    workers: int | None = None,
-    runner: Any = "FnApiRunner",
-    options: Any = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    progress: bool | Callable[..., None] | None = None,
-    slab: Sequence[int] | None = None,
-    window: int | None = None,
-    threads: int | None = None,
-    journal: Any = None,
-    keep_journal: bool = True,
+    targets: Sequence[Wanted],
+    options: RunOptions,
+    *,
     note: Any = None,
     tell: Callable[[Plan], None] | None = None,
 ) -> Outcome:
@@ -170,50 +163,37 @@ def run(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-    drive, processes, base = _driver(runner, options, workers)
-    planned = plan(
-        *targets,
-        memory=memory,
-        workers=workers,
-        processes=processes,
-        threads=threads,
-        slab=slab,
-        window=window,
-        base=base,
-        # What a run is continued from lies in its folder, with what it gives back.
-        held=runner is None and journal is None and not any(map(_is_written, targets)),
-    )
+    drive, options = _driver(options)
+    planned = _planned(targets, options)
     if tell is not None:
         tell(planned)
-    scratch = _check_places(planned, journal, runner, options)
+    scratch = _check_places(planned, options)
     session = Session.begin(
         planned,
-        journal=journal,
+        journal=options.journal,
         scratch=scratch,
-        resume=resume,
-        overwrite=overwrite,
-        request=Request(runner is not None, note),
+        resume=options.resume,
+        overwrite=options.overwrite,
+        request=Request(options.runner is not None, note),
     )
-    return _carry_out(session, drive, progress, keep_journal)
+    return _carry_out(session, drive, options)
 
 
-def resume(
-    run: Any,
-    *,
-    memory: int | str | None = None,
-    workers: int | None = None,
-    runner: Any = "as it was begun",
-    options: Any = None,
-    progress: bool | Callable[..., None] | None = None,
-) -> tuple[Outcome, Any] | None:
+def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
+    """The plan that `run` makes of the same."""
+    return _planned(targets, _driver(options)[1])
+
+
+def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     """Continue a run, of which nothing is known but its folder.
 
     Parameters
     ----------
     run : path
         The output it writes first, its ``.run`` folder, or its journal's place.
-    memory, workers, runner, options, progress
-        As of `compute`; memory and workers are those of the run by default.
+    options : RunOptions
+        On which machine and runner, and how it is shown: memory and workers are those of the run by
+        default, and so is the runner `AS_BEGUN`.
 
     Returns
     -------
@@ -231,13 +211,15 @@ def resume(
     if journal.marked(ENDED):
         return None
     planned, request = load_plan(journal)
-    if runner == "as it was begun":
-        runner = "FnApiRunner" if request.beam or options else None
-    drive, processes, base = _driver(runner, options, workers or planned.workers)
-    planned = with_resources(planned, memory, workers, processes, base)
-    _check_places(planned, journal.spec, runner, options)
+    options = replace(options.or_else(workers=planned.workers), journal=journal.spec)
+    if options.runner == AS_BEGUN:
+        beam = request.beam or options.beam_options
+        options = replace(options, runner="FnApiRunner" if beam else None)
+    drive, options = _driver(options)
+    planned = with_resources(planned, options)
+    _check_places(planned, options)
     session = Session.continued(planned, journal, request)
-    return _carry_out(session, drive, progress), request.note
+    return _carry_out(session, drive, options), request.note
 
 
 def _is_written(target: Wanted) -> bool:
@@ -247,30 +229,36 @@ def _is_written(target: Wanted) -> bool:
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
-def _driver(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
-    """What runs sessions, in how many processes, and what each takes before any voxel."""
-    if runner is None:
-        return run_local, 1, machine.BASE_ALONE
+def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
+    """What runs sessions, and the options with its processes and what each takes before any voxel."""
+    if options.runner is None:
+        return run_local, replace(options, processes=1, base=machine.BASE_ALONE)
     from beam_volumes.drive.launch import launcher
 
-    return launcher(runner, options, workers)
+    return launcher(options)
 
 
-def _check_places(planned: Plan, journal: Any, runner: Any, options: Any) -> str | None:
-    if runner is None:
+def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
+    # What a run is continued from lies in its folder, with what it gives back.
+    kept = options.journal is not None or any(map(_is_written, targets))
+    return make_plan(targets, replace(options, held=options.runner is None and not kept))
+
+
+def _check_places(planned: Plan, options: RunOptions) -> str | None:
+    if options.runner is None:
         return None
     from beam_volumes.drive.launch import check_places
 
-    return check_places(planned, journal, runner, options)
+    return check_places(planned, options)
 
 
-def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool = True) -> Outcome:
+def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     planned = session.plan
     begin = time.perf_counter()
     watches: list[Watch] = []
 
     def watching(journal: Journal) -> Watch:
-        watches.append(Watch(journal, _works(planned), reporter(progress)))
+        watches.append(Watch(journal, _works(planned), reporter(options.progress)))
         return watches[-1]
 
     try:
@@ -290,7 +278,7 @@ def _carry_out(session: Session, drive: Drive, progress: Any, keep_journal: bool
     summary = None
     if session.journal is not None:
         summary = watches[-1].summary()
-        if not keep_journal:
+        if not options.keep_journal:
             session.journal.remove()
     return Outcome(results, planned, summary, seconds)
 

@@ -34,8 +34,8 @@ from apache_beam.transforms.resources import parse_resource_hints
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.supervise import call_supervised
 from beam_volumes.plan import machine
-from beam_volumes.plan.machine import checked_count
 from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, Watch
 from beam_volumes.runs.failure import RemoteTraceback
 from beam_volumes.runs.progress import Watching, Work, unwatched
@@ -64,32 +64,17 @@ _TAIL = 4000
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
-def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int, int]:
-    """How to run sessions on a runner.
+def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
+    """What runs sessions on a runner, and the options with its processes and what those take.
 
-    Parameters
-    ----------
-    runner : str, type or PipelineRunner
-        ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
-        run as Beam runs them.
-    options : PipelineOptions, sequence of str, mapping or None
-        Beam's options.
-    workers : int or None
-        Slabs in flight.
-
-    Returns
-    -------
-    drive : callable
-        Runs a session.
-    processes : int
-        Worker processes on a machine, over which the slabs in flight are spread.
-    base : int
-        Bytes each of them takes before any voxel.
+    The runners ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
+    run as Beam runs them.
     """
-    given = pipeline_options(options)
+    runner, given = options.runner, pipeline_options(options.beam_options)
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
-        return Elsewhere(runner, given, is_remote(runner)), 1, machine.BASE_BEAM
+        elsewhere = Elsewhere(runner, given, is_remote(runner))
+        return elsewhere, replace(options, processes=1, base=machine.BASE_BEAM)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
@@ -98,14 +83,14 @@ def launcher(runner: Any, options: Any, workers: int | None) -> tuple[Drive, int
             "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
             "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
         )
-    count = checked_count("workers", workers, max(1, machine.cores() // 4))
+    count = options.slabs_in_flight
     if direct.direct_num_workers not in (1, count):
         raise ValueError(
             f"direct_num_workers={direct.direct_num_workers} and {count} worker(s) do not agree; "
             f"say workers={direct.direct_num_workers} alone"
         )
     processes = count if direct.direct_running_mode == "multi_processing" else 1
-    return Here(given), processes, machine.BASE_BEAM
+    return Here(given), replace(options, processes=processes, base=machine.BASE_BEAM)
 
 
 def pipeline_options(options: Any) -> PipelineOptions:
@@ -154,7 +139,7 @@ def is_remote(runner: Any) -> bool:
     return runner_name(runner).lower().removesuffix("runner") in REMOTE
 
 
-def check_places(plan: Plan, journal: Any, runner: Any, options: Any) -> str | None:
+def check_places(plan: Plan, options: RunOptions) -> str | None:
     """Refuse what a runner's workers cannot open.
 
     Returns
@@ -162,10 +147,12 @@ def check_places(plan: Plan, journal: Any, runner: Any, options: Any) -> str | N
     str or None
         Where a run without a journal stores what is its own, if not on this machine.
     """
+    runner, journal = options.runner, options.journal
     check_portable(plan, journal)
     if is_local(runner):
         return None
-    place: str | None = pipeline_options(options).view_as(GoogleCloudOptions).temp_location
+    cloud = pipeline_options(options.beam_options).view_as(GoogleCloudOptions)
+    place: str | None = cloud.temp_location
     if is_remote(runner):
         check_remote(plan, journal, runner_name(runner), place)
     check_scratch(plan, journal, place, f"the workers of {runner_name(runner)}")

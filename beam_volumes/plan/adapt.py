@@ -9,30 +9,24 @@ from beam_volumes.plan import machine
 from beam_volumes.plan.fitting import costed, refuse
 from beam_volumes.plan.partitioning import Crew, fit
 from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import RunOptions
 
 
-def with_resources(
-    plan: Plan, memory: int | str | None, workers: int | None, processes: int, base: int
-) -> Plan:
+def with_resources(plan: Plan, options: RunOptions) -> Plan:
     """The plan for another machine or runner; its slabs stay until it is `repartitioned`.
 
-    Parameters
-    ----------
-    plan : Plan
-    memory, workers : optional
-        Those of the plan by default.
-    processes, base : int
-        As of `plan`.
+    Memory and workers that the options do not say are those of the plan.
     """
-    workers = machine.checked_count("workers", workers, plan.workers)
-    processes = min(processes, workers)
+    options = options.or_else(memory=plan.memory, workers=plan.workers)
+    workers = options.slabs_in_flight
+    processes = min(options.processes, workers)
     return replace(
         plan,
-        memory=plan.memory if memory is None else machine.parse_bytes(memory),
+        memory=options.memory_bytes,
         workers=workers,
         processes=processes,
         threads=max(1, machine.cores() // processes),
-        base=base + machine.BASE_KERNEL * plan.kernels,
+        base=options.base + machine.BASE_KERNEL * plan.kernels,
     )
 
 

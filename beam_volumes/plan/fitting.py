@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from beam_volumes.graph.nodes import (
     values_below,
     without_voxels,
 )
-from beam_volumes.plan import machine
 from beam_volumes.plan.compile import compile_program
 from beam_volumes.plan.partitioning import (
     Crew,
@@ -146,12 +145,11 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
 
 def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
     """Partitions of passes that have the same slabs and windows."""
-    if limits.slab is None and limits.window is None:
-        return choose(programs, limits.budget, limits.crew)
     if limits.slab is None:
         found = choose(programs, limits.budget, limits.crew)
-        width = machine.checked_count("window", limits.window, 1)
-        return fit(programs, found[0].grid.step, width, limits.crew, limits.budget)
+        if limits.window is None:
+            return found
+        return fit(programs, found[0].grid.step, limits.window, limits.crew, limits.budget)
     asked = slab_shape(limits.slab, programs[0].shape)
     spans = {a for p in programs for a in p.spans}
     shape: Triple = tuple(  # type: ignore[assignment]
@@ -165,16 +163,13 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
                 f"slab {tuple(limits.slab)}: {s} along {axis} is not a multiple of the output's write unit "
                 f"{u}; use a multiple of {u}, or chunks={s} along {axis}"
             )
-    preferred = preferred_window(programs, (shape[1], shape[2]))
-    width = machine.checked_count("window", limits.window, preferred)
+    width = limits.window or preferred_window(programs, (shape[1], shape[2]))
     return fit(programs, shape, width, limits.crew, limits.budget)
 
 
 def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
     """The slab that a user asked for, along z, y and x, no larger than the volume."""
-    if not isinstance(slab, Iterable):
-        raise TypeError(f"slab={slab!r} is not a sequence: it needs one number per axis z, y, x")
-    numbers = [machine.checked_count("slab", int(n), 1) for n in slab]
+    numbers = list(slab)
     if len(numbers) == 2 and shape[0] == 1:
         numbers.insert(0, 1)
     if len(numbers) != 3:

@@ -16,6 +16,7 @@ from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.plan.machine import BASE_KERNEL
 from beam_volumes.plan.partitioning import Read, chunks_needed
 from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.tables import TableSink
@@ -114,7 +115,7 @@ class Plan:
     inputs: tuple[tuple[str, tuple[Extent, ...]], ...] = ()
     slab: tuple[int, ...] | None = None
     window: int | None = None
-    planner: Callable[..., Plan] | None = None
+    planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -202,8 +203,7 @@ class Plan:
         if self.planner is None or not self.targets:  # workers have none
             return None
         try:
-            return self.planner(
-                *self.targets,
+            options = RunOptions(
                 memory=self.memory,
                 workers=self.workers,
                 processes=self.processes,
@@ -213,6 +213,7 @@ class Plan:
                 base=self.base - BASE_KERNEL * self.kernels,
                 held=any(isinstance(sink, ArraySink) for sink in self.results),
             )
+            return self.planner(self.targets, options)
         except ValueError:
             return None
 

@@ -30,6 +30,7 @@ from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_
 from beam_volumes.plan.partitioning import Crew
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.formats.tables import TableSink
@@ -97,6 +98,21 @@ def plan(
     >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
     (3, 2, 1.0)
     """
+    options = RunOptions(
+        memory=memory,
+        workers=workers,
+        processes=processes,
+        threads=threads,
+        slab=slab,
+        window=window,
+        base=base,
+        held=held,
+    )
+    return make_plan(targets, options)
+
+
+def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
+    """As `plan`, of what a run is asked for."""
     if not targets:
         raise ValueError("nothing to plan: give at least one target, volume or scalar")
     for t in targets:
@@ -105,10 +121,11 @@ def plan(
                 f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
             )
     inputs = _checked_inputs(targets)
-    workers = machine.checked_count("workers", workers, max(1, machine.cores() // 4))
-    processes = min(machine.checked_count("processes", processes, 1), workers)
-    threads = machine.checked_count("threads", threads, max(1, machine.cores() // processes))
-    total = machine.default_memory() if memory is None else machine.parse_bytes(memory)
+    slab, window = options.slab, options.window
+    workers = options.slabs_in_flight
+    processes = min(options.processes, workers)
+    threads = options.threads or max(1, machine.cores() // processes)
+    total = options.memory_bytes
     place = scratch_place(targets)
     intermediates: list[Any] = []
 
@@ -153,14 +170,14 @@ def plan(
         if isinstance(t, Volume):
             # A line or a single voxel is stored with all axes: what is read has y and x.
             sink = intermediate(node, t.space if t.ndim > 1 else None, "result")
-            if held:
+            if options.held:
                 sink = intermediates[-1] = ArraySink.of(sink)
         else:
             sink = t.sink
         voxels.append((node, sink))
         results.append(sink)
     kernels = _kernels(voxels, values, barriers)
-    base += machine.BASE_KERNEL * kernels
+    base = options.base + machine.BASE_KERNEL * kernels
     budget = (total - processes * base) // workers
     limits = Limits(budget, Crew(workers, processes, threads), slab, window)
     pencils = False
@@ -177,7 +194,7 @@ def plan(
         refuse(smallest, total, base, workers, processes)
     return Plan(
         tuple(passes),
-        targets,
+        tuple(targets),
         total,
         workers,
         processes,
@@ -196,7 +213,7 @@ def plan(
         inputs,
         None if slab is None else tuple(slab),
         window,
-        plan,
+        make_plan,
     )
 
 

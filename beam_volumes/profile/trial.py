@@ -16,7 +16,8 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.plan import machine
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.planner import Wanted
+from beam_volumes.plan.planner import Wanted, make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.profile.advice import Setting, advise
 from beam_volumes.profile.measure import Measured, foreseen, measure, timed
 from beam_volumes.recipes import box
@@ -81,11 +82,8 @@ def profile_recipe(
     memory, workers
         As of `beam_volumes.compute`; those of the recipe by default.
     """
-    options: dict[str, Any] = {
-        "memory": recipe.memory if memory is None else memory,
-        "workers": recipe.workers if workers is None else workers,
-        "base": machine.BASE_ALONE,
-    }
+    asked_for = RunOptions(memory=memory, workers=workers, base=machine.BASE_ALONE)
+    options = asked_for.or_else(memory=recipe.memory, workers=recipe.workers)
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
@@ -93,7 +91,7 @@ def profile_recipe(
         return volume
 
     targets = build(recipe, noted).targets
-    whole = bv.plan(*targets, **options)
+    whole = make_plan(targets, options)
     largest = max(inputs, key=lambda v: v.size)
     asked: Crop = (lambda v: box.crop(v, crop)) if crop is not None else (lambda v: v)
     inside = asked(largest)
@@ -117,7 +115,7 @@ def profile_recipe(
                 measured = measure(plan)
     more = min(4 * whole.memory, machine.machine_memory() * 3 // 4)
     roomier = (
-        bv.plan(*targets, **{**options, "memory": more}) if more > 1.5 * whole.memory else None
+        make_plan(targets, replace(options, memory=more)) if more > 1.5 * whole.memory else None
     )
     found = foreseen(measured, whole)
     if found is None:
@@ -141,7 +139,7 @@ def profile_recipe(
 
 @contextmanager
 def _planned(
-    recipe: Recipe, crop: Crop, like: Sequence[Wanted], options: dict[str, Any]
+    recipe: Recipe, crop: Crop, like: Sequence[Wanted], options: RunOptions
 ) -> Iterator[Plan]:
     """The plan of a cropped recipe, with outputs that are removed in the end."""
     shapes: list[str] = []
@@ -165,7 +163,7 @@ def _planned(
             _moved(t, real, run, k, places)
             for k, (t, real) in enumerate(zip(targets, like, strict=True))
         ]
-        plan = bv.plan(*moved, **options)
+        plan = make_plan(moved, options)
         yield plan
     finally:
         if plan is not None and plan.scratch_place is not None:

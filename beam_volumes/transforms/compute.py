@@ -25,7 +25,8 @@ from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.planner import plan
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session.session import Session, check_portable, check_scratch, journal_place
 from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult
@@ -117,9 +118,18 @@ class Compute(beam.PTransform):
                 raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
             if not isinstance(t, Target | TableTarget | Table | Scalar):
                 raise TypeError(f"{t!r} is neither a lazy scalar, a table, nor a volume.to(path)")
-        planned = plan(
-            *targets, memory=memory, workers=workers, threads=threads, slab=slab, window=window
+        options = RunOptions(
+            memory=memory,
+            workers=workers,
+            threads=threads,
+            slab=slab,
+            window=window,
+            journal=journal,
+            resume=resume,
+            overwrite=overwrite,
+            run_id=run_id,
         )
+        planned = make_plan(targets, options)
         #: By number of the target, the barrier whose rows it asks for: they are not written.
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)

@@ -17,9 +17,9 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.graph.volume import options as settings
-from beam_volumes.plan.machine import BASE_BEAM, checked_count, parse_bytes
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.planner import plan
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
 from beam_volumes.runs.manifest import Manifest, compare
 from beam_volumes.session.local import run_local
@@ -118,21 +118,16 @@ class ComputeAll(beam.PTransform):
             )
         if run is not None and not isinstance(run, str):
             raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
-        if memory is not None:
-            memory = parse_bytes(memory)
-        if threads is not None:
-            checked_count("threads", threads, 1)
+        options = RunOptions(
+            memory=memory, workers=workers, threads=threads, resume=resume, overwrite=overwrite
+        )
         self.on_error = on_error
         self.each = _Each(
             function,
-            memory,
-            checked_count("workers", workers, 1),
-            threads,
+            options,
             on_error,
             digest(run or uuid.uuid4().hex),
             uuid.uuid4().hex,
-            resume,
-            overwrite,
             settings.durable,
         )
 
@@ -151,23 +146,18 @@ class _Each(beam.DoFn):
     def __init__(
         self,
         function: Callable[[Any], Targets],
-        memory: int | None,
-        workers: int,
-        threads: int | None,
+        options: RunOptions,
         on_error: str,
         run: str,
         pipeline: str,
-        resume: bool,
-        overwrite: bool,
         durable: bool,
     ):
-        self.function, self.memory, self.workers, self.threads = function, memory, workers, threads
-        self.on_error, self.run, self.pipeline = on_error, run, pipeline
-        self.resume, self.overwrite, self.durable = resume, overwrite, durable
+        self.function, self.options, self.on_error = function, options, on_error
+        self.run, self.pipeline, self.durable = run, pipeline, durable
 
     def process(self, element: Any) -> Iterator[Any]:
         try:
-            with _admitted(self.workers):
+            with _admitted(self.options.slabs_in_flight):
                 results = self.computed(element)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
@@ -181,13 +171,7 @@ class _Each(beam.DoFn):
         # Tried again, it calls its functions without a name again; those of another pipeline may differ.
         with repeating(self.pipeline, beam.coders.FastPrimitivesCoder().encode(element)):
             targets = _checked(self.function(element))
-        planned = plan(
-            *targets.values(),
-            memory=self.memory,
-            workers=self.workers,
-            threads=self.threads,
-            base=BASE_BEAM,
-        )
+        planned = make_plan(list(targets.values()), self.options)
         for sink in planned.sinks:
             if not sink.portable:
                 raise ValueError(f"{sink.name} is memory of the worker's process; give a path")
@@ -199,7 +183,7 @@ class _Each(beam.DoFn):
         # An element has one slab in flight; its neighbours in this process have the other shares.
         session = replace(
             self._session(replace(planned, workers=1), run_id, begun),
-            sweeps=self.workers,
+            sweeps=self.options.slabs_in_flight,
             launch=self.pipeline,
             durable=self.durable,
         )
@@ -233,17 +217,22 @@ class _Each(beam.DoFn):
                 )
         place = journal_place(planned, None)
         begun = None if place is None else Journal.load(place)
-        return begun if begun is not None and (self.resume or _is(run_id, begun.run_id)) else None
+        return (
+            begun
+            if begun is not None and (self.options.resume or _is(run_id, begun.run_id))
+            else None
+        )
 
     def _session(self, planned: Plan, run_id: str, begun: Manifest | None) -> Session:
         # Its plan is kept: another attempt goes on with it, whatever memory its machine has.
         request = Request(beam=False)
         if begun is None:
-            return Session.begin(planned, overwrite=self.overwrite, request=request, run_id=run_id)
+            overwrite = self.options.overwrite
+            return Session.begin(planned, overwrite=overwrite, request=request, run_id=run_id)
         try:
             # It may have stopped before all its outputs were made: that goes on as it began.
             session = Session.begin(planned, resume=True, request=request)
-            return replace(session, overwrite=self.overwrite)
+            return replace(session, overwrite=self.options.overwrite)
         except ValueError:
             runs = {sink.begun_run() for sink in outputs_of(planned)} - {None, begun.run_id}
             if runs or compare(begun, make_manifest(planned, begun.run_id)):

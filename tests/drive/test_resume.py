@@ -10,6 +10,7 @@ from scipy import ndimage
 import beam_volumes as bv
 from beam_volumes.drive.compute import resume
 from beam_volumes.plan import machine
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.session.session import Session
 
@@ -111,7 +112,8 @@ def test_resume_with_too_little_memory_says_what_would_do(tmp_path, monkeypatch,
     def again(memory):
         if how == "again":
             return bv.compute(target, resume=True, memory=memory, workers=1, **quiet)
-        outcome, _ = resume(tmp_path / "out.zarr", memory=memory, workers=1, **quiet)
+        options = RunOptions(memory=memory, workers=1, **quiet)
+        outcome, _ = resume(tmp_path / "out.zarr", options)
         return outcome.results[0]
 
     # A plan of its own would do with less.

@@ -20,9 +20,10 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
-from beam_volumes.drive.launch import Elsewhere, launcher, pipeline_options
+from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import machine
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
 from beam_volumes.runs.progress import Watch, Work
@@ -46,15 +47,17 @@ def test_local_runners_are_fnapirunner_by_any_name():
         beam.runners.DirectRunner,
         FnApiRunner(),
     ):
-        drive, processes, base = launcher(runner, None, 3)
-        assert (type(drive).__name__, processes, base) == ("Here", 1, machine.BASE_BEAM)
+        drive, found = launcher(RunOptions(runner=runner, workers=3))
+        assert isinstance(drive, Here)
+        assert (found.processes, found.base) == (1, machine.BASE_BEAM)
     for options in (
         PROCESSES,
         {"direct_running_mode": "multi_processing"},
         PipelineOptions(PROCESSES),
     ):
-        assert launcher("FnApiRunner", options, 3)[1] == 3
-    assert isinstance(launcher("FlinkRunner", ["--runner=FlinkRunner"], 3)[0], Elsewhere)
+        assert launcher(RunOptions(beam_options=options, workers=3))[1].processes == 3
+    flink = RunOptions(runner="FlinkRunner", beam_options=["--runner=FlinkRunner"], workers=3)
+    assert isinstance(launcher(flink)[0], Elsewhere)
 
 
 def test_options_that_cannot_work_are_refused():

@@ -1,0 +1,114 @@
+"""What is asked of a run beside its targets: one thing, checked here, that is carried to whoever needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_volumes.plan import machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is to be planned, kept, begun and shown; None leaves it to the machine that plans.
+
+    Attributes
+    ----------
+    memory : int or str, optional
+        What one machine may use, e.g. ``"2GiB"``.
+    workers : int, optional
+        Slabs in flight on it.
+    processes : int
+        Worker processes the workers are spread over.
+    threads : int, optional
+        Threads computing one slab.
+    slab : tuple of int, optional
+        Slab shape, along the volume's axes.
+    window : int, optional
+        Slices finished at a time.
+    base : int
+        Bytes a worker process takes before any voxel and any kernel.
+    held : bool
+        Whether arrays that come back are put together in this process's memory.
+    journal : path, optional
+        Where the journal is kept instead of beside the first output.
+    keep_journal : bool
+        Whether it stays when the run has ended well.
+    resume, overwrite : bool
+        Continue a run that was stopped; replace outputs that exist.
+    run_id : str, optional
+        The run's name instead of a random one.
+    runner : str, beam Runner or None
+        None is this process without Beam.
+    beam_options : PipelineOptions, list of str or mapping, optional
+        Beam's options.
+    progress : bool or callable, optional
+        Show progress, or call a function with it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        One of them is not what it may be, whatever the volumes are.
+
+    Examples
+    --------
+    >>> RunOptions(memory="2GiB", workers=2, slab=[64, 512, 512]).memory_bytes
+    2147483648
+    """
+
+    memory: int | str | None = None
+    workers: int | None = None
+    processes: int = 1
+    threads: int | None = None
+    slab: Sequence[int] | None = None
+    window: int | None = None
+    base: int = machine.BASE_BEAM
+    held: bool = False
+    journal: Any = None
+    keep_journal: bool = True
+    resume: bool = False
+    overwrite: bool = False
+    run_id: str | None = None
+    runner: Any = "FnApiRunner"
+    beam_options: Any = None
+    progress: bool | Callable[..., None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            machine.parse_bytes(self.memory)
+        for name in ("workers", "processes", "threads", "window"):
+            machine.checked_count(name, getattr(self, name), 1)
+        if self.slab is not None:
+            object.__setattr__(self, "slab", _checked_slab(self.slab))
+        if self.resume and self.overwrite:
+            raise ValueError(
+                "resume=True continues a run and overwrite=True replaces it; choose one"
+            )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What one machine may use: by default a quarter of its RAM."""
+        return machine.default_memory() if self.memory is None else machine.parse_bytes(self.memory)
+
+    @property
+    def slabs_in_flight(self) -> int:
+        """``workers``: by default one for every four cores."""
+        return self.workers or max(1, machine.cores() // 4)
+
+    def or_else(self, **others: Any) -> RunOptions:
+        """The same, with what others say where these say nothing.
+
+        Examples
+        --------
+        >>> found = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
+        >>> found.workers, found.memory
+        (2, '1GiB')
+        """
+        return replace(self, **{k: v for k, v in others.items() if getattr(self, k) is None})
+
+
+def _checked_slab(slab: Sequence[int]) -> tuple[int, ...]:
+    if not isinstance(slab, Iterable):
+        raise TypeError(f"slab={slab!r} is not a sequence: it needs one number per axis z, y, x")
+    return tuple(machine.checked_count("slab", int(n), 1) for n in slab)

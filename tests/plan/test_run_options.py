@@ -1,0 +1,40 @@
+"""What can be refused whatever the volumes are, and in which words, wherever it is said."""
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.plan.run_options import RunOptions
+
+WRONG = [
+    ({"memory": "2GoB"}, ValueError, "memory '2GoB' is not a size"),
+    ({"memory": 0}, ValueError, "must be more than nothing"),
+    ({"workers": 0}, ValueError, "workers=0 is not a whole number from 1 on"),
+    ({"threads": 1.5}, ValueError, "threads=1.5 is not a whole number from 1 on"),
+    ({"slab": 3}, TypeError, "slab=3 is not a sequence"),
+    ({"slab": (0, 1, 1)}, ValueError, "slab=0 is not a whole number"),
+    ({"window": True}, ValueError, "window=True is not"),
+    ({"resume": True, "overwrite": True}, ValueError, "choose one"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "kind", "says"), WRONG)
+def test_refused_alike_wherever_it_is_said(wrong, kind, says):
+    mean = bv.mean(bv.open(np.zeros((2, 3, 4), "u1")))
+    ways = [
+        lambda: RunOptions(**wrong),
+        lambda: bv.compute(mean, runner=None, **wrong),
+        lambda: bv.Compute(mean, **wrong),
+    ]
+    if "resume" not in wrong:
+        ways.append(lambda: bv.plan(mean, **wrong))
+    if not {"slab", "window"} & {*wrong}:
+        ways.append(lambda: bv.ComputeAll(lambda path: {"mean": mean}, **wrong))
+    for way in ways:
+        with pytest.raises(kind, match=says):
+            way()
+
+
+def test_what_others_say_counts_where_these_say_nothing():
+    options = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
+    assert (options.workers, options.memory_bytes) == (2, 1 << 30)
