@@ -117,6 +117,9 @@ TypeError
         "halo": """\
 One sweep. The halo is the reach of the footprint: along each axis a slab reads ``size - 1``
 voxels more than it writes, and a window of slices holds as many more.""",
+        "two_halos": """\
+One sweep. The halo is twice the reach of the structuring element: a window holds the slices
+of erosion and dilation.""",
         # Morphology
         "structure": """\
 structure : array_like of bool, optional
@@ -141,6 +144,13 @@ size : int or sequence of int, optional
 structure : array_like of float, optional
     Heights of a structuring element that is not flat, one dimension for each axis;
     ``footprint`` says which of its voxels count, all by default.""",
+        "grey_errors": """\
+ValueError
+    If a parameter is out of its range or has not one entry for each axis, none of ``size``,
+    ``footprint`` and ``structure`` is given, ``structure`` goes with several modes or with a
+    footprint of another shape, or ``cval`` is not a number of the volume's dtype.
+TypeError
+    If ``volume`` is neither a volume nor an array, or a parameter is of a wrong type.""",
         "bool_result": """\
 Volume
     A bool volume.""",
@@ -148,6 +158,25 @@ Volume
 sampling : float, sequence of float or "voxel_size", optional
     Extent of a voxel: one for all axes, or one for each; 1 by default. With ``"voxel_size"``,
     that of the volume, so that distances are in the volume's unit.""",
+        # Voxel by voxel
+        "pointwise": """\
+Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.""",
+        "unit_intensities": """\
+volume : Volume or numpy.ndarray
+    A lazy volume of up to three axes, or an array, which is opened. Intensities count from 0 to
+    1, which is the largest number of an integer dtype. Negative ones become NaN, or 0 where
+    the dtype is an integer one.""",
+        "adjusted": """\
+Volume
+    A volume of the input's dtype; integers are rounded half to even and saturate. (scikit-image
+    truncates.)""",
+        "curve_errors": """\
+ValueError
+    If a parameter is not finite or out of its range.
+TypeError
+    If ``volume`` is neither a volume nor an array, or of bool, or a parameter is not a number.""",
+        "by_table": """\
+Integers of up to 16 bits are looked up in a table of all their values.""",
         # Whole-volume numbers
         "where": """\
 mask : Volume, optional

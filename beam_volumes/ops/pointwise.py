@@ -7,20 +7,45 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume, elementwise_volume
+from beam_volumes.ops.docs import documented
 
 
+@documented
 def where(condition: Volume, x: Any, y: Any) -> Volume:
-    """``x`` where the condition is true, else ``y``; see `numpy.where`.
+    """Choose voxels from ``x`` where a condition is true, else from ``y``.
 
     Parameters
     ----------
-    condition : Volume
-    x, y : Volume, Scalar or number
+    condition : Volume or numpy.ndarray
+        Voxels that are not 0 are true.
+    x : Volume, numpy.ndarray, Scalar or number
+        Taken where the condition is true. Volumes have the shape of the condition.
+    y : Volume, numpy.ndarray, Scalar or number
+        Taken where the condition is false.
+
+    Returns
+    -------
+    Volume
+        A volume of the dtype that numpy promotes ``x`` and ``y`` to.
+
+    Raises
+    ------
+    ValueError
+        If shapes or axes differ, or a number is out of bounds for the dtype of the result.
+    TypeError
+        If ``condition`` is neither a volume nor an array, or ``x`` or ``y`` is none of those
+        above.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `numpy.where`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 5, 3]]))
     >>> np.asarray(bv.where(v > 2, v, 0))
     array([[0, 5, 3]])
@@ -51,71 +76,185 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     return elementwise_volume("where", "where", dtype, [as_volume(condition), *items])
 
 
+@documented
 def clip(volume: Volume, min: Any = None, max: Any = None) -> Volume:
-    """Limit the values; see `numpy.clip`.
+    """Limit the values of voxels to a range.
 
     Parameters
     ----------
-    volume : Volume
-    min, max : number, Scalar or Volume, optional
-        What is below ``min`` becomes it, what is above ``max`` that.
+    %(volume)s
+    min : number, Scalar, Volume or numpy.ndarray, optional
+        Voxels below become this value.
+    max : number, Scalar, Volume or numpy.ndarray, optional
+        Voxels above become this value.
+
+    Returns
+    -------
+    Volume
+        A volume of the dtype that numpy promotes the volume and its limits to.
+
+    Raises
+    ------
+    ValueError
+        If the shape or axes of a limit differ from those of the volume.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    rescale_intensity : clips to a range and stretches it.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `numpy.clip`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.clip(bv.open(np.array([[1, 5, 3]])), 2, 4))
     array([[2, 4, 3]])
     """
     return as_volume(volume).clip(min, max)
 
 
+@documented
 def abs(volume: Volume | Scalar) -> Any:
-    """Absolute values; see `numpy.absolute`.
+    """Take absolute values.
+
+    Parameters
+    ----------
+    %(volume_or_number)s
+
+    Returns
+    -------
+    Volume or Scalar
+        A result of the same kind, with the dtype that numpy gives.
+
+    Raises
+    ------
+    TypeError
+        If the input is neither a volume, a lazy number, an array nor a number.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `numpy.absolute`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.abs(bv.open(np.array([[-1.5, 2.0]]))))
     array([[1.5, 2. ]])
     """
     return apply_ufunc("absolute", volume)
 
 
+@documented
 def sqrt(volume: Volume | Scalar) -> Any:
-    """Square roots, correctly rounded; see `numpy.sqrt`.
+    """Take square roots, correctly rounded.
+
+    Parameters
+    ----------
+    %(volume_or_number)s
+
+    Returns
+    -------
+    Volume or Scalar
+        A result of the same kind, with the dtype that numpy gives; NaN for negative numbers.
+
+    Raises
+    ------
+    TypeError
+        If the input is neither a volume, a lazy number, an array nor a number.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `numpy.sqrt`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.sqrt(bv.open(np.array([[4.0, 9.0]]))))
     array([[2., 3.]])
     """
     return apply_ufunc("sqrt", volume)
 
 
+@documented
 def exp(volume: Volume | Scalar) -> Any:
-    """Exponentials, the same bits on every processor; see `numpy.exp`.
+    """Take exponentials, with the same bits on every processor.
+
+    Parameters
+    ----------
+    %(volume_or_number)s
+
+    Returns
+    -------
+    Volume or Scalar
+        A result of the same kind, with the dtype that numpy gives.
+
+    Raises
+    ------
+    TypeError
+        If the input is neither a volume, a lazy number, an array nor a number.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    Results may differ from numpy's in the last bit, as those depend on the processor.
+
+    References
+    ----------
+    `numpy.exp`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.exp(bv.open(np.array([[0.0, 1.0]])))).round(4)
     array([[1.    , 2.7183]])
     """
     return apply_ufunc("exp", volume)
 
 
+@documented
 def log(volume: Volume | Scalar) -> Any:
-    """Natural logarithms, the same bits on every processor; see `numpy.log`.
+    """Take natural logarithms, with the same bits on every processor.
+
+    Parameters
+    ----------
+    %(volume_or_number)s
+
+    Returns
+    -------
+    Volume or Scalar
+        A result of the same kind, with the dtype that numpy gives; NaN for negative numbers,
+        -inf for 0.
+
+    Raises
+    ------
+    TypeError
+        If the input is neither a volume, a lazy number, an array nor a number.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    Results may differ from numpy's in the last bit, as those depend on the processor.
+
+    References
+    ----------
+    `numpy.log`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.log(bv.open(np.array([[1.0, 10.0]])))).round(4)
     array([[0.    , 2.3026]])
     """

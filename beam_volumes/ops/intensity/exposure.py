@@ -18,6 +18,7 @@ from beam_volumes.graph.volume import (
 )
 from beam_volumes.kernels import elementary
 from beam_volumes.ops.building import kernel_input
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
@@ -26,6 +27,7 @@ from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import bins_of
 
 
+@documented
 def rescale_intensity(
     volume: Volume,
     in_range: Any = "image",
@@ -35,28 +37,54 @@ def rescale_intensity(
     nan: str = "raise",
     dtype: Any = None,
 ) -> Volume:
-    """Stretch or shrink intensities to a range; see `skimage.exposure.rescale_intensity`.
+    """Stretch or shrink intensities from one range to another.
 
     Parameters
     ----------
-    volume : Volume
-    in_range : {"image", "dtype"}, dtype or pair
-        What becomes ``out_range``; voxels outside are clipped to it. ``"image"`` is from the smallest to
-        the largest voxel, a sweep more; of a pair each may be lazy: clip to percentiles by
-        ``tuple(bv.percentile(v, [2, 98]))``.
-    out_range : {"dtype", "image"}, dtype or pair
-        ``"dtype"`` is what an integer dtype holds, without its negative numbers if ``in_range`` has
-        none, and 0 to 1 (or -1 to 1) for floats.
-    mask, nan
-        As of `min`, for ``"image"``.
+    %(volume)s
+    in_range : {"image", "dtype"}, dtype or pair, default: "image"
+        The range that becomes ``out_range``; voxels outside are clipped to it. ``"image"`` is
+        from the smallest to the largest voxel, ``"dtype"`` what the dtype holds. The numbers of
+        a pair may be lazy: ``tuple(bv.percentile(v, [2, 98]))`` clips to percentiles.
+    out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
+        The range of the result. ``"dtype"`` is what an integer dtype holds, without its
+        negative numbers if ``in_range`` has none; 0 to 1, or -1 to 1, for floats.
+    %(where)s
+        Voxels that do not count for ``"image"`` are changed as others are.
+    %(nan)s
     dtype : dtype, optional
-        Of the result, by default the volume's, or that of ``out_range``; for a pair a float as of
-        `gaussian_filter`. Integers are rounded half to even. (scikit-image truncates.)
+        Dtype of the result. By default the volume's, or that of ``out_range``; for a pair
+        float32 or float64, as `gaussian_filter` chooses. Integers are rounded half to even and
+        saturate.
+
+    Returns
+    -------
+    Volume
+        A volume of ``dtype``.
+
+    Raises
+    ------
+    ValueError
+        If a range is not one of those above, or its numbers do not rise; when it is computed
+        with ``"image"``, if a voxel that counts is NaN or infinite and ``nan="raise"``, or no
+        voxel counts.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of bool.
+
+    See Also
+    --------
+    normalize_slices : the same, slice by slice.
+
+    Notes
+    -----
+    One sweep, two with ``"image"``. (Of integers scikit-image truncates.)
+
+    References
+    ----------
+    `skimage.exposure.rescale_intensity`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.rescale_intensity(bv.open(np.array([[51, 102, 153]], "u1"))))
     array([[  0, 128, 255]], dtype=uint8)
     """
@@ -130,28 +158,41 @@ def range_of(
     return (0 if what == "out_range" and positive else int(info.min)), int(info.max)
 
 
+@documented
 def equalize_hist(
     volume: Volume, nbins: int = 256, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Volume:
-    """Give every range of intensities its share; see `skimage.exposure.equalize_hist`.
+    """Equalize the histogram: give every range of intensities its share of the result.
 
     Parameters
     ----------
-    nbins : int
-        Number of bins, for other than integers up to 16 bits, of which every value is counted: one sweep
-        before; two for others.
-    volume, mask, nan
-        As of `min`: what is counted; all voxels are changed.
+    %(volume)s
+    %(nbins)s
+    %(where)s
+        Voxels that do not count are changed as others are.
+    %(nan)s
 
     Returns
     -------
     Volume
-        From 0 to 1, a float as of `gaussian_filter`.
+        A volume from 0 to 1: float32 for bool, integers of up to 16 bits, float16 and float32;
+        float64 for others.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    Notes
+    -----
+    Two sweeps for bool and integers of up to 16 bits, whose values are counted exactly; three for
+    other dtypes: the range, the histogram, then the result.
+
+    References
+    ----------
+    `skimage.exposure.equalize_hist`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.equalize_hist(bv.open(np.array([[3, 5, 5, 200]], "u1"))))
     array([[0.25, 0.75, 0.75, 1.  ]], dtype=float32)
     """
@@ -170,26 +211,38 @@ def equalize_hist(
     return on_curve(volume, name, points, accumulator(volume.dtype))
 
 
+@documented
 def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volume:
-    """``gain * x ** gamma`` with intensities from 0 to 1; see `skimage.exposure.adjust_gamma`.
+    """Correct the gamma: ``gain * x ** gamma``, with intensities x from 0 to 1.
 
     Parameters
     ----------
-    volume : Volume
-        Integers count from 0 to the largest their dtype holds. What is negative becomes NaN, or 0.
-    gamma : float
-        From 0 on.
-    gain : float
+    %(unit_intensities)s
+    gamma : float, default: 1.0
+        The exponent, from 0 on: below 1 the result is brighter, above 1 darker.
+    gain : float, default: 1.0
+        The factor.
 
     Returns
     -------
-    Volume
-        Of the input's dtype; integers are rounded half to even and saturate. (scikit-image truncates.)
+    %(adjusted)s
+
+    Raises
+    ------
+    %(curve_errors)s
+
+    Notes
+    -----
+    %(pointwise)s
+
+    %(by_table)s
+
+    References
+    ----------
+    `skimage.exposure.adjust_gamma`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.adjust_gamma(bv.open(np.array([[0, 51, 255]], "u1")), 0.5))
     array([[  0, 114, 255]], dtype=uint8)
     """
@@ -207,20 +260,38 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
     return _adjusted(volume, "adjust_gamma", curve)
 
 
+@documented
 def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
-    """``gain * log2(1 + x)``, or its inverse ``gain * (2**x - 1)``, with intensities from 0 to 1.
+    """Correct intensities by a logarithm: ``gain * log2(1 + x)``, with intensities x from 0 to 1.
 
     Parameters
     ----------
-    volume, gain
-        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_log`.
-    inv : bool
-        Whether to take the inverse.
+    %(unit_intensities)s
+    gain : float, default: 1.0
+        The factor.
+    inv : bool, default: False
+        Whether to take the inverse, ``gain * (2 ** x - 1)``.
+
+    Returns
+    -------
+    %(adjusted)s
+
+    Raises
+    ------
+    %(curve_errors)s
+
+    Notes
+    -----
+    %(pointwise)s
+
+    %(by_table)s
+
+    References
+    ----------
+    `skimage.exposure.adjust_log`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.adjust_log(bv.open(np.array([[0, 51, 255]], "u1"))))
     array([[  0,  67, 255]], dtype=uint8)
     """
@@ -236,24 +307,42 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     return _adjusted(volume, "adjust_log", curve)
 
 
+@documented
 def adjust_sigmoid(
     volume: Volume, cutoff: float = 0.5, gain: float = 10.0, inv: bool = False
 ) -> Volume:
-    """``1 / (1 + exp(gain * (cutoff - x)))`` with intensities from 0 to 1.
+    """Correct intensities by a sigmoid: ``1 / (1 + exp(gain * (cutoff - x)))``, with x from 0 to 1.
 
     Parameters
     ----------
-    volume
-        As of `adjust_gamma`, as is the result; see `skimage.exposure.adjust_sigmoid`.
-    cutoff, gain : float
-        Which intensity becomes 0.5, and how steep the curve is there.
-    inv : bool
+    %(unit_intensities)s
+    cutoff : float, default: 0.5
+        The intensity that becomes 0.5.
+    gain : float, default: 10.0
+        How steep the curve is there.
+    inv : bool, default: False
         Whether to subtract the result from 1.
+
+    Returns
+    -------
+    %(adjusted)s
+
+    Raises
+    ------
+    %(curve_errors)s
+
+    Notes
+    -----
+    %(pointwise)s
+
+    %(by_table)s
+
+    References
+    ----------
+    `skimage.exposure.adjust_sigmoid`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.adjust_sigmoid(bv.open(np.array([[0, 102, 255]], "u1"))))
     array([[  2,  69, 253]], dtype=uint8)
     """

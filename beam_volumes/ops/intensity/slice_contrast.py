@@ -14,6 +14,7 @@ from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, 
 from beam_volumes.kernels.intensity import slice_contrast as kernels
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import kernel_input
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
@@ -95,6 +96,7 @@ class Ranges(Formula):
         return np.stack([low, high, center, scale, base])
 
 
+@documented
 def normalize_slices(
     volume: Volume,
     axis: int | str = "z",
@@ -109,43 +111,68 @@ def normalize_slices(
 ) -> Volume:
     """Give each slice the mean and standard deviation of the whole volume, or its percentiles one range.
 
-    For stacks whose brightness and contrast vary from slice to slice. Moments are exact and take one sweep
-    before the one that writes; percentiles, which are exact too, one for each 8 bits of the dtype.
+    For stacks whose brightness and contrast vary from slice to slice.
 
     Parameters
     ----------
-    volume : Volume
-    axis : int or str
-        Slices lie across it.
-    mean, std : float or Scalar, optional
-        Those that slices shall have instead: numbers, or lazy ones, e.g. ``bv.mean(volume[0])``.
+    %(volume)s
+    axis : int or str, default: "z"
+        Slices lie across this axis: its number, or its name.
+    mean : float or Scalar, optional
+        The mean that slices shall have, e.g. a lazy one as ``bv.mean(volume[0])``; that of the
+        volume by default.
+    std : float or Scalar, optional
+        The standard deviation that slices shall have; that of the volume by default.
     percentiles : pair of float, optional
-        Instead of moments: each slice is clipped to these percentiles of its own, e.g. ``(1, 99)``, and
-        they become the ends of ``out_range``, as `rescale_intensity` does it for a volume.
-    out_range : {"dtype", "image"}, dtype or pair
-        As of `rescale_intensity`, for percentiles. It is the same for all slices: of a signed dtype
-        without its negative numbers if no slice has a percentile below 0.
-    mask, nan
-        As of `min`: which voxels tell the moments or percentiles; all are changed.
+        Instead of mean and standard deviation: each slice is clipped to these percentiles of
+        its own, e.g. ``(1, 99)``, and they become the ends of ``out_range``.
+    out_range : {"dtype", "image"}, dtype or pair, default: "dtype"
+        The range of the result, with ``percentiles``. ``"dtype"`` is what an integer dtype
+        holds, without its negative numbers if no slice has a percentile below 0; 0 to 1, or -1
+        to 1, for floats. ``"image"`` is from the smallest to the largest voxel of the volume.
+        It is the same for all slices.
+    %(where)s
+        Voxels that do not count are changed as others are.
+    %(nan)s
     dtype : dtype, optional
-        Of the result; integers are rounded half to even and saturate.
+        Dtype of the result. Integers are rounded half to even and saturate.
 
     Returns
     -------
     Volume
-        Of moments a float as of `gaussian_filter`: ``(x - m) * (std / s) + mean`` for the slice's own m and
-        s, computed in float64. A slice of one value (s = 0) is only shifted. Of percentiles of the dtype
-        that `rescale_intensity` gives; a slice whose percentiles are equal is only clipped. A slice of
-        which no voxel counts stays as it is, but for rounding.
+        Without ``percentiles``, ``(x - m) * (std / s) + mean`` for a slice whose own mean and
+        standard deviation are m and s: float32 or float64, as `gaussian_filter` chooses,
+        computed in float64. A slice of one value (s = 0) is only shifted. With ``percentiles``,
+        a volume of the dtype that `rescale_intensity` gives; a slice whose percentiles are
+        equal is only clipped. A slice of which no voxel counts stays as it is, but for
+        rounding.
+
+    Raises
+    ------
+    ValueError
+        If there is no such axis, the volume has a single one, or a parameter is out of its
+        range; when it is computed, if a voxel that counts is NaN or infinite and
+        ``nan="raise"``, or no voxel counts.
+    TypeError
+        If ``volume`` is neither a volume nor an array, ``percentiles`` go with ``mean`` or
+        ``std``, or ``out_range`` goes without them.
 
     See Also
     --------
     rescale_intensity : the same for the volume as a whole.
 
+    Notes
+    -----
+    Two sweeps: one finds the numbers of all slices, which are exact, the other writes. Percentiles
+    of large slices take a sweep for each 8 bits of the dtype, and the last one.
+
+    References
+    ----------
+    The formula is that of z-scores, slice by slice; percentiles as in
+    `skimage.exposure.rescale_intensity`.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[[1, 3]], [[10, 30]]], "u1"))
     >>> np.asarray(bv.normalize_slices(v, mean=100, std=20))
     array([[[ 80., 120.]],

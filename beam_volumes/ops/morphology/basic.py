@@ -12,6 +12,7 @@ import scipy
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.rank import extremum
 from beam_volumes.ops.signatures import parameters_of
@@ -21,6 +22,7 @@ from beam_volumes.sweep.stage import Padding
 MOST_ITERATIONS = 1000
 
 
+@documented
 def binary_erosion(
     volume: Volume,
     structure: Any = None,
@@ -31,33 +33,44 @@ def binary_erosion(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Erode what is not zero; equal to `scipy.ndimage.binary_erosion`.
+    """Erode the foreground of a mask.
 
     Parameters
     ----------
-    volume : Volume
-    structure : array_like of bool, optional
-        Structuring element, one dimension per axis; the cross of radius 1 by default.
-    iterations : int
-        How often, from 1 on. (scipy's 0, "until nothing changes", is not a matter of neighbourhoods.)
-    mask : Volume, optional
-        Only voxels where it is true change.
-    border_value : {0, 1, "ignore"}
-        What lies outside. ``"ignore"`` lets the outside have no effect, as scikit-image does.
-    origin : int or sequence of int
-        Shift of the structuring element.
-    axes : int or sequence of int, optional
-        Axes to work along; all by default.
+    %(binary)s
+    %(structure)s
+    %(iterations)s
+    %(only_where)s
+    %(border_value)s
+    %(origin)s
+    %(axes)s
 
     Returns
     -------
-    Volume
-        Of bool.
+    %(bool_result)s
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    grey_erosion : the same for any volume.
+    distance_transform_edt : erosion by large balls is a threshold on distances.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
+    their radius rather than by their voxels.
+
+    One sweep. The halo is the reach of the structuring element, once for each iteration.
+
+    References
+    ----------
+    `scipy.ndimage.binary_erosion`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.binary_erosion(bv.open(np.ones((1, 5), bool)), np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
     """
@@ -66,6 +79,7 @@ def binary_erosion(
     )
 
 
+@documented
 def binary_dilation(
     volume: Volume,
     structure: Any = None,
@@ -76,14 +90,44 @@ def binary_dilation(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Dilate what is not zero; equal to `scipy.ndimage.binary_dilation`.
+    """Dilate the foreground of a mask.
 
-    Parameters as of `binary_erosion`.
+    Parameters
+    ----------
+    %(binary)s
+    %(structure)s
+    %(iterations)s
+    %(only_where)s
+    %(border_value)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    grey_dilation : the same for any volume.
+    binary_propagation : dilation within a mask until nothing changes.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
+    their radius rather than by their voxels.
+
+    One sweep. The halo is the reach of the structuring element, once for each iteration.
+
+    References
+    ----------
+    `scipy.ndimage.binary_dilation`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> seed = bv.open(np.array([[0, 0, 1, 0, 0]]))
     >>> np.asarray(bv.binary_dilation(seed, np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
@@ -94,15 +138,47 @@ def binary_dilation(
 
 
 @parameters_of(binary_erosion)
+@documented
 def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Erosion, then dilation; equal to `scipy.ndimage.binary_opening`.
+    """Open a mask: erode it, then dilate it.
 
-    Parameters as of `binary_erosion`.
+    Parameters
+    ----------
+    %(binary)s
+    %(structure)s
+    %(iterations)s
+    %(only_where)s
+    %(border_value)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    binary_closing : dilation, then erosion.
+    remove_small_objects : removes what is small, and keeps the shape of the rest.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
+    their radius rather than by their voxels.
+
+    One sweep. The halo is twice the reach of the structuring element, once for each iteration: a
+    window holds the slices of both steps.
+
+    References
+    ----------
+    `scipy.ndimage.binary_opening`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[1, 0, 1, 1, 1]]))
     >>> np.asarray(bv.binary_opening(row, np.ones((1, 3)))).astype(int)
     array([[0, 0, 1, 1, 1]])
@@ -111,15 +187,47 @@ def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(binary_erosion)
+@documented
 def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Dilation, then erosion; equal to `scipy.ndimage.binary_closing`.
+    """Close a mask: dilate it, then erode it.
 
-    Parameters as of `binary_erosion`.
+    Parameters
+    ----------
+    %(binary)s
+    %(structure)s
+    %(iterations)s
+    %(only_where)s
+    %(border_value)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    binary_opening : erosion, then dilation.
+    binary_fill_holes : fills what is enclosed, whatever its size.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. Balls and ellipsoids, as `ball` makes them, take time by
+    their radius rather than by their voxels.
+
+    One sweep. The halo is twice the reach of the structuring element, once for each iteration: a
+    window holds the slices of both steps.
+
+    References
+    ----------
+    `scipy.ndimage.binary_closing`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[0, 1, 0, 1, 0]]))
     >>> np.asarray(bv.binary_closing(row, np.ones((1, 3)))).astype(int)
     array([[0, 1, 1, 1, 0]])
@@ -213,6 +321,7 @@ def mirrored(element: np.ndarray, shifts: Sequence[int]) -> tuple[np.ndarray, li
     return np.ascontiguousarray(element[::-1, ::-1, ::-1]), turned
 
 
+@documented
 def grey_erosion(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -224,29 +333,44 @@ def grey_erosion(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The least value over a structuring element; equal to `scipy.ndimage.grey_erosion`.
+    """Take the least value over a structuring element.
 
     Parameters
     ----------
-    volume : Volume
-    size, footprint
-        A box, or any footprint: a flat structuring element.
-    structure : array_like, optional
-        Heights of a structuring element that is not flat; ``footprint`` says where it is.
-    mode, cval, axes
-        As of `gaussian_filter`.
-    origin : int or sequence of int
-        Shift of the structuring element.
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
 
     Returns
     -------
-    Volume
-        Of the input's dtype. NaN where the footprint holds a NaN, and nowhere else.
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    minimum_filter : the same for flat structuring elements.
+    binary_erosion : for masks.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.grey_erosion`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.grey_erosion(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """
@@ -255,6 +379,7 @@ def grey_erosion(
     )
 
 
+@documented
 def grey_dilation(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -266,14 +391,44 @@ def grey_dilation(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The greatest value over a structuring element; equal to `scipy.ndimage.grey_dilation`.
+    """Take the greatest value over a structuring element.
 
-    Parameters as of `grey_erosion`.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    maximum_filter : the same for flat structuring elements.
+    binary_dilation : for masks.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.grey_dilation`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.grey_dilation(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 5, 9, 9, 9]])
     """
@@ -283,15 +438,45 @@ def grey_dilation(
 
 
 @parameters_of(grey_erosion)
+@documented
 def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Erosion, then dilation; equal to `scipy.ndimage.grey_opening`.
+    """Open a volume: erode it, then dilate it.
 
-    Parameters as of `grey_erosion`.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    white_tophat : what an opening takes away.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(two_halos)s
+
+    References
+    ----------
+    `scipy.ndimage.grey_opening`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.grey_opening(bv.open(np.array([[1, 9, 1, 5, 5]])), (1, 2)))
     array([[1, 1, 1, 5, 5]])
     """
@@ -299,15 +484,45 @@ def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
+@documented
 def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Dilation, then erosion; equal to `scipy.ndimage.grey_closing`.
+    """Close a volume: dilate it, then erode it.
 
-    Parameters as of `grey_erosion`.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    black_tophat : what a closing adds.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(two_halos)s
+
+    References
+    ----------
+    `scipy.ndimage.grey_closing`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.grey_closing(bv.open(np.array([[9, 1, 9, 5, 5]])), (1, 2)))
     array([[9, 9, 9, 5, 5]])
     """

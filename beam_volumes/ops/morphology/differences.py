@@ -10,6 +10,7 @@ import scipy
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.morphology.basic import (
     binary_erosion,
     grey_closing,
@@ -21,15 +22,46 @@ from beam_volumes.ops.signatures import parameters_of
 
 
 @parameters_of(grey_erosion)
+@documented
 def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """A volume without its opening: what is brighter and smaller than the structuring element.
+    """Keep what is brighter and smaller than the structuring element: the volume minus its opening.
 
-    Parameters as of `grey_erosion`; equal to `scipy.ndimage.white_tophat`.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    black_tophat : keeps what is darker.
+    grey_opening : what is subtracted.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(two_halos)s
+
+    References
+    ----------
+    `scipy.ndimage.white_tophat`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.white_tophat(bv.open(np.array([[1, 9, 1, 5, 5, 5]])), (1, 3)))
     array([[0, 8, 0, 0, 0, 0]])
     """
@@ -38,15 +70,46 @@ def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
+@documented
 def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """The closing without the volume: what is darker and smaller than the structuring element.
+    """Keep what is darker and smaller than the structuring element: the closing minus the volume.
 
-    Parameters as of `grey_erosion`; equal to `scipy.ndimage.black_tophat`.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    white_tophat : keeps what is brighter.
+    grey_closing : from which the volume is subtracted.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size.
+
+    %(two_halos)s
+
+    References
+    ----------
+    `scipy.ndimage.black_tophat`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.black_tophat(bv.open(np.array([[9, 1, 9, 5, 5, 5]])), (1, 3)))
     array([[0, 8, 0, 0, 0, 0]])
     """
@@ -55,15 +118,46 @@ def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
+@documented
 def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Dilation less erosion; equal to `scipy.ndimage.morphological_gradient`.
+    """Subtract the erosion from the dilation.
 
-    Parameters as of `grey_erosion`. As in numpy, what does not fit an integer dtype wraps around.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    gaussian_gradient_magnitude : the length of a smooth gradient.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.morphological_gradient`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.morphological_gradient(bv.open(np.array([[1, 1, 5, 5, 5]])), (1, 3)))
     array([[0, 4, 4, 0, 0]])
     """
@@ -72,16 +166,46 @@ def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Vol
 
 
 @parameters_of(grey_erosion)
+@documented
 def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volume:
-    """Dilation plus erosion less twice the volume; equal to `scipy.ndimage.morphological_laplace`.
+    """Add dilation and erosion, and subtract the volume twice.
 
-    Parameters as of `grey_erosion`. As in numpy, what does not fit an integer dtype wraps around: cast
-    to a wider one first.
+    Parameters
+    ----------
+    %(volume)s
+    %(grey_size)s
+    %(footprint)s
+    %(grey_structure)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(grey_errors)s
+
+    See Also
+    --------
+    laplace : the sum of second differences.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel. The time of a box does not depend on its size. As in numpy,
+    differences that do not fit an integer dtype wrap around; cast the volume to a wider one first.
+
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.morphological_laplace`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.morphological_laplace(bv.open(np.array([[1, 1, 5, 5, 5]])), (1, 3)))
     array([[ 0,  4, -4,  0,  0]])
     """
@@ -100,6 +224,7 @@ def _minus(first: Volume, second: Volume) -> Volume:
     return apply_ufunc(name, first, second)
 
 
+@documented
 def binary_hit_or_miss(
     volume: Volume,
     structure1: Any = None,
@@ -109,29 +234,42 @@ def binary_hit_or_miss(
     *,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """Where one pattern fits the foreground and another the background.
+    """Find where one pattern fits the foreground and another one the background.
 
     Parameters
     ----------
-    volume : Volume
+    %(binary)s
     structure1 : array_like of bool, optional
-        What must be foreground; the cross of radius 1 by default.
+        The pattern of the foreground, one dimension for each axis; the cross of radius 1 by
+        default.
     structure2 : array_like of bool, optional
-        What must be background; what ``structure1`` leaves out by default.
-    origin1, origin2 : int or sequence of int
-        Shifts of the patterns; ``origin2`` is ``origin1`` by default.
-    axes : int or sequence of int, optional
-        Axes to work along; all by default.
+        The pattern of the background; by default the voxels that ``structure1`` leaves out.
+    origin1 : int or sequence of int, default: 0
+        How far ``structure1`` is shifted against its centre, in voxels.
+    origin2 : int or sequence of int, optional
+        How far ``structure2`` is shifted; ``origin1`` by default.
+    %(axes)s
 
     Returns
     -------
-    Volume
-        Of bool; equal to `scipy.ndimage.binary_hit_or_miss`.
+    %(bool_result)s
+
+    Raises
+    ------
+    %(errors)s
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel.
+
+    One sweep. The halo is the reach of the patterns.
+
+    References
+    ----------
+    `scipy.ndimage.binary_hit_or_miss`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[1, 0, 1, 1, 0]]))
     >>> np.asarray(bv.binary_hit_or_miss(row, [[0, 1, 1]])).astype(int)
     array([[0, 0, 1, 0, 0]])

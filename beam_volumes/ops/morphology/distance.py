@@ -14,11 +14,13 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_of
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.ops.pointwise import where
 
 
+@documented
 def distance_transform_edt(
     mask: Volume,
     sampling: float | Sequence[float] | str | None = None,
@@ -27,35 +29,52 @@ def distance_transform_edt(
     max_distance: float | str | None = None,
     return_indices: bool = False,
 ) -> Volume:
-    """The exact Euclidean distance of each voxel to the background; see `scipy.ndimage`.
+    """Compute the exact Euclidean distance of each foreground voxel to the background.
 
     Parameters
     ----------
-    mask : Volume
-        Not 0 is foreground. Background voxels get 0.
-    sampling : float, sequence of float, or "voxel_size", optional
-        Voxel size, one for all axes or one per axis; 1 by default. With ``"voxel_size"`` distances
-        are in the volume's unit.
-    squared : bool
-        Squared distances, as float64: whole numbers for a sampling of 1, and exact.
+    mask : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
+        are foreground; the others get the distance 0.
+    %(sampling)s
+    squared : bool, default: False
+        Whether to return squared distances, as float64. They are whole numbers for a sampling
+        of 1, and exact.
     max_distance : float or str, optional
-        Distances beyond are set to this one. No more than the neighbourhood that it reaches is
-        looked at, so that this is a filter as others: slabs need no more than a halo, and nothing
-        has to be carried through the volume. In the unit of ``sampling``, or with
-        ``sampling="voxel_size"`` a text such as ``"200 nm"``.
-    return_indices : bool
-        Not offered.
+        Distances beyond are set to this one, in the unit of ``sampling``, or with
+        ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
+        then, with a halo of that length, and takes one sweep.
+    return_indices : bool, default: False
+        Not offered: an error if it is True.
 
     Returns
     -------
     Volume
-        Of float32: the distance in float64, rounded once. +inf where the whole volume has no
-        background (where scipy's numbers mean nothing).
+        A float32 volume: the distance in float64, rounded once. It is +inf everywhere if the
+        whole volume has no background (where scipy's numbers mean nothing).
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    signed_distance : distances on both sides.
+
+    Notes
+    -----
+    Two sweeps: the first finds, for each slab, how far background is along z; the second computes
+    the distances, on whole planes. A slab keeps one small number for each column of voxels and each
+    window between them. With ``max_distance`` one sweep.
+
+    References
+    ----------
+    `scipy.ndimage.distance_transform_edt`; A. Meijster, J. Roerdink, W. Hesselink, "A general
+    algorithm for computing distance transforms in linear time" (2000); P. F. Felzenszwalb, D. P.
+    Huttenlocher, "Distance transforms of sampled functions", Theory of Computing 8 (2012).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> row = bv.open(np.array([[1, 1, 1, 0, 1]]))
     >>> np.asarray(bv.distance_transform_edt(row))
     array([[3., 2., 1., 0., 1.]], dtype=float32)
@@ -89,34 +108,54 @@ def _along_z(mask: Volume, name: str) -> Volume:
     return mask.derive(AcrossNode.of(barrier, completion, (mask.node,)))
 
 
+@documented
 def signed_distance(
     mask: Volume,
     sampling: float | Sequence[float] | str | None = None,
     *,
     max_distance: float | str | None = None,
 ) -> Volume:
-    """The distance to the other side: positive inside of a mask, negative outside.
+    """Compute the distance to the other side: positive inside of a mask, negative outside.
 
-    Inside it is the distance to the nearest background voxel, outside minus the distance to the
-    nearest foreground voxel. Voxels are points, so the boundary lies half way from 1 to -1, and no
+    Inside, it is the distance to the nearest background voxel; outside, minus the distance to the
+    nearest foreground voxel. Voxels are points: the boundary lies half way from 1 to -1, and no
     voxel has 0.
 
     Parameters
     ----------
-    mask : Volume
-        Not 0 is foreground.
-    sampling, max_distance
-        As of `distance_transform_edt`.
+    mask : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
+        are foreground.
+    %(sampling)s
+    max_distance : float or str, optional
+        Distances beyond are set to this one, in the unit of ``sampling``, or with
+        ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
+        then, with a halo of that length, and takes one sweep.
 
     Returns
     -------
     Volume
-        Of float32; +inf everywhere if all is foreground, -inf if all is background.
+        A float32 volume; +inf everywhere if all is foreground, -inf if all is background.
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    distance_transform_edt : distances inside alone.
+
+    Notes
+    -----
+    Two sweeps, as `distance_transform_edt`; both sides are computed in the same two. With
+    ``max_distance`` one sweep.
+
+    References
+    ----------
+    `scipy.ndimage.distance_transform_edt`, once for the mask and once for what it leaves out.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.signed_distance(bv.open(np.array([[1, 1, 1, 0, 0]]))))
     array([[ 3.,  2.,  1., -1., -2.]], dtype=float32)
     """
@@ -125,26 +164,42 @@ def signed_distance(
     return inside - distance_transform_edt(~mask, sampling, max_distance=max_distance)
 
 
+@documented
 def cumsum(volume: Volume, axis: int = 0) -> Volume:
-    """Running sums along an axis; see `numpy.cumsum`.
+    """Add up voxels along an axis, one after the other.
 
     Parameters
     ----------
-    volume : Volume
-    axis : int
-        One axis: running sums of all voxels in a row are not offered.
+    %(volume)s
+    axis : int, default: 0
+        The axis to add along, counted from 0, or from -1 backwards. Running sums of all voxels
+        in a row are not offered.
 
     Returns
     -------
     Volume
-        Of int64 for bool and integers, uint64 for unsigned ones, float64 for floats. Integers wrap
-        around as numpy's do. Floats are added in order from the first, as numpy adds float64, whatever
-        the slabs: along the first axis these are as deep as the volume.
+        An int64 volume for bool and signed integers, uint64 for unsigned ones, float64 for
+        floats. Integers wrap around, as in numpy.
+
+    Raises
+    ------
+    ValueError
+        If there is no such axis.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
+
+    Notes
+    -----
+    One sweep along y and x. Along z integers take two: the sums of slabs, then the voxels. Floats
+    are added in order from the first voxel, as numpy adds float64, so that along z slabs are as
+    deep as the volume, in one sweep.
+
+    References
+    ----------
+    `numpy.cumsum`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.cumsum(bv.open(np.array([[1, 5], [2, 6]]))))
     array([[ 1,  5],
            [ 3, 11]])

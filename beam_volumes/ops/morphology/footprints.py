@@ -11,19 +11,38 @@ from beam_volumes.ops import parameters as par
 
 
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
-    """A ball, or an ellipsoid if ``radius`` has an entry per axis, as a footprint.
+    """Make a ball, or an ellipsoid, as a footprint.
 
     Parameters
     ----------
     radius : float or sequence of float
-        In voxels.
-    ndim : int
-        Dimensions, if ``radius`` is one number.
+        Radius in voxels; one number for a ball, or one for each axis for an ellipsoid.
+    ndim : int, default: 3
+        Number of axes if ``radius`` is one number: 2 makes a disk.
+
+    Returns
+    -------
+    numpy.ndarray
+        An array of bool with ``2 * int(radius) + 1`` voxels along each axis.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not a number from 0 on, there are not 1 to 3 axes, or the footprint would
+        have more than 2**24 voxels.
+
+    See Also
+    --------
+    cube : a cube.
+    cross : arms along the axes.
+
+    References
+    ----------
+    `skimage.morphology.ball`, `skimage.morphology.disk`.
 
     Examples
     --------
-    >>> from beam_volumes import ball
-    >>> ball(1, ndim=2).astype(int)
+    >>> bv.ball(1, ndim=2).astype(int)
     array([[0, 1, 0],
            [1, 1, 1],
            [0, 1, 0]])
@@ -37,18 +56,37 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
 
 
 def cube(size: int, ndim: int = 3) -> np.ndarray:
-    """A cube of ``size`` voxels along each axis.
+    """Make a cube as a footprint.
 
     Parameters
     ----------
     size : int
-    ndim : int
-        How many axes there are: 2 makes a square.
+        Extent in voxels along each axis.
+    ndim : int, default: 3
+        Number of axes: 2 makes a square.
+
+    Returns
+    -------
+    numpy.ndarray
+        An array of bool, all True, with ``size`` voxels along each axis.
+
+    Raises
+    ------
+    ValueError
+        If ``size`` is not a whole number from 1 on, there are not 1 to 3 axes, or the footprint
+        would have more than 2**24 voxels.
+
+    See Also
+    --------
+    ball : a ball or an ellipsoid.
+
+    References
+    ----------
+    `skimage.morphology.footprint_rectangle`.
 
     Examples
     --------
-    >>> from beam_volumes import cube
-    >>> cube(3).shape
+    >>> bv.cube(3).shape
     (3, 3, 3)
     """
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
@@ -59,19 +97,37 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
 
 
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
-    """Arms of ``radius`` voxels along each axis.
+    """Make a cross, arms along each axis, as a footprint.
 
     Parameters
     ----------
     radius : int or sequence of int
-        One for all axes, or one for each.
-    ndim : int
-        How many axes there are, if it is one for all.
+        Length of the arms in voxels; one for all axes, or one for each.
+    ndim : int, default: 3
+        Number of axes if ``radius`` is one number.
+
+    Returns
+    -------
+    numpy.ndarray
+        An array of bool with ``2 * radius + 1`` voxels along each axis.
+
+    Raises
+    ------
+    ValueError
+        If a radius is not a number from 0 on, there are not 1 to 3 axes, or the footprint would
+        have more than 2**24 voxels.
+
+    See Also
+    --------
+    ball : a ball or an ellipsoid.
+
+    References
+    ----------
+    `scipy.ndimage.generate_binary_structure` with connectivity 1, for any length.
 
     Examples
     --------
-    >>> from beam_volumes import cross
-    >>> int(cross(1).sum())
+    >>> int(bv.cross(1).sum())
     7
     """
     radii = [int(r) for r in _radii(radius, ndim, "cross")]
