@@ -19,6 +19,7 @@ from scipy import ndimage
 from skimage import exposure, feature, filters, measure, morphology, segmentation
 
 import beam_volumes as bv
+from beam_volumes.exports import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, segmentation]
@@ -243,8 +244,9 @@ def page() -> str:
     rows = [(_names(names), *facts) for names, *facts in FUNCTIONS]
     out += [_table(("function", "checked against", "kind", "sweeps"), [ufuncs, *rows]), NOTES]
     out.append(f"Of numpy's ufuncs volumes support {_names(' '.join(sorted(SUPPORTED)))}.\n")
+    transforms = [n for n, module in EXPORTS.items() if module == ".transforms" and n != "Slab"]
     out.append(
-        f"As steps of a pipeline of one's own: {_names(' '.join(t for t in bv._TRANSFORMS if t != 'Slab'))}.\n"
+        f"As steps of a pipeline of one's own: {_names(' '.join(transforms))}.\n"
         f"Beside them there are {_names(AROUND)}.\n"
     )
     out.append("# Beside other packages\n\n## scipy.ndimage\n")

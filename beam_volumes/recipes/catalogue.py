@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.exports import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
 from beam_volumes.recipes.box import crop
@@ -62,8 +63,7 @@ def num_labels(labels: Volume) -> Scalar:
 def operations() -> dict[str, Operation]:
     """Every operation by name."""
     found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
-    public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
-    for function in (*public, astype, crop, num_labels):
+    for function in (*_public(), astype, crop, num_labels):
         if not inspect.isfunction(function) or _needs_function(function):
             continue
         if _takes_volume(_first(function)):
@@ -74,13 +74,17 @@ def operations() -> dict[str, Operation]:
 @cache
 def footprints() -> dict[str, Callable[..., np.ndarray]]:
     """The functions that make structuring elements, by name."""
-    public = [getattr(bv, name) for name in bv.__all__ if name in vars(bv)]
     return {
         f.__name__: f
-        for f in public
+        for f in _public()
         if inspect.isfunction(f)
         and inspect.signature(f).return_annotation in ("np.ndarray", np.ndarray)
     }
+
+
+def _public() -> list[Any]:
+    """What `beam_volumes` exports, but for the transforms: they would import Apache Beam."""
+    return [getattr(bv, name) for name, module in EXPORTS.items() if module != ".transforms"]
 
 
 def _first(function: Callable[..., Any]) -> inspect.Parameter | None:

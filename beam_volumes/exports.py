@@ -1,0 +1,38 @@
+"""Public names are imported when they are first asked for; the package's stub says from where.
+
+Compiling needs numba, and pipelines need Apache Beam: seconds and 100 MB that a program which asks for
+neither can spare. So there is one list of names, `beam_volumes/__init__.pyi`. It tells editors and type
+checkers what there is, and a program where to find it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def read_stub(stub: Path) -> dict[str, str]:
+    """For each name that a stub exports, the module that has it, relative to the stub's package."""
+    statements = ast.parse(stub.read_text()).body
+    imports = [s for s in statements if isinstance(s, ast.ImportFrom)]
+    return dict(sorted((name.name, f".{i.module}") for i in imports for name in i.names))
+
+
+EXPORTS = read_stub(Path(__file__).with_name("__init__.pyi"))
+
+
+def lazy(
+    package: str, space: dict[str, Any]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Make the ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose globals are `space`."""
+
+    def get(name: str) -> Any:
+        if name not in EXPORTS:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        space[name] = getattr(import_module(EXPORTS[name], package), name)
+        return space[name]
+
+    return get, lambda: list(EXPORTS), list(EXPORTS)

@@ -1,0 +1,86 @@
+"""What the package exports, when it is imported, and that its stub tells the same."""
+
+import ast
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.exports import EXPORTS
+
+PACKAGE = Path(bv.__file__).parent
+
+
+def fresh(program, *options):
+    """What a program prints in a process of its own."""
+    command = [sys.executable, *options, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_stub_is_a_list_of_names_that_exist():
+    """A line for each name, by the one name that it has everywhere."""
+    _, *lines = ast.parse((PACKAGE / "__init__.pyi").read_text()).body
+    assert len(lines) == len(EXPORTS)
+    for line in lines:
+        (name,) = line.names
+        assert line.level == 1 and name.asname == name.name, ast.unparse(line)
+        assert getattr(bv, name.name) is not None
+
+
+def test_all_and_dir_are_the_stub():
+    assert bv.__all__ == dir(bv) == sorted(EXPORTS)
+
+
+def test_an_import_loads_neither_numba_nor_beam():
+    heavy = "{'numba', 'numpy', 'scipy', 'tensorstore', 'apache_beam'} & set(sys.modules)"
+    assert fresh(f"import sys, beam_volumes; print({heavy})").strip() == "set()"
+    program = (
+        "import sys, beam_volumes as bv; bv.open, bv.compute; print('apache_beam' in sys.modules)"
+    )
+    assert fresh(program).strip() == "False"
+
+
+def test_the_package_plan_does_not_hide_the_function():
+    program = "import beam_volumes.plan.planner, beam_volumes as bv; print(bv.plan.__module__)"
+    assert fresh(program).strip() == "beam_volumes.plan.planner"
+    program = "from beam_volumes import plan; print(plan.__module__)"
+    assert fresh(program).strip() == "beam_volumes.plan.planner"
+
+
+def test_star_takes_every_name():
+    program = "from beam_volumes import *; print(open.__module__, max.__module__, Compute.__name__)"
+    assert fresh(program).split() == [bv.open.__module__, bv.max.__module__, "Compute"]
+
+
+def test_a_name_is_one_object_and_travels():
+    assert bv.open is bv.open and bv.sum is vars(bv)["sum"]
+    assert pickle.loads(pickle.dumps(bv.gaussian_filter)) is bv.gaussian_filter
+    assert cloudpickle.loads(cloudpickle.dumps(lambda: bv))() is bv
+
+
+def test_what_is_not_there_is_named():
+    with pytest.raises(AttributeError, match="'beam_volumes' has no attribute 'gausian_filter'"):
+        _ = bv.gausian_filter
+    with pytest.raises(ImportError, match="cannot import name 'gausian_filter'"):
+        from beam_volumes import gausian_filter  # noqa: F401
+
+
+@pytest.mark.thorough
+def test_type_checkers_know_names_and_types(tmp_path):
+    pytest.importorskip("mypy")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import beam_volumes as bv\n"
+        "volume: bv.Volume = bv.gaussian_filter(bv.open('em.zarr'), 2)\n"
+        "bv.gausian_filter\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", program]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
+    (line,) = done.stdout.splitlines()
+    assert ":3: error: Module has no attribute" in line, done.stdout
