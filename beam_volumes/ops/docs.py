@@ -197,8 +197,19 @@ ValueError
     infinite and ``nan="raise"``, or no voxel counts.
 TypeError
     If ``volume`` is neither a volume nor an array.""",
+        "sum_errors": """\
+ValueError
+    If a parameter is out of its range; when it is computed, if a voxel that counts is NaN or
+    infinite and ``nan="raise"``, or a total of integers is beyond 64 bits.
+TypeError
+    If ``volume`` is neither a volume nor an array.""",
+        "count_errors": """\
+ValueError
+    If there is no such axis, or ``mask`` is of other axes.
+TypeError
+    If ``volume`` is neither a volume nor an array.""",
         "along": """\
-With ``axis``, the result is a lazy array of at most 256 MiB, with the axes that are left.""",
+With ``axis``, the lazy array takes at most 256 MiB.""",
         "exact": """\
 Partial results of slabs merge exactly, so that the number does not depend, to the bit, on how
 the volume is cut.""",

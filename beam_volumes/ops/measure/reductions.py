@@ -10,6 +10,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import (
     folds,
     percentile_formulas,
@@ -68,32 +69,48 @@ def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool
     return (z, y, x), axes
 
 
+@documented
 def min(
     volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The smallest voxel, or the smallest of each line along some axes; one sweep.
+    """Find the smallest voxel, or the smallest of each line along some axes.
 
     Parameters
     ----------
-    volume : Volume
-    axis : int, str or sequence of them, optional
-        What to reduce along: numbers as numpy's, or names, e.g. ``"z"`` for a projection and
-        ``("y", "x")`` for a number per slice. All axes by default.
-    mask : Volume, optional
-        Only voxels where it is not zero count.
-    nan : {"raise", "omit"}
-        What to do with NaN and infinite voxels: stop with an error, or leave them out.
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
-        Of the volume's dtype. With ``axis``, a lazy array of the other axes, of up to 256 MiB; it is
-        NaN where all voxels are left out, which is an error for integers.
+        The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
+        NaN where no voxel of a line counts, which is an error for integers.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    minimum_position : where it is.
+    minimum_filter : the smallest around each voxel.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.min`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
     >>> int(bv.min(v)), np.asarray(bv.min(v, axis="y")), np.asarray(bv.min(v, axis=1))
     (1, array([3, 1, 2]), array([1, 7]))
@@ -102,15 +119,48 @@ def min(
     return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask)
 
 
+@documented
 def max(
     volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The largest voxel; one sweep. Parameters as of `min`.
+    """Find the largest voxel, or the largest of each line along some axes.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    Scalar
+        The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
+        NaN where no voxel of a line counts, which is an error for integers.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    maximum_position : where it is.
+    maximum_filter : the largest around each voxel.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.max`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> int(bv.max(bv.open(np.array([[3, 1, 2]]))))
     3
     """
@@ -118,20 +168,47 @@ def max(
     return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask)
 
 
+@documented
 def sum(
     volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The exact sum of all voxels, rounded once; one sweep. Parameters as of `min`.
+    """Add up all voxels, or each line along some axes, exactly.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
-        Of numpy's dtype for a sum. An integer total beyond 64 bits raises ValueError.
+        The lazy sum, rounded once, of numpy's dtype for a sum. With ``axis``, a lazy array of
+        the other axes, 0 where no voxel of a line counts.
+
+    Raises
+    ------
+    %(sum_errors)s
+
+    See Also
+    --------
+    cumsum : running sums.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.sum`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> float(bv.sum(bv.open(np.array([[1e16, 1.0, -1e16]]))))
     1.0
     """
@@ -139,15 +216,47 @@ def sum(
     return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask)
 
 
+@documented
 def mean(
     volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The exact mean, rounded once; one sweep. Parameters as of `min`.
+    """Find the mean of all voxels, or of each line along some axes, exactly.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    Scalar
+        The lazy mean, rounded once, of numpy's dtype for a mean. With ``axis``, a lazy array of
+        the other axes, NaN where no voxel of a line counts.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    uniform_filter : the mean around each voxel.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.mean`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> float(bv.mean(bv.open(np.array([[3, 1, 2]]))))
     2.0
     """
@@ -155,6 +264,7 @@ def mean(
     return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask)
 
 
+@documented
 def variance(
     volume: Volume,
     axis: Axis = None,
@@ -163,19 +273,45 @@ def variance(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """The exact variance, rounded once; one sweep.
+    """Find the variance of all voxels, or of each line along some axes, exactly.
 
     Parameters
     ----------
-    ddof : int
-        Subtracted from the number of voxels, as in `numpy.var`.
-    volume, axis, mask, nan
-        As of `min`.
+    %(volume)s
+    %(reduced_axis)s
+    %(ddof)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    Scalar
+        The lazy variance, rounded once, of numpy's dtype for a variance. With ``axis``, a lazy
+        array of the other axes, NaN where no voxel of a line counts.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    std : its square root.
+    covariance : of two volumes.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.var`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> float(bv.variance(bv.open(np.array([[1, 5]]))))
     4.0
     """
@@ -183,6 +319,7 @@ def variance(
     return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask)
 
 
+@documented
 def std(
     volume: Volume,
     axis: Axis = None,
@@ -191,12 +328,44 @@ def std(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """The exact standard deviation, rounded once; one sweep. Parameters as of `variance`.
+    """Find the standard deviation of all voxels, or of each line along some axes, exactly.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(ddof)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    Scalar
+        The lazy standard deviation, rounded once, of numpy's dtype for one. With ``axis``, a
+        lazy array of the other axes, NaN where no voxel of a line counts.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    variance : its square.
+
+    Notes
+    -----
+    One sweep.
+
+    %(along)s
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.std`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 3], [5, 5]]))
     >>> float(bv.std(v[:1])), np.asarray(bv.std(v, axis="x"))
     (1.0, array([1., 0.]))
@@ -205,6 +374,7 @@ def std(
     return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask)
 
 
+@documented
 def histogram(
     volume: Volume,
     bins: int = 256,
@@ -213,26 +383,46 @@ def histogram(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> tuple[Scalar, Scalar]:
-    """Counts and bin edges, exactly those of `numpy.histogram`; two sweeps, one if ``range`` is given.
+    """Count voxels in equal bins.
 
     Parameters
     ----------
-    bins : int
-        Number of equal bins.
-    range : (low, high), optional
-        Numbers or lazy scalars; the extremes by default.
-    volume, mask, nan
-        As of `min`.
+    %(volume)s
+    bins : int, default: 256
+        Number of bins.
+    range : pair of numbers or Scalar, optional
+        The ends of the bins, of which each may be lazy; the smallest and the largest voxel by
+        default. Voxels outside are not counted.
+    %(where)s
+    %(nan)s
 
     Returns
     -------
-    counts, edges : Scalar
-        Lazy arrays of ``bins`` int64 and ``bins + 1`` floats.
+    counts : Scalar
+        A lazy array of ``bins`` int64 numbers.
+    edges : Scalar
+        A lazy array of ``bins + 1`` floats.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    joint_histogram : of two volumes.
+    equalize_hist : the volume with a flat histogram.
+
+    Notes
+    -----
+    One sweep if ``range`` is given in numbers, else two. Counts and edges are exactly those of
+    numpy.
+
+    References
+    ----------
+    `numpy.histogram`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> counts, edges = bv.histogram(bv.open(np.array([[0, 1, 1, 4]])), bins=2)
     >>> np.asarray(counts), np.asarray(edges)
     (array([3, 1]), array([0., 2., 4.]))
@@ -270,6 +460,7 @@ class BinEdges(Formula):
         return threshold_formulas.bin_edges(low, high, self.bins, self.source)
 
 
+@documented
 def percentile(
     volume: Volume,
     q: float | Sequence[float],
@@ -278,33 +469,49 @@ def percentile(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """The exact percentile, equal to `numpy.percentile` with linear interpolation.
-
-    One sweep for up to 16 bits, two for 32 and four for 64: each finds the next digits of the order
-    statistics from a histogram of order-preserving keys. Along axes one sweep where lines can be gathered,
-    else one for each 8 bits.
+    """Find a percentile of all voxels, or of each line along some axes, exactly.
 
     Parameters
     ----------
+    %(volume)s
     q : float or sequence of float
-        In percent.
-    volume, mask, nan
-        As of `min`.
+        Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
-        As of `min`: e.g. ``("y", "x")`` for the percentile of each slice. Lines of up to 4096 bytes for each
-        percentile are gathered, if all voxels are up to 256 MiB; else the result may have 65536 places for
-        one percentile, 32768 for two.
+        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for
+        the percentile of each slice. All by default.
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
-        Or a lazy array, of a sequence or along axes: the percentiles come first, then the other axes. It is
-        NaN where all voxels are left out.
+        The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis``
+        is given, a lazy array: percentiles first, then the other axes; NaN where no voxel of a
+        line counts.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    percentile_filter : around each voxel.
+
+    Notes
+    -----
+    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64: each finds the next
+    digits of the order statistics, from a histogram of keys that keep the order.
+
+    Along axes one sweep, which gathers lines, if lines take at most 4096 bytes for each percentile
+    and all voxels at most 256 MiB; else one for each 8 bits of the dtype, and the result has at
+    most 65536 places for one percentile, 32768 for two.
+
+    References
+    ----------
+    `numpy.percentile` with its default method.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 3, 4], [5, 5, 5, 9]]))
     >>> float(bv.percentile(v[:1], 50)), np.asarray(bv.percentile(v, [50, 100], axis="x")).tolist()
     (2.5, [[2.5, 5.0], [4.0, 9.0]])

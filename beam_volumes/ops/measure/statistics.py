@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
@@ -35,32 +36,46 @@ def _pair(
     return a, b, mask, np.result_type(a.dtype, b.dtype)
 
 
+@documented
 def covariance(
     a: Volume, b: Volume, *, ddof: int = 1, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The exact covariance matrix of two volumes, as `numpy.cov` has it; one sweep.
+    """Find the covariance matrix of two volumes, exactly.
 
     Parameters
     ----------
-    a, b : Volume
-        Of one shape. Those of two dtypes are taken in the one that numpy promotes them to.
-    ddof : int
-        Subtracted from the number of voxels.
-    mask : Volume, optional
-        Only voxels where it is not zero count.
-    nan : {"raise", "omit"}
-        What to do with voxels that are NaN or infinite in ``a`` or ``b``: stop with an error, or leave
-        out the pair.
+    %(pair)s
+    ddof : int, default: 1
+        Subtracted from the number of voxels in the divisor.
+    %(where)s
+    %(pair_nan)s
 
     Returns
     -------
     Scalar
-        A lazy array: the variances of ``a`` and ``b`` on the diagonal, float64, each rounded once.
+        A lazy array of 2 x 2 float64 numbers, with the variances of ``a`` and ``b`` on the
+        diagonal, each rounded once.
+
+    Raises
+    ------
+    %(pair_errors)s
+
+    See Also
+    --------
+    correlation : the same on a scale from -1 to 1.
+
+    Notes
+    -----
+    One sweep, which reads both volumes.
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.cov`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> a, b = bv.open(np.array([[1, 2, 3]])), bv.open(np.array([[2.0, 0.0, 7.0]]))
     >>> np.asarray(bv.covariance(a, b))
     array([[ 1. ,  2.5],
@@ -70,15 +85,42 @@ def covariance(
     return fold(folds.Covariance.of(dtype, ddof), a, mask, others=(b,))
 
 
+@documented
 def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Pearson's correlation of two volumes, from exact sums, rounded once; one sweep.
+    """Find Pearson's correlation of two volumes, exactly.
 
-    It is NaN if one of them is constant, as in `numpy.corrcoef`. Parameters as of `covariance`.
+    Parameters
+    ----------
+    %(pair)s
+    %(where)s
+    %(pair_nan)s
+
+    Returns
+    -------
+    Scalar
+        The lazy float64 number from -1 to 1, rounded once; NaN if one of the volumes is
+        constant.
+
+    Raises
+    ------
+    %(pair_errors)s
+
+    See Also
+    --------
+    covariance : the same without a scale.
+
+    Notes
+    -----
+    One sweep, which reads both volumes.
+
+    %(exact)s
+
+    References
+    ----------
+    `numpy.corrcoef`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> a = bv.open(np.array([[1, 2, 3]]))
     >>> float(bv.correlation(a, 5.5 - a))
     -1.0
@@ -87,6 +129,7 @@ def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = 
     return fold(folds.Correlation.of(dtype), a, mask, others=(b,))
 
 
+@documented
 def joint_histogram(
     a: Volume,
     b: Volume,
@@ -96,26 +139,48 @@ def joint_histogram(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> tuple[Scalar, Scalar, Scalar]:
-    """How often pairs of values occur, exactly `numpy.histogram2d`; two sweeps, one if ``range`` is given.
+    """Count how often pairs of values occur in two volumes.
 
     Parameters
     ----------
-    bins : int or two of them
-        Number of equal bins for the values of ``a`` and of ``b``.
-    range : ((low, high), (low, high)), optional
-        Of ``a`` and of ``b``: numbers or lazy scalars; the extremes by default.
-    a, b, mask, nan
-        As of `covariance`.
+    %(pair)s
+    bins : int or pair of int, default: 256
+        Number of equal bins, for the values of ``a`` and of ``b``.
+    range : pair of pairs of numbers or Scalar, optional
+        The ends of the bins, ``((low, high), (low, high))`` for ``a`` and ``b``, of which each
+        may be lazy; the smallest and the largest voxels by default.
+    %(where)s
+    %(pair_nan)s
 
     Returns
     -------
-    counts, a_edges, b_edges : Scalar
-        Lazy arrays; the counts are int64, a row for each bin of ``a``.
+    counts : Scalar
+        A lazy array of int64 numbers, with a row for each bin of ``a`` and a column for each
+        bin of ``b``.
+    a_edges : Scalar
+        A lazy array of the edges of bins of ``a``.
+    b_edges : Scalar
+        A lazy array of the edges of bins of ``b``.
+
+    Raises
+    ------
+    %(pair_errors)s
+
+    See Also
+    --------
+    histogram : of one volume.
+
+    Notes
+    -----
+    One sweep if ``range`` is given in numbers, else two. Counts and edges are exactly those of
+    numpy.
+
+    References
+    ----------
+    `numpy.histogram2d`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> a, b = bv.open(np.array([[0, 1, 4]])), bv.open(np.array([[5, 6, 6]]))
     >>> counts, a_edges, b_edges = bv.joint_histogram(a, b, bins=2)
     >>> np.asarray(counts), np.asarray(a_edges)
@@ -170,20 +235,42 @@ class PairEdges(Formula):
         return self.bins.edges(low, high)
 
 
+@documented
 def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """The centre of mass of the voxels' values, in voxels; see `scipy.ndimage.center_of_mass`.
+    """Find the centre of mass of the voxels' values.
 
-    One sweep; from exact sums, rounded once. Parameters as of `min`.
+    Parameters
+    ----------
+    %(volume)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
-        A lazy array, a float64 for each axis; NaN where the values sum to 0.
+        A lazy array of float64, an index in voxels for each axis, rounded once; NaN where the
+        values sum to 0.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    regionprops_table : of each region.
+
+    Notes
+    -----
+    One sweep.
+
+    %(exact)s
+
+    References
+    ----------
+    `scipy.ndimage.center_of_mass`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.center_of_mass(bv.open(np.array([[0, 1, 3], [0, 0, 0]]))))
     array([0.  , 1.75])
     """
@@ -192,13 +279,41 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
     return fold(reduction, volume, mask)
 
 
+@documented
 def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Where the smallest voxel is, the first in raster order; one sweep. Parameters as of `maximum_position`.
+    """Find where the smallest voxel is, the first in raster order.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    Scalar
+        A lazy array of int64, an index for each axis.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    min : the voxel itself.
+
+    Notes
+    -----
+    One sweep.
+
+    %(exact)s
+
+    References
+    ----------
+    `scipy.ndimage.minimum_position`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.minimum_position(bv.open(np.array([[3, 1], [1, 2]]))))
     array([0, 1])
     """
@@ -206,20 +321,41 @@ def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     return fold(folds.Position.of(volume.dtype, volume.space.visible, False, nan), volume, mask)
 
 
+@documented
 def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
-    """Where the largest voxel is, the first in raster order, as `scipy.ndimage.maximum_position`.
+    """Find where the largest voxel is, the first in raster order.
 
-    One sweep. Parameters as of `min`.
+    Parameters
+    ----------
+    %(volume)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
         A lazy array of int64, an index for each axis.
 
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    max : the voxel itself.
+
+    Notes
+    -----
+    One sweep.
+
+    %(exact)s
+
+    References
+    ----------
+    `scipy.ndimage.maximum_position`.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.maximum_position(bv.open(np.array([[3, 1], [1, 4]]))))
     array([1, 1])
     """
@@ -227,17 +363,46 @@ def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     return fold(folds.Position.of(volume.dtype, volume.space.visible, True, nan), volume, mask)
 
 
+@documented
 def extrema(
     volume: Volume, *, mask: Volume | None = None, nan: str = "raise"
 ) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-    """The smallest and largest voxel and where they are first, as `scipy.ndimage.extrema`; one sweep.
+    """Find the smallest and the largest voxel, and where each is first.
 
-    Parameters as of `min`.
+    Parameters
+    ----------
+    %(volume)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    smallest : Scalar
+        The lazy smallest voxel, of the volume's dtype.
+    largest : Scalar
+        The lazy largest voxel.
+    smallest_at : Scalar
+        A lazy array of int64: the index of the first smallest voxel in raster order, for each
+        axis.
+    largest_at : Scalar
+        The same of the largest voxel.
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    Notes
+    -----
+    One sweep for all four.
+
+    %(exact)s
+
+    References
+    ----------
+    `scipy.ndimage.extrema`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> low, high, low_at, high_at = bv.extrema(bv.open(np.array([[3, 1], [1, 4]])))
     >>> int(low), int(high), np.asarray(low_at), np.asarray(high_at)
     (1, 4, array([0, 1]), array([1, 1]))
@@ -247,13 +412,41 @@ def extrema(
     return low, high, low_at, high_at
 
 
+@documented
 def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """How many voxels are not zero, as `numpy.count_nonzero`; one sweep. ``axis`` and ``mask`` as of `min`.
+    """Count the voxels that are not 0.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+
+    Returns
+    -------
+    Scalar
+        The lazy number. With ``axis``, a lazy array of the other axes.
+
+    Raises
+    ------
+    %(count_errors)s
+
+    See Also
+    --------
+    any : whether there is one.
+
+    Notes
+    -----
+    One sweep. NaN and infinite voxels are not 0.
+
+    %(along)s
+
+    References
+    ----------
+    `numpy.count_nonzero`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[3, 0], [1, 4]]))
     >>> int(bv.count_nonzero(v)), np.asarray(bv.count_nonzero(v, axis="x"))
     (3, array([1, 2]))
@@ -261,26 +454,82 @@ def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = No
     return sum(as_volume(volume) != 0, axis, mask=mask)
 
 
+@documented
 def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """Whether some voxel is not zero, as `numpy.any`; one sweep. ``axis`` and ``mask`` as of `min`.
+    """Find out whether some voxel is not 0.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+
+    Returns
+    -------
+    Scalar
+        The lazy bool. With ``axis``, a lazy array of the other axes.
+
+    Raises
+    ------
+    %(count_errors)s
+
+    See Also
+    --------
+    all : whether every voxel is not 0.
+
+    Notes
+    -----
+    One sweep. NaN and infinite voxels are not 0.
+
+    %(along)s
+
+    References
+    ----------
+    `numpy.any`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.any(bv.open(np.array([[3, 0], [0, 0]])), axis="x"))
     array([ True, False])
     """
     return count_nonzero(volume, axis, mask=mask) > 0
 
 
+@documented
 def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
-    """Whether no voxel is zero, as `numpy.all`; one sweep. ``axis`` and ``mask`` as of `min`.
+    """Find out whether every voxel is not 0.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(reduced_axis)s
+    %(where)s
+
+    Returns
+    -------
+    Scalar
+        The lazy bool. With ``axis``, a lazy array of the other axes.
+
+    Raises
+    ------
+    %(count_errors)s
+
+    See Also
+    --------
+    any : whether some voxel is not 0.
+
+    Notes
+    -----
+    One sweep. NaN and infinite voxels are not 0.
+
+    %(along)s
+
+    References
+    ----------
+    `numpy.all`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.all(bv.open(np.array([[3, 1], [0, 2]])), axis="x"))
     array([ True, False])
     """

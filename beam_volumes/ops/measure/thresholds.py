@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
@@ -16,40 +17,50 @@ from beam_volumes.ops.parameters import bins_of
 _MOST_CLASSES = 256
 
 
+@documented
 def threshold_otsu(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """Otsu's threshold, equal to `skimage.filters.threshold_otsu`.
-
-    One sweep for bool and integers up to 16 bits (exact counts of every value); two for others, which
-    are counted in ``nbins`` bins between the extremes.
+    """Find Otsu's threshold, which separates two classes best.
 
     Parameters
     ----------
-    nbins : int
-        Number of bins, for other than small integers.
-    volume, mask, nan
-        As of `min`.
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
-    Scalar
-        Voxels above it are foreground.
+    %(threshold)s
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_multiotsu : for more than two classes.
+    threshold_local : a threshold for each voxel.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
 
     References
     ----------
-    N. Otsu, "A threshold selection method from gray-level histograms", IEEE Trans. SMC 9 (1979).
+    `skimage.filters.threshold_otsu`; N. Otsu, "A threshold selection method from gray-level
+    histograms", IEEE Trans. SMC 9 (1979).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
     2
     """
     return _threshold("threshold_otsu", volume, nbins, mask, nan)
 
 
+@documented
 def threshold_multiotsu(
     volume: Volume,
     classes: int = 3,
@@ -58,31 +69,46 @@ def threshold_multiotsu(
     mask: Volume | None = None,
     nan: str = "raise",
 ) -> Scalar:
-    """The thresholds that part a volume into classes best; see `skimage.filters.threshold_multiotsu`.
-
-    Integers of 16 bits are as quick as those of 8, where scikit-image tries all choices.
+    """Find the thresholds that separate several classes best.
 
     Parameters
     ----------
-    classes : int
-        From 2 on.
-    volume, nbins, mask, nan
-        As of `threshold_otsu`.
+    %(volume)s
+    classes : int, default: 3
+        Number of classes, from 2 on.
+    %(nbins)s
+    %(where)s
+    %(nan)s
 
     Returns
     -------
     Scalar
-        A lazy array of ``classes - 1`` thresholds, ascending; ``t[0]`` is a number.
+        A lazy array of ``classes - 1`` thresholds, ascending; ``t[0]`` is a lazy number.
+
+    Raises
+    ------
+    ValueError
+        When it is computed, if fewer values occur than there are classes.
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : for two classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
+
+    Integers of 16 bits are as quick as those of 8, where scikit-image tries all choices.
 
     References
     ----------
-    P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm for multilevel thresholding", J. Information
-    Science and Engineering 17 (2001).
+    `skimage.filters.threshold_multiotsu`; P.-S. Liao, T.-S. Chen, P.-C. Chung, "A fast algorithm
+    for multilevel thresholding", J. Information Science and Engineering 17 (2001); X. Wu, "Optimal
+    quantization by matrix searching", J. Algorithms 12 (1991).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.threshold_multiotsu(bv.open(np.array([[1, 2, 9, 9, 30]], "u1"))))
     array([2, 9])
     """
@@ -95,25 +121,45 @@ def threshold_multiotsu(
     return _threshold(name, volume, nbins, mask, nan, (classes,), (classes - 1,))
 
 
+@documented
 def threshold_li(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """Li's threshold of least cross entropy; see `skimage.filters.threshold_li`.
+    """Find Li's threshold, of least cross entropy.
 
-    Found from the counts: of floats from ``nbins`` bins, where scikit-image looks at every voxel in each
-    iteration.
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
 
-    Parameters, sweeps and result as of `threshold_otsu`.
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : of greatest variance between classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
+
+    It is found from the counts: for floats from ``nbins`` bins, where scikit-image looks at every
+    voxel in each iteration.
 
     References
     ----------
-    C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum cross entropy thresholding", Pattern
-    Recognition Letters 19 (1998).
+    `skimage.filters.threshold_li`; C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum
+    cross entropy thresholding", Pattern Recognition Letters 19 (1998).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
     >>> round(float(bv.threshold_li(v)), 2)
     4.62
@@ -121,22 +167,42 @@ def threshold_li(
     return _threshold("threshold_li", volume, nbins, mask, nan)
 
 
+@documented
 def threshold_yen(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """Yen's threshold of maximum correlation; see `skimage.filters.threshold_yen`.
+    """Find Yen's threshold, of maximum correlation.
 
-    Parameters, sweeps and result as of `threshold_otsu`.
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : of greatest variance between classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
 
     References
     ----------
-    J. C. Yen, F. J. Chang, S. Chang, "A new criterion for automatic multilevel thresholding", IEEE Trans.
-    Image Processing 4 (1995).
+    `skimage.filters.threshold_yen`; J. C. Yen, F. J. Chang, S. Chang, "A new criterion for
+    automatic multilevel thresholding", IEEE Trans. Image Processing 4 (1995).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
     >>> int(bv.threshold_yen(v))
     3
@@ -144,22 +210,43 @@ def threshold_yen(
     return _threshold("threshold_yen", volume, nbins, mask, nan)
 
 
+@documented
 def threshold_triangle(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The triangle threshold, for one peak with a long tail; see `skimage.filters.threshold_triangle`.
+    """Find the threshold of the triangle method, for one peak with a long tail.
 
-    Parameters, sweeps and result as of `threshold_otsu`.
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : for two peaks.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
 
     References
     ----------
-    G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic measurement of sister chromatid exchange frequency",
-    J. Histochemistry and Cytochemistry 25 (1977).
+    `skimage.filters.threshold_triangle`; G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic
+    measurement of sister chromatid exchange frequency", J. Histochemistry and Cytochemistry 25
+    (1977).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
     >>> int(bv.threshold_triangle(v))
     4
@@ -167,24 +254,46 @@ def threshold_triangle(
     return _threshold("threshold_triangle", volume, nbins, mask, nan)
 
 
+@documented
 def threshold_isodata(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The Ridler-Calvard threshold, half way between the means; see `skimage.filters.threshold_isodata`.
+    """Find the Ridler-Calvard threshold, half way between the means of both classes.
 
-    ValueError when it is computed and no value is half way.
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
 
-    Parameters, sweeps and result as of `threshold_otsu`.
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    ValueError
+        When it is computed, if no value is half way.
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : of greatest variance between classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
+
+    If several values are half way, it is the least.
 
     References
     ----------
-    T. W. Ridler, S. Calvard, "Picture thresholding using an iterative selection method", IEEE Trans. SMC 8
-    (1978).
+    `skimage.filters.threshold_isodata`; T. W. Ridler, S. Calvard, "Picture thresholding using an
+    iterative selection method", IEEE Trans. SMC 8 (1978).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
     >>> int(bv.threshold_isodata(v))
     5
@@ -192,24 +301,44 @@ def threshold_isodata(
     return _threshold("threshold_isodata", volume, nbins, mask, nan)
 
 
+@documented
 def threshold_minimum(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
-    """The least count between the two peaks of a smoothed histogram; see `skimage.filters.threshold_minimum`.
+    """Find the least count between the two peaks of a smoothed histogram.
 
-    ValueError when it is computed and there are not two peaks.
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
 
-    Parameters, sweeps and result as of `threshold_otsu`.
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    ValueError
+        When it is computed, if there are not two peaks.
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : of greatest variance between classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
 
     References
     ----------
-    J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell images", Annals of the New York Academy of
-    Sciences 128 (1966).
+    `skimage.filters.threshold_minimum`; J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell
+    images", Annals of the New York Academy of Sciences 128 (1966).
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
     >>> int(bv.threshold_minimum(v))
     6
