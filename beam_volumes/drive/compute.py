@@ -14,8 +14,8 @@ from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes
 from beam_volumes.graph.volume import options as settings
-from beam_volumes.plan import machine
 from beam_volumes.plan.adapt import with_resources
+from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, make_plan
@@ -232,7 +232,7 @@ Drive = Callable[[Session, Watching], dict[str, Any] | None]
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
     """What runs sessions, and the options with its processes and what each takes before any voxel."""
     if options.runner is None:
-        return run_local, replace(options, processes=1, base=machine.BASE_ALONE)
+        return run_local, replace(options, processes=1, base=BASE_ALONE)
     from beam_volumes.drive.launch import launcher
 
     return launcher(options)

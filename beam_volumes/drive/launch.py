@@ -33,7 +33,7 @@ from apache_beam.transforms.resources import parse_resource_hints
 
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.supervise import call_supervised
-from beam_volumes.plan import machine
+from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, Watch
@@ -74,7 +74,7 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
         elsewhere = Elsewhere(runner, given, is_remote(runner))
-        return elsewhere, replace(options, processes=1, base=machine.BASE_BEAM)
+        return elsewhere, replace(options, processes=1, base=BASE_BEAM)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
@@ -90,7 +90,7 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
             f"say workers={direct.direct_num_workers} alone"
         )
     processes = count if direct.direct_running_mode == "multi_processing" else 1
-    return Here(given), replace(options, processes=processes, base=machine.BASE_BEAM)
+    return Here(given), replace(options, processes=processes, base=BASE_BEAM)
 
 
 def pipeline_options(options: Any) -> PipelineOptions:

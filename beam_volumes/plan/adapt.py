@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from beam_volumes.plan import machine
 from beam_volumes.plan.fitting import costed, refuse
-from beam_volumes.plan.partitioning import Crew, fit
+from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
+from beam_volumes.plan.partitioning import fit
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 
@@ -26,7 +27,7 @@ def with_resources(plan: Plan, options: RunOptions) -> Plan:
         workers=workers,
         processes=processes,
         threads=max(1, machine.cores() // processes),
-        base=options.base + machine.BASE_KERNEL * plan.kernels,
+        base=options.base + BASE_KERNEL * plan.kernels,
     )
 
 
@@ -44,14 +45,13 @@ def repartitioned(plan: Plan, slabs: Sequence[Sequence[int]], windows: Sequence[
             "resume it with the memory= and slab= it was begun with"
         )
     parts = []
-    budget = (plan.memory - plan.processes * plan.base) // plan.workers
-    crew = Crew(plan.workers, plan.processes, plan.threads)
+    budget = left_for_slab(plan.memory, plan.base, plan.crew)
     for p, slab, window in zip(plan.passes, slabs, windows, strict=True):
         z, y, x = slab
-        parts += fit([p.program], (z, y, x), window, crew, budget)
+        parts += fit([p.program], (z, y, x), window, plan.crew, budget)
     largest = max(parts, key=lambda part: part.memory)
     if largest.memory > budget:
-        refuse(largest, plan.memory, plan.base, plan.workers, plan.processes)
+        refuse(largest, plan.memory, plan.base, plan.crew)
     found = zip(plan.passes, parts, strict=True)
     passes = [costed(p.index, p.program, part, p.values, budget) for p, part in found]
     return replace(plan, passes=tuple(passes))

@@ -14,21 +14,21 @@ from beam_volumes.graph.nodes import (
     values_below,
     without_voxels,
 )
+from beam_volumes.plan import memory
 from beam_volumes.plan.compile import compile_program
+from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.partitioning import (
-    Crew,
     Partitioning,
     TooLarge,
     choose,
-    chunks_read,
     fit,
     least,
     preferred_window,
-    units_written,
     write_grid,
 )
 from beam_volumes.plan.passes import Choice, Cut, in_order, told
 from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.traffic import chunks_read, units_written
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import OVERLAPS
 from beam_volumes.text import format_bytes
@@ -211,13 +211,14 @@ def costed(
     )
 
 
-def refuse(part: Partitioning, total: int, base: int, workers: int, processes: int) -> None:
+def refuse(part: Partitioning, total: int, base: int, crew: Crew) -> None:
     """Raise what says which part is too large, and the smallest memory that would do."""
-    need = processes * base + workers * part.memory
+    need = memory.of_machine(base, part.memory, crew)
     raise ValueError(
-        f"memory {format_bytes(total)} is too small: {processes} process(es) take {format_bytes(base)} each "
-        f"before any voxel, and {workers} slab(s) in flight at least {format_bytes(part.memory)} each, the "
-        f"largest part being {part.largest.name} with {format_bytes(part.largest.bytes)}. "
+        f"memory {format_bytes(total)} is too small: {crew.processes} process(es) take "
+        f"{format_bytes(base)} each before any voxel, and {crew.workers} slab(s) in flight at least "
+        f"{format_bytes(part.memory)} each, the largest part being {part.largest.name} with "
+        f"{format_bytes(part.largest.bytes)}. "
         f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
         "fewer workers or smaller output chunks need less"
     )

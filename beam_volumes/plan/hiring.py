@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from beam_volumes.plan import memory
 from beam_volumes.plan.passes import READ_COST, WRITE_COST
 from beam_volumes.text import format_bytes
 
@@ -25,7 +26,7 @@ def needed(plan: Plan, index: int) -> int:
     slab = p.slab_memory
     if p.program.surveys:
         slab += p.limit_bytes - p.partition.reserved
-    return -(-(plan.processes * plan.base + plan.workers * slab + SYSTEM) // GIB)
+    return -(-(memory.of_machine(plan.base, slab, plan.crew) + SYSTEM) // GIB)
 
 
 def core_hours(plan: Plan) -> float:

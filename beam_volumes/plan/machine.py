@@ -1,4 +1,4 @@
-"""What a machine may use: its memory and cores, and what a process takes before any voxel."""
+"""What a machine has: its memory and cores, and what users say of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import psutil
-
-#: Resident bytes of a process with our imports and numba's compiler, measured in fresh processes on
-#: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
-BASE_ALONE = 214 << 20
-BASE_BEAM = 320 << 20
-#: What compiling one kernel for one combination of dtypes adds; less if it comes from numba's cache.
-BASE_KERNEL = 32 << 20
-
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):

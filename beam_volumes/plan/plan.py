@@ -12,11 +12,12 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan import memory
 from beam_volumes.plan.alignment import badly_cut
-from beam_volumes.plan.machine import BASE_KERNEL
-from beam_volumes.plan.partitioning import Read, chunks_needed
+from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.traffic import Read, chunks_needed
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.tables import TableSink
@@ -122,6 +123,10 @@ class Plan:
         return {**self.__dict__, "targets": ()}
 
     @property
+    def crew(self) -> Crew:
+        return Crew(self.workers, self.processes, self.threads)
+
+    @property
     def slab_memory(self) -> int:
         """Predicted peak bytes of one slab, in the largest pass."""
         return max((p.slab_memory for p in self.passes), default=0)
@@ -129,17 +134,17 @@ class Plan:
     @property
     def predicted_memory(self) -> int:
         """Predicted peak bytes on one machine: processes x base + slabs in flight x slab peak."""
-        return self.processes * self.base + self.workers * self.slab_memory
+        return memory.of_machine(self.base, self.slab_memory, self.crew)
 
     @property
     def process_memory(self) -> int:
         """Predicted peak bytes of one worker process."""
-        return self.base + self.sweeps_a_process * self.slab_memory
+        return memory.of_process(self.base, self.slab_memory, self.crew)
 
     @property
     def sweeps_a_process(self) -> int:
         """Slabs in flight in one worker process."""
-        return -(-self.workers // self.processes)
+        return self.crew.sweeps
 
     @property
     def bytes_read(self) -> int:
@@ -210,7 +215,7 @@ class Plan:
                 threads=self.threads,
                 slab=slab,
                 window=self.window,
-                base=self.base - BASE_KERNEL * self.kernels,
+                base=self.base - memory.BASE_KERNEL * self.kernels,
                 held=any(isinstance(sink, ArraySink) for sink in self.results),
             )
             return self.planner(self.targets, options)

@@ -8,7 +8,8 @@ from typing import Any
 
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.nodes import Value
-from beam_volumes.plan.partitioning import Partitioning, Read
+from beam_volumes.plan.partitioning import Partitioning
+from beam_volumes.plan.traffic import Read
 from beam_volumes.sweep.program import Program
 
 

@@ -24,10 +24,11 @@ from beam_volumes.graph.nodes import (
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import machine
+from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
-from beam_volumes.plan.partitioning import Crew
+from beam_volumes.plan.memory import BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.run_options import RunOptions
@@ -52,7 +53,7 @@ def plan(
     threads: int | None = None,
     slab: Sequence[int] | None = None,
     window: int | None = None,
-    base: int = machine.BASE_BEAM,
+    base: int = BASE_BEAM,
     held: bool = False,
 ) -> Plan:
     """Plan a computation; nothing is read or written.
@@ -177,9 +178,10 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         voxels.append((node, sink))
         results.append(sink)
     kernels = _kernels(voxels, values, barriers)
-    base = options.base + machine.BASE_KERNEL * kernels
-    budget = (total - processes * base) // workers
-    limits = Limits(budget, Crew(workers, processes, threads), slab, window)
+    base = options.base + BASE_KERNEL * kernels
+    crew = Crew(workers, processes, threads)
+    budget = left_for_slab(total, base, crew)
+    limits = Limits(budget, crew, slab, window)
     pencils = False
     while True:
         cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils)
@@ -191,7 +193,7 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         pencils = True
         intermediates[:] = [s for s in intermediates if s in results]
     if any(p.slab_memory > budget for p in passes):
-        refuse(smallest, total, base, workers, processes)
+        refuse(smallest, total, base, crew)
     return Plan(
         tuple(passes),
         tuple(targets),
@@ -200,7 +202,7 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         processes,
         threads,
         base,
-        processes * base + workers * smallest.memory,
+        of_machine(base, smallest.memory, crew),
         tuple(reasons),
         tuple(results),
         tuple(intermediates),

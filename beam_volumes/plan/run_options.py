@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_volumes.plan import machine
+from beam_volumes.plan.memory import BASE_BEAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class RunOptions:
     threads: int | None = None
     slab: Sequence[int] | None = None
     window: int | None = None
-    base: int = machine.BASE_BEAM
+    base: int = BASE_BEAM
     held: bool = False
     journal: Any = None
     keep_journal: bool = True

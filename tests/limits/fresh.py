@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 
 import beam_volumes as bv
-from beam_volumes.plan import machine
+from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.session.session import peak_memory
 
 
@@ -83,8 +83,8 @@ def main(source: str, out: str, ours: str, how: str, what: str = "filtered") -> 
     base = held.rss - getattr(held, "shared", 0)  # as `peak_memory` has it
     targets = make(source, out, **options)
     # The budget is for our part; the base comes on top.
-    memory = int(ours) + bv.plan(*targets, base=machine.BASE_ALONE, **run).base
-    plan = bv.plan(*targets, memory=memory, base=machine.BASE_ALONE, **run)
+    memory = int(ours) + bv.plan(*targets, base=BASE_ALONE, **run).base
+    plan = bv.plan(*targets, memory=memory, base=BASE_ALONE, **run)
     bv.compute(*targets, memory=memory, runner=None, progress=False, **run)
     print(
         json.dumps(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.partitioning import Crew, measure
+from beam_volumes.plan.crew import Crew
+from beam_volumes.plan.partitioning import partitioned
 from beam_volumes.space import Space
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
@@ -67,7 +68,7 @@ def test_no_slab_holds_more_than_was_counted(data):
     window = data.draw(st.integers(1, 20))
     overlap = data.draw(st.sampled_from(OVERLAPS))
     (p,) = bv.plan(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
-    part = measure(p.program, slab, window, overlap, Crew(threads=2))
+    part = partitioned(p.program, slab, window, overlap, Crew(threads=2))
     counted = [
         int(n) for n in re.findall(r"\((\d+) slices of", " ".join(q.name for q in part.parts))
     ]

@@ -10,7 +10,7 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.machine import BASE_ALONE
+from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.space import Space
 from beam_volumes.storage.context import waiting_context
 from beam_volumes.storage.source import Source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.plan import machine
+from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.runs import Journal
 from beam_volumes.session.session import Session
 from beam_volumes.transforms import compute_all
@@ -242,7 +242,7 @@ def test_an_element_goes_on_where_there_is_other_memory(tmp_path, monkeypatch, m
         return {"out": found.to(tmp_path / "out.zarr", chunks=(4, 64, 64)), "rows": table}
 
     element = str(tmp_path / "in.zarr")
-    targets, how = one(element).values(), {"base": machine.BASE_BEAM, "workers": 1}
+    targets, how = one(element).values(), {"base": BASE_BEAM, "workers": 1}
     slab = (32, 128, 128)
     least = bv.plan(*targets, **how).smallest_memory
     assert bv.plan(*targets, **how, slab=slab).smallest_memory > least

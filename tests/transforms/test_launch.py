@@ -22,7 +22,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 import beam_volumes as bv
 from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.plan import machine
+from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
@@ -49,7 +49,7 @@ def test_local_runners_are_fnapirunner_by_any_name():
     ):
         drive, found = launcher(RunOptions(runner=runner, workers=3))
         assert isinstance(drive, Here)
-        assert (found.processes, found.base) == (1, machine.BASE_BEAM)
+        assert (found.processes, found.base) == (1, BASE_BEAM)
     for options in (
         PROCESSES,
         {"direct_running_mode": "multi_processing"},

@@ -1,0 +1,219 @@
+"""What a run takes of memory, predicted: of a machine, a process, and of a slab part by part.
+
+Each part says for itself what it needs: a stage its scratch, a reduction its states, a survey what it
+finds, a format what reading and writing take. Here they are added up, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from beam_volumes.geometry import Grid, Triple
+from beam_volumes.plan.crew import Crew
+from beam_volumes.plan.rings import Rings, largest_rings
+from beam_volumes.storage.sink import write_overhead_bytes
+from beam_volumes.storage.source import read_overhead_bytes
+from beam_volumes.sweep.program import Edge, Program
+from beam_volumes.sweep.resources import aligned
+from beam_volumes.sweep.schedule import Overlap
+
+#: Resident bytes of a process with our imports and numba's compiler, measured in fresh processes on
+#: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
+BASE_ALONE = 214 << 20
+BASE_BEAM = 320 << 20
+#: What compiling one kernel for one combination of dtypes adds; less if it comes from numba's cache.
+BASE_KERNEL = 32 << 20
+
+
+@dataclass(frozen=True)
+class MemoryItem:
+    """One contribution to a sweep's peak memory.
+
+    Attributes
+    ----------
+    name : str
+    bytes : int
+    reserved : bool
+        Whether it is set aside for what grows with what is found.
+    """
+
+    name: str
+    bytes: int
+    reserved: bool = False
+
+
+def of_machine(base: int, slab: int, crew: Crew) -> int:
+    """Bytes of all processes with their slabs: each is ``base`` before any voxel, a slab ``slab``."""
+    return crew.processes * base + crew.workers * slab
+
+
+def of_process(base: int, slab: int, crew: Crew) -> int:
+    """Bytes of one process and the slabs that are in flight in it."""
+    return base + crew.sweeps * slab
+
+
+def left_for_slab(total: int, base: int, crew: Crew) -> int:
+    """Bytes that each slab in flight may take of a machine's: `of_machine` the other way round."""
+    return (total - crew.processes * base) // crew.workers
+
+
+def of_slab(
+    program: Program, grid: Grid, window: int, overlap: Overlap, crew: Crew
+) -> tuple[MemoryItem, ...]:
+    """The peak memory of a grid's largest slab, part by part.
+
+    Parameters
+    ----------
+    program : Program
+    grid : Grid
+        Its slabs.
+    window : int
+        Slices finished at a time.
+    overlap : Overlap
+        What rings have room for: to read ahead, and to write behind.
+    crew : Crew
+    """
+    if len(grid) == 0:
+        return ()
+    rings = largest_rings(program, grid, window, overlap)
+    slab = _Slab(program, grid.step, window, crew, rings)
+    items = (
+        *slab.rings_of_steps(),
+        *slab.answers(),
+        *slab.what_is_found(),
+        *slab.states_of_folds(),
+        slab.scratch(),
+        slab.decoding(),
+        slab.encoding(),
+    )
+    return tuple(item for item in items if item.bytes)
+
+
+@dataclass(frozen=True)
+class _Slab:
+    """The largest slab of a program: ``shape`` is that of its core."""
+
+    program: Program
+    shape: Triple
+    window: int
+    crew: Crew
+    rings: Rings
+
+    def rings_of_steps(self) -> Iterator[MemoryItem]:
+        """Slices of each step: what a window needs, and room to read ahead and to write behind."""
+        for i, step in enumerate(self.program.steps):
+            depth = self.rings.slices[i] + self.program.constant_slice(i)
+            rows, cols = self.rings.rows[i], self.rings.cols[i]
+            name = f"{step.name} ({depth} slices of {rows} x {cols} {step.dtype})"
+            yield MemoryItem(name, aligned(depth * rows * cols * step.dtype.itemsize))
+            if step.stage is not None and step.stage.carried is not None:
+                plane = rows * cols * step.stage.carried.nbytes
+                yield MemoryItem(f"{step.name} (a plane from slice to slice)", plane)
+
+    def answers(self) -> Iterator[MemoryItem]:
+        """What completions keep of the answers to their barriers."""
+        for i, step in enumerate(self.program.steps):
+            if step.completion is not None:
+                shape = (self.shape[0], self.rings.rows[i], self.rings.cols[i])
+                kept = step.completion.state_bytes(shape, self._windows)
+                yield MemoryItem(f"{step.name} (answer)", kept)
+
+    def what_is_found(self) -> Iterator[MemoryItem]:
+        """What surveys keep; it grows with what they find, so that this is set aside."""
+        for seen in self.program.surveys:
+            kept = seen.survey.state_bytes(self._region(seen.survey.upper), self._windows)
+            yield MemoryItem(f"{seen.survey.name} (what is found)", kept, reserved=True)
+
+    def states_of_folds(self) -> Iterator[MemoryItem]:
+        for fold in self.program.folds:
+            peak = fold.reduction.peak_bytes(self.crew.threads)
+            yield MemoryItem(f"{fold.reduction.name} (state)", peak)
+
+    def scratch(self) -> MemoryItem:
+        """What a stage, a completion or a survey allocates while it works, one after the other."""
+        one_at_a_time = (
+            *self._scratch_of_stages(),
+            *self._scratch_of_completions(),
+            *self._scratch_of_surveys(),
+        )
+        return MemoryItem("scratch of a stage", max(one_at_a_time, default=0))
+
+    def decoding(self) -> MemoryItem:
+        """Chunks that are being read; the lane they go through is the process's."""
+        sources = [s.source for s in self.program.steps if s.source is not None]
+        return self._of_process("decoding", read_overhead_bytes(sources, self.crew.threads))
+
+    def encoding(self) -> MemoryItem:
+        """Units that are being written, likewise."""
+        depth, rows, cols = self.shape
+        boxes = [(o.sink, (min(depth, o.sink.unit[0]), rows, cols)) for o in self.program.outputs]
+        bytes_ = write_overhead_bytes(boxes, self.crew.threads, self.crew.sweeps)
+        return self._of_process("encoding", bytes_)
+
+    def _scratch_of_stages(self) -> Iterator[int]:
+        """Each of its strips, at most one a thread, has its own."""
+        for i, step in enumerate(self.program.steps):
+            if step.stage is not None:
+                rows = self.rings.rows[i]
+                strips = max(1, min(self.crew.threads, rows))
+                one = step.stage.scratch(-(-rows // strips), self.rings.cols[i], self.rings.new[i])
+                yield strips * one
+
+    def _scratch_of_completions(self) -> Iterator[int]:
+        for i, step in enumerate(self.program.steps):
+            if step.completion is not None:
+                rows, cols = self.rings.rows[i], self.rings.cols[i]
+                working = step.completion.working_bytes(
+                    (self.rings.new[i], rows, cols), self._dtypes(step.edges)
+                )
+                yield working + self._gathered(step.edges, rows * cols)
+
+    def _scratch_of_surveys(self) -> Iterator[int]:
+        for seen in self.program.surveys:
+            depth, rows, cols = self._region(seen.survey.upper)
+            working = seen.survey.working_bytes(
+                (min(self.window, depth), rows, cols), self._dtypes(seen.edges)
+            )
+            yield working + self._gathered(seen.edges, rows * cols)
+
+    @property
+    def _windows(self) -> int:
+        """The plane beyond the core is one more."""
+        return -(-self.shape[0] // self.window) + 1
+
+    def _region(self, upper: bool) -> Triple:
+        """The shape of what a survey is fed of the slab: with the planes beyond, or the core alone."""
+        z, y, x = (min(n, s + upper) for n, s in zip(self.program.shape, self.shape, strict=True))
+        return z, y, x
+
+    def _dtypes(self, edges: Sequence[Edge]) -> tuple:
+        return tuple(self.program.steps[e.step].dtype for e in edges)
+
+    def _gathered(self, edges: Sequence[Edge], plane: int) -> int:
+        """Bytes of the windows that are copied, since they are no arrays as they lie."""
+        return sum(
+            self.rings.copied[e.step] * plane * self.program.steps[e.step].dtype.itemsize
+            for e in edges
+        )
+
+    def _of_process(self, name: str, size: int) -> MemoryItem:
+        """The slab's share of what its process has once."""
+        once = "" if self.crew.sweeps == 1 else ", of which a process has one part"
+        return MemoryItem(f"{name}{once}", self.crew.share(size))
+
+
+def at_least(program: Program, slab: Triple) -> int:
+    """A lower bound of a slab's peak memory, from the halos alone: quick."""
+    box = Grid(program.shape, slab).box(0)
+    middle = min(program.shape[0] - 1, box.stop[0] // 2)
+    depths = program.regions(0, (middle, middle + 1))
+    rows, cols = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
+    return (
+        sum(
+            (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize
+            for step, z, y, x in zip(program.steps, depths, rows, cols, strict=True)
+            if step.source is None
+        )
+        // 2
+    )

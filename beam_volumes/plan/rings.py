@@ -1,0 +1,121 @@
+"""The largest rings that the steps of a program have in any slab of a grid.
+
+A slab's course is a `schedule`, and to follow that of every slab would take too long: slabs of one phase
+against the chunks are alike, and so is the middle of a deep one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from beam_volumes.geometry import Grid
+from beam_volumes.sweep.program import Program, Range
+from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
+
+
+class Rings(NamedTuple):
+    """Per step, the most that it has in any slab.
+
+    Attributes
+    ----------
+    slices : list of int
+        That its ring holds.
+    new : list of int
+        Slices that are computed at once.
+    copied : list of int
+        Slices that surveys and completions are given as a copy.
+    rows, cols : list of int
+        Of a slice, with what is padded.
+    """
+
+    slices: list[int]
+    new: list[int]
+    copied: list[int]
+    rows: list[int]
+    cols: list[int]
+
+
+def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
+    """What the rings of a program need, so that they do for each slab of a grid."""
+    found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
+    for z in _representatives(program, grid, 0):
+        for part in _shortened(program, z, window):
+            for most, here in zip(found, _along_z(program, part, window, overlap), strict=False):
+                most[:] = map(max, most, here)
+    for axis, most in ((1, found.rows), (2, found.cols)):
+        for span in _representatives(program, grid, axis):
+            extents = program.extents(axis, program.regions(axis, span))
+            most[:] = map(max, most, (b - a for a, b in extents))
+    return found
+
+
+def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
+    """Ranges of the first, last and middle cells along an axis: one of them is the most costly.
+
+    In the middle, as many as begin elsewhere in a layer of what is read. Where steps have grids of
+    their own, also others, and those where padding begins and ends.
+    """
+    n, step, count = grid.shape[axis], grid.step[axis], grid.counts[axis]
+    picks = {0, 1, count // 2, count - 2, count - 1}
+    if axis == 0:
+        depths = [s.source.chunk[0] for s in program.steps if s.source is not None]
+        phases = max((d // math.gcd(d, step) for d in depths), default=1)
+        if program.regrids:
+            phases = max([32, *depths])
+        first = max(0, (count - phases) // 2)
+        picks |= set(range(first, first + phases))
+    for regrid in program.regrids:
+        for end in regrid.inner(axis):
+            picks |= {end // step + k for k in (-1, 0, 1)}
+        picks |= {count * k // 8 for k in range(8)}
+    return [(k * step, min(n, k * step + step)) for k in sorted(picks) if 0 <= k < count]
+
+
+def _shortened(program: Program, z: Range, window: int) -> list[Range]:
+    """A long slab's beginning and end: between them its course repeats."""
+    middle, whole = program.shape[0] // 2, program.shape[0]
+    halo = max(b - a for a, b in program.regions(0, (middle, min(middle + 1, whole))))
+    # What is padded is no part of the course, and a layer of what is coarser lasts longer.
+    halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
+    layers = [
+        layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
+        for i, step in enumerate(program.steps)
+    ]
+    # Each layer has met windows in every way once.
+    period = max(
+        (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),
+        default=window,
+    )
+    most = 2 * (halo + max(layers) + window) + period
+    most = -(-most // window) * window
+    if z[1] - z[0] <= 2 * most:
+        return [z]
+    return [(z[0], z[0] + most), (z[1] - (z[1] - z[0]) % most - most, z[1])]
+
+
+#: What `_along_z` has found, for as long as the program is there: it may hold arrays.
+_found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
+
+
+def _along_z(
+    program: Program, z: Range, window: int, overlap: Overlap
+) -> tuple[list[int], list[int], list[int]]:
+    """The first three of `Rings`, in one slab."""
+    known = _found.setdefault(program, {})
+    if (z, window, overlap) not in known:
+        known[z, window, overlap] = _scheduled(program, z, window, overlap)
+    return known[z, window, overlap]
+
+
+def _scheduled(
+    program: Program, z: Range, window: int, overlap: Overlap
+) -> tuple[list[int], list[int], list[int]]:
+    plan = schedule(program, z, window, overlap)
+    longest = [0] * len(program.steps)
+    before = [lo for lo, _ in plan.regions]
+    for w in plan.windows:
+        longest = [max(n, b - a) for n, a, b in zip(longest, before, w.tops, strict=True)]
+        before = w.tops
+    return plan.capacity, longest, gathered(program, plan)

@@ -1,0 +1,136 @@
+"""What slabs read and write: chunks of each source, how many of them twice, and units of outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from beam_volumes.geometry import Grid, cells_touched
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.program import Program, Range
+
+
+@dataclass(frozen=True)
+class Read:
+    """What all slabs of a pass read of a source, in chunks; in voxels where it is in memory.
+
+    Attributes
+    ----------
+    of : str
+        What is read: sources of one token are parts of one array.
+    name : str
+    units : int
+    cells : tuple of (int, int)
+        Along each axis the range of the array's units that are needed at all.
+    unit_bytes : int
+    in_memory : bool
+    """
+
+    of: str
+    name: str
+    units: int
+    cells: tuple[Range, Range, Range]
+    unit_bytes: int
+    in_memory: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.units * self.unit_bytes
+
+    @property
+    def bytes_once(self) -> int:
+        """Of the units that are needed at all."""
+        return math.prod(b - a for a, b in self.cells) * self.unit_bytes
+
+
+def chunks_read(program: Program, grid: Grid) -> list[Read]:
+    """What is read of each source step.
+
+    Boxes are products of ranges, so the total over all slabs is the product of totals per axis.
+    """
+    totals: list[list[int]] = []
+    for axis in range(3):
+        sums = [0] * len(program.steps)
+        for k in range(grid.counts[axis] if len(grid) else 0):
+            span = (k * grid.step[axis], min(grid.shape[axis], (k + 1) * grid.step[axis]))
+            for i, (a, b) in enumerate(program.regions(axis, span)):
+                source = program.steps[i].source
+                if source is not None:
+                    sums[i] += source.units_touched(axis, (a, b))
+        totals.append(sums)
+    whole = [program.regions(axis, (0, grid.shape[axis])) for axis in range(3)] if len(grid) else []
+    return [
+        Read(
+            step.source.reader.token(),
+            step.source.name,
+            math.prod(sums[i] for sums in totals),
+            tuple(  # type: ignore[arg-type]
+                _cells(step.source, axis, whole[axis][i]) if whole else (0, 0) for axis in range(3)
+            ),
+            math.prod(step.source.read_unit) * step.dtype.itemsize,
+            step.source.held,
+        )
+        for i, step in enumerate(program.steps)
+        if step.source is not None
+    ]
+
+
+def _cells(source: Source, axis: int, span: Range) -> Range:
+    """The chunks of what a source is part of, along an axis, that a range of it touches."""
+    size, at = source.read_unit[axis], source.offset[axis]
+    first = at + (0 if source.held else source.chunk_origin[axis])
+    # Parts that begin elsewhere count chunks from the same place.
+    start = (span[0] + at - first) // size + first // size
+    return start, start + source.units_touched(axis, span)
+
+
+def chunks_needed(boxes: Sequence[tuple[Range, Range, Range]]) -> int:
+    """How many chunks are in any of some boxes of chunks."""
+    edges = [sorted({e for box in boxes for e in box[axis]}) for axis in range(3)]
+    inside = np.zeros([max(0, len(e) - 1) for e in edges], bool)
+    for box in boxes:
+        inside[
+            tuple(slice(e.index(a), e.index(b)) for e, (a, b) in zip(edges, box, strict=True))
+        ] = True
+    z, y, x = np.nonzero(inside)
+    sizes = [np.diff(np.array(e, object)) for e in edges]
+    return int((sizes[0][z] * sizes[1][y] * sizes[2][x]).sum())
+
+
+def units_written(program: Program) -> list[tuple[int, int]]:
+    """Per output: its write units, and bytes of voxels."""
+    return [
+        (
+            math.prod(-(-n // u) for n, u in zip(program.shape, o.sink.unit, strict=True)),
+            math.prod(program.shape) * o.sink.dtype.itemsize,
+        )
+        for o in program.outputs
+    ]
+
+
+def amplification_inside(program: Program, grid: Grid) -> float:
+    """How often a slab in the middle of the volume makes chunks be read, on average."""
+    read = needed = 0.0
+    box = grid.box(len(grid) // 2) if len(grid) else None
+    if box is None:
+        return 1.0
+    chunks = [1.0] * len(program.steps)
+    for axis in range(3):
+        span = (box.start[axis], box.stop[axis])
+        for i, (a, b) in enumerate(program.regions(axis, span)):
+            source = program.steps[i].source
+            if source is not None:
+                size = source.chunk[axis]
+                cells = cells_touched(a, b, size, source.chunk_origin[axis])
+                # Chunks that reach beyond the slab are shared fairly if it is smaller than they are.
+                chunks[i] *= cells * size
+    for i, step in enumerate(program.steps):
+        if step.source is not None:
+            read += chunks[i] * step.dtype.itemsize
+            needed += (
+                max(box.size, step.source.chunk_bytes / step.dtype.itemsize) * step.dtype.itemsize
+            )
+    return read / needed if needed else 1.0
