@@ -46,6 +46,13 @@ def test_an_import_loads_neither_numba_nor_beam():
     assert fresh(program).strip() == "False"
 
 
+def test_numpy_computes_though_nobody_asked_for_compute():
+    program = (
+        "import numpy as np, beam_volumes as bv; print(np.asarray(bv.open(np.ones((1, 1))) + 1))"
+    )
+    assert fresh(program).strip() == "[[2.]]"
+
+
 def test_the_package_plan_does_not_hide_the_function():
     program = "import beam_volumes.plan.planner, beam_volumes as bv; print(bv.plan.__module__)"
     assert fresh(program).strip() == "beam_volumes.plan.planner"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
 
-#: Set by `beam_volumes.plan`: computes volumes and scalars in this process. Graphs do not know runners.
+#: Set by `beam_volumes.drive.compute`: computes volumes and scalars in this process. Graphs do not know runners.
 _compute: Callable[..., Any] | None = None
 
 
@@ -59,8 +60,9 @@ def nothing_computed() -> Iterator[None]:
 def computed(item: Any) -> Any:
     if not _allowed.get():
         raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
-    if _compute is None:
-        raise RuntimeError("import beam_volumes before computing an expression")
+    if _compute is None:  # its name was not asked for yet: `beam_volumes.exports`
+        import_module("beam_volumes.drive.compute")
+    assert _compute is not None
     return _compute(item)
 
 
