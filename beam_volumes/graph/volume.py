@@ -32,7 +32,7 @@ from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
 
-#: Set by `beam_volumes.drive.compute`: computes volumes and scalars in this process. Graphs do not know runners.
+#: Set by `beam_volumes.drive.compute`: computes volumes and scalars in this process. Graphs know no runners.
 _compute: Callable[..., Any] | None = None
 
 

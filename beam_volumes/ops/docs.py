@@ -258,7 +258,7 @@ ValueError
     If a parameter is out of its range; when it is computed, before anything is written, if
     the components take more memory than is left. The message says which slabs would do.
 TypeError
-    If the volume is neither a volume nor an array, or of a dtype that is not offered.""",
+    If what is given is neither a volume nor an array, or of a dtype that is not offered.""",
         "spacing": """\
 spacing : float, sequence of float or "voxel_size", optional
     Extent of a voxel, for areas, centroids and lengths: one for all axes, or one for each; 1

@@ -17,6 +17,7 @@ from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
 from beam_volumes.ops.pointwise import where
@@ -24,6 +25,7 @@ from beam_volumes.ops.pointwise import where
 _UINT32_VOXELS = 1 << 32
 
 
+@documented
 def label(
     mask: Volume,
     connectivity: int = 1,
@@ -33,51 +35,59 @@ def label(
     background: Any = 0,
     dtype: Any = None,
 ) -> Volume:
-    """Number the connected components; `array_equal` to `scipy.ndimage.label`.
+    """Label the connected components of a mask.
 
-    Ids are 1, 2, ... in the raster order of the components' first voxels. However the volume is cut
-    into slabs and tiles, they are the same.
+    Ids are 1, 2, ... in the raster order of the components' first voxels. They are the same however
+    the volume is cut into slabs and tiles.
 
     Parameters
     ----------
-    mask : Volume
-        What is not zero is foreground, whatever the dtype.
-    connectivity : {1, 2, 3}
-        Voxels touch that are at most so many steps along axes apart.
-    structure : array_like, optional
-        Instead of ``connectivity``: 3 entries along each axis, the same when reflected at its centre.
-    by_value : bool
-        Neighbours belong together only if they are equal, as in `skimage.measure.label`.
-    background : number or None
+    mask : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
+        are foreground, whatever the dtype.
+    %(connectivity)s
+    %(neighbours)s
+    by_value : bool, default: False
+        Whether neighbours belong together only if they are equal, as in
+        `skimage.measure.label`.
+    background : number or None, default: 0
         With ``by_value``, the value that is left out; None for none.
     dtype : dtype, optional
-        uint32 by default, uint64 for volumes of 2**32 voxels and more.
+        Dtype of the labels: uint32 by default, uint64 for volumes of 2**32 voxels and more.
 
     Returns
     -------
     Volume
-        Its `Volume.num_labels` is the lazy number of components.
+        A volume of labels. Its `Volume.num_labels` is the lazy number of components.
 
     Raises
     ------
     ValueError
-        When it is computed, before anything is written: there are more components than ``dtype`` has
-        numbers, or they take more memory than is left (the message says which slabs would do).
+        If a parameter is out of its range; when it is computed, before anything is written, if
+        there are more components than ``dtype`` has numbers, or they take more memory than is
+        left. The message says which slabs would do.
+    TypeError
+        If ``mask`` is neither a volume nor an array.
+
+    See Also
+    --------
+    regionprops_table : measures each component.
+    remove_small_objects, keep_largest : select components.
 
     Notes
     -----
-    Two sweeps. Memory grows with the components of one slab, about 120 bytes each, and with those on
-    the faces of blocks of slabs, not with the number of all.
+    Equal to `scipy.ndimage.label`, voxel for voxel.
+
+    %(component_sweeps)s
 
     References
     ----------
-    Runs are joined as by He, Chao and Suzuki, "A run-based two-scan labeling algorithm", IEEE TIP 17
-    (2008); slabs exchange the components of the planes that they share, in a tree.
+    L. He, Y. Chao, K. Suzuki, "A run-based two-scan labeling algorithm", IEEE Trans. Image
+    Processing 17 (2008), for the runs of a slab. Slabs exchange the components of the planes that
+    they share, in a tree.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> cells = bv.label(bv.open(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 0], [1, 1, 1]])))
     >>> np.asarray(cells)
     array([[1, 0, 2],
@@ -112,6 +122,7 @@ def label(
     return mask.derive(_relabelled(Barrier.of(survey, (mask.node,))))
 
 
+@documented
 def remove_small_objects(
     mask: Volume,
     max_size: int | str = 64,
@@ -120,28 +131,45 @@ def remove_small_objects(
     min_size: int | str | None = None,
     structure: Any = None,
 ) -> Volume:
-    """Remove what has at most ``max_size`` voxels: components of a mask, or labels.
+    """Remove components, or labels, of few voxels.
 
     Parameters
     ----------
-    mask : Volume
-        Of bool; or of integers, labels that are counted by value wherever they lie.
-    max_size : int or str
-        Voxels, or a volume with a unit such as ``"0.001 um^3"``.
-    connectivity, structure
-        As of `label`.
+    %(mask_or_labels)s
+    max_size : int or str, default: 64
+        The largest size that is removed: a number of voxels, or a volume with a unit such as
+        ``"0.001 um^3"``.
+    %(connectivity)s
     min_size : int or str, optional
-        Instead of ``max_size``: the least size that stays.
+        Instead of ``max_size``: the smallest size that stays.
+    %(neighbours)s
 
     Returns
     -------
     Volume
-        Of the same dtype.
+        A volume of the input's dtype, 0 where something was removed.
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    remove_small_holes : the same for the background.
+    keep_largest : keeps a number of components.
+
+    Notes
+    -----
+    Equal to scikit-image's, voxel for voxel.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `skimage.morphology.remove_small_objects`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> mask = bv.open(np.array([[1, 0, 1, 1]], bool))
     >>> np.asarray(bv.remove_small_objects(mask, 1)).astype(int)
     array([[0, 0, 1, 1]])
@@ -154,6 +182,7 @@ def remove_small_objects(
     return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=least))
 
 
+@documented
 def remove_small_holes(
     mask: Volume,
     max_size: int | str = 64,
@@ -161,14 +190,45 @@ def remove_small_holes(
     *,
     structure: Any = None,
 ) -> Volume:
-    """Fill the components of the background that have at most ``max_size`` voxels.
+    """Fill the components of the background that have few voxels.
 
-    Parameters as of `remove_small_objects`; equal to `skimage.morphology.remove_small_holes`.
+    Parameters
+    ----------
+    mask : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0 are
+        foreground.
+    max_size : int or str, default: 64
+        The largest size that is filled: a number of voxels, or a volume with a unit such as
+        ``"0.001 um^3"``.
+    %(connectivity)s
+    %(neighbours)s
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    binary_fill_holes : fills holes of any size.
+    remove_small_objects : the same for the foreground.
+
+    Notes
+    -----
+    Equal to scikit-image's, voxel for voxel. A component of the background that touches the border
+    of the volume is filled as others are.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `skimage.morphology.remove_small_holes`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> mask = bv.open(np.array([[1, 0, 1, 0, 0]], bool))
     >>> np.asarray(bv.remove_small_holes(mask, 1)).astype(int)
     array([[1, 1, 1, 0, 0]])
@@ -179,19 +239,43 @@ def remove_small_holes(
     return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=most))
 
 
+@documented
 def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
-    """Fill the background that cannot be reached from outside; equal to `scipy.ndimage.binary_fill_holes`.
+    """Fill the background that cannot be reached from outside.
 
     Parameters
     ----------
-    mask : Volume
+    mask : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
+        are foreground.
     structure : array_like, optional
-        How the background hangs together: 3 entries along each axis, a cross by default.
+        The neighbours of a voxel of the background: 3 entries along each axis, the same when
+        reflected at its centre; by default those that share a face with it.
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    remove_small_holes : fills what is small.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `scipy.ndimage.binary_fill_holes`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> ring = bv.open(np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1]]))
     >>> bool(np.asarray(bv.binary_fill_holes(ring)).all())
     True
@@ -205,23 +289,39 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     return ~_kept(~mask, "outside", element, ("touches_border",), keep, border_axes=open_axes)
 
 
+@documented
 def keep_largest(
     mask: Volume, k: int = 1, connectivity: int = 1, *, structure: Any = None
 ) -> Volume:
-    """Keep the ``k`` components, or labels, with the most voxels; of equals those with the lowest ids.
+    """Keep the components, or labels, with the most voxels.
 
     Parameters
     ----------
-    mask : Volume
-        Of bool; or of integers, labels that are counted by value wherever they lie.
-    k : int
-    connectivity, structure
-        As of `label`.
+    %(mask_or_labels)s
+    k : int, default: 1
+        How many to keep. Among those of equal size the lowest ids stay.
+    %(connectivity)s
+    %(neighbours)s
+
+    Returns
+    -------
+    Volume
+        A volume of the input's dtype, 0 where something was removed.
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    remove_small_objects : keeps all from a size on.
+
+    Notes
+    -----
+    %(component_sweeps)s
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> mask = bv.open(np.array([[1, 0, 1, 1, 0, 1, 1]], bool))
     >>> np.asarray(bv.keep_largest(mask)).astype(int)
     array([[0, 0, 1, 1, 0, 0, 0]])
@@ -235,25 +335,38 @@ def keep_largest(
     return _kept(mask, "keep_largest", element, ("size",), None, k_largest=int(k))
 
 
+@documented
 def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
-    """Remove what touches the border of the volume; equal to `skimage.segmentation.clear_border`.
+    """Remove what touches the border of the volume.
 
     Parameters
     ----------
-    volume : Volume
-        A mask, or labels: connected voxels of one value go or stay together.
-    buffer_size : int
-        How many voxels beside the outermost count as the border.
+    volume : Volume or numpy.ndarray
+        A mask, or labels. Connected voxels of one value go or stay together.
+    buffer_size : int, default: 0
+        How many voxels beside the outermost ones count as the border.
 
     Returns
     -------
     Volume
-        Of the volume's dtype, 0 where something was removed.
+        A volume of the input's dtype, 0 where something was removed.
+
+    Raises
+    ------
+    %(component_errors)s
+
+    Notes
+    -----
+    Equal to scikit-image's, voxel for voxel.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `skimage.segmentation.clear_border`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> labels = np.array([[1, 0, 0, 0], [0, 0, 2, 0], [0, 0, 0, 0]])
     >>> np.asarray(bv.clear_border(bv.open(labels)))
     array([[0, 0, 0, 0],
@@ -281,22 +394,45 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     return inside if volume.dtype == bool else where(inside, volume, volume.dtype.type(0))
 
 
+@documented
 def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None = None) -> Volume:
-    """Grow seeds as far as a mask reaches; equal to `scipy.ndimage.binary_propagation`.
+    """Grow seeds as far as a mask reaches.
 
     Parameters
     ----------
-    seed : Volume
-        Where it is not zero growth begins; such voxels outside of the mask stay.
+    seed : Volume or numpy.ndarray
+        Growth begins where it is not 0. Such voxels outside of the mask stay.
     structure : array_like, optional
-        Where it grows to: 3 entries along each axis, a cross by default.
-    mask : Volume, optional
-        Where it may grow; everywhere by default.
+        The neighbours that a voxel grows to: 3 entries along each axis, the same when reflected
+        at its centre; by default those that share a face with it.
+    mask : Volume or numpy.ndarray, optional
+        Growth is allowed where it is not 0; everywhere by default.
+
+    Returns
+    -------
+    %(bool_result)s
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    apply_hysteresis_threshold : with seeds and mask from two thresholds.
+    binary_dilation : grows by a number of steps.
+
+    Notes
+    -----
+    Equal to scipy's, voxel for voxel.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `scipy.ndimage.binary_propagation`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> seed, mask = np.array([[1, 0, 0, 0, 0]]), np.array([[1, 1, 0, 1, 1]])
     >>> np.asarray(bv.binary_propagation(bv.open(seed), mask=bv.open(mask))).astype(int)
     array([[1, 1, 0, 0, 0]])
@@ -307,25 +443,43 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     return _kept(reach, "binary_propagation", element, (), Keep(marked=True), seeds=seed)
 
 
+@documented
 def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
-    """Where the image is above ``low`` and connected to where it is above ``high``.
-
-    Equal to `skimage.filters.apply_hysteresis_threshold`.
+    """Find where an image is above ``low`` and connected to where it is above ``high``.
 
     Parameters
     ----------
-    image : Volume
-    low, high : number or Scalar
+    image : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened.
+    low : number or Scalar
+        The lower threshold. It may be lazy, e.g. of `threshold_otsu`.
+    high : number or Scalar
+        The higher threshold.
 
     Returns
     -------
-    Volume
-        Of bool.
+    %(bool_result)s
+
+    Raises
+    ------
+    %(component_errors)s
+
+    See Also
+    --------
+    binary_propagation : with seeds and mask of your own.
+
+    Notes
+    -----
+    Equal to scikit-image's, voxel for voxel: voxels are connected that share a face.
+
+    %(component_sweeps)s
+
+    References
+    ----------
+    `skimage.filters.apply_hysteresis_threshold`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> image = bv.open(np.array([[1, 2, 3, 2, 1, 2, 1]]))
     >>> np.asarray(bv.apply_hysteresis_threshold(image, 1, 2)).astype(int)
     array([[0, 1, 1, 1, 0, 0, 0]])

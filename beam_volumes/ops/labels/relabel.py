@@ -39,32 +39,48 @@ def relabel(
 
     Parameters
     ----------
-    labels : Volume
-        Of bool or integers from 0 on.
-    mapping : dict, pair of arrays, table or path
-        From labels to new values: a dict, two arrays of labels and of values, a pyarrow or pandas
-        table, or a Parquet file or folder of files. What is larger than a million rows is read from
-        the files by key, in a sweep more, and no worker holds all of it.
-    missing : {"error", "keep"} or number
-        What becomes of labels that the mapping lacks. 0 stays 0 where it is not mapped.
+    labels : Volume or numpy.ndarray
+        Labels, of bool or integers from 0 on.
+    mapping : dict, pair of array_like, table or path
+        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table,
+        or a Parquet file or a folder of such files.
+    missing : {"error", "keep"} or number, default: "error"
+        Labels that the mapping lacks are an error when the result is computed, keep their
+        number, or become this number. 0 stays 0 where it is not mapped.
     dtype : dtype, optional
-        Of the result, by default that of the mapping's values.
-    columns : (str, str), optional
-        Of a table: those of labels and of new values, by default the first two.
+        Dtype of the result; that of the mapping's values by default.
+    columns : pair of str, optional
+        For a table, the columns of labels and of new values; the first two by default.
 
     Returns
     -------
     Volume
+        A volume of ``dtype``.
 
     Raises
     ------
     ValueError
-        When it is computed: a label is missing (the message names it).
+        If values do not fit ``dtype``, or the table has not those columns; when it is computed,
+        if a label is missing. The message names it.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or of another dtype, or the mapping is
+        of another type.
+
+    See Also
+    --------
+    regionprops_table : measures regions, to choose values by.
+
+    Notes
+    -----
+    One sweep. A mapping in files of more than a million rows is looked up by key, in one sweep
+    more: no worker holds all of it.
+
+    References
+    ----------
+    `skimage.util.map_array`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> labels = bv.open(np.array([[0, 7, 9], [7, 7, 0]], "u4"))
     >>> np.asarray(bv.relabel(labels, {7: 1, 9: 200}, dtype="u1"))
     array([[  0,   1, 200],

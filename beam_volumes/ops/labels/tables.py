@@ -9,9 +9,11 @@ from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
 
 
+@documented
 def regionprops_table(
     labels: Volume,
     intensity: Volume | None = None,
@@ -20,41 +22,61 @@ def regionprops_table(
     spacing: float | Sequence[float] | str | None = None,
     nan: str = "raise",
 ) -> Table:
-    """Measure every region of a label volume; see `skimage.measure.regionprops_table`.
+    """Measure every region of a label volume.
 
     Parameters
     ----------
-    labels : Volume
-        Of bool or integers; 0 is background.
-    intensity : Volume, optional
-        Of the same shape, for the properties of intensities.
+    %(labels)s
+    intensity : Volume or numpy.ndarray, optional
+        Intensities for the properties that need them, of the shape of the labels.
     properties : sequence of str, optional
-        Names of scikit-image's (all that are offered by default): ``num_pixels``, ``area``, ``bbox``,
+        Names of the properties, scikit-image's: ``num_pixels``, ``area``, ``bbox``,
         ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
-        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (2-D), with ``intensity``
-        also ``intensity_min``, ``_max``, ``_mean``, ``_std`` and ``centroid_weighted``; and
-        ``principal_axes``, ``surface_area_faces``, ``touches_border`` and ``intensity_sum``.
-    spacing : float, sequence of float, or "voxel_size", optional
-        Size of a voxel, for areas, centroids and lengths; 1 by default.
-    nan : {"raise", "omit"}
-        What to do with NaN and infinite intensities.
+        ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (of two axes); with
+        ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
+        ``intensity_std`` and ``centroid_weighted``. Besides there are ``principal_axes``,
+        ``surface_area_faces``, ``touches_border`` and ``intensity_sum``. By default all that
+        are possible.
+    %(spacing)s
+    nan : {"raise", "omit"}, default: "raise"
+        NaN and infinite intensities are an error when the table is computed, or they are left
+        out.
 
     Returns
     -------
     Table
-        Sorted by ``label``; properties of several numbers have columns ``bbox-0``, ...
+        A lazy table, sorted by its column ``label``. Properties of several numbers have columns
+        ``bbox-0``, ``bbox-1`` and so on.
+
+    Raises
+    ------
+    ValueError
+        If a property is not known or needs ``intensity``, or shapes differ; when it is
+        computed, if an intensity is NaN or infinite and ``nan="raise"``, or the regions take
+        more memory than is left.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or of another dtype.
+
+    See Also
+    --------
+    region_adjacency : which regions touch.
+    Table.at : looks up labels, as the ``index`` of `scipy.ndimage`'s measurements does.
 
     Notes
     -----
-    One sweep (of a `label`, its second). Sums are exact, so that the table is the same to the bit
-    however the volume is cut up; lengths of axes come from LAPACK and may differ in the last bits
-    between machines. Memory grows with the labels of one slab, about 300 to 550 bytes each; the whole
-    table is never in one place.
+    One sweep; for labels of `label` it is the second of its two. Sums are exact, so that the table
+    is the same to the bit however the volume is cut. Lengths of axes come from LAPACK, and may
+    differ in the last bits between machines.
+
+    Memory grows with the labels of one slab, about 300 to 550 bytes each. The whole table is never
+    in one place.
+
+    References
+    ----------
+    `skimage.measure.regionprops_table`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> labels = bv.open(np.array([[1, 1, 0], [0, 2, 2]], "u1"))
     >>> table = bv.regionprops_table(labels, properties=["area", "centroid"])
     >>> table.to_pyarrow().to_pydict()
@@ -73,6 +95,7 @@ def regionprops_table(
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
 
 
+@documented
 def region_adjacency(
     labels: Volume,
     intensity: Volume | None = None,
@@ -82,32 +105,55 @@ def region_adjacency(
     range: tuple[float, float] | None = None,
     nan: str = "raise",
 ) -> Table:
-    """Which regions touch, along how many faces, and what lies between them.
+    """Find which regions touch, along how many faces, and what lies between them.
 
     Parameters
     ----------
-    labels : Volume
-        Of bool or integers; 0 is background and touches nothing.
-    intensity : Volume, optional
-        A boundary volume of the same shape, e.g. of membrane probabilities.
-    value : {"max", "mean"}
-        What a face's value is of the two voxels beside it.
-    bins : int
-        Bins of a histogram of each pair's values; none by default.
-    range : (low, high)
-        Of the histogram.
-    nan : {"raise", "omit"}
-        What to do with NaN and infinite intensities.
+    %(labels)s
+    intensity : Volume or numpy.ndarray, optional
+        A boundary volume, e.g. probabilities of membranes, of the shape of the labels.
+    value : {"max", "mean"}, default: "max"
+        The value of a face: the larger one of the two voxels beside it, or their mean.
+    bins : int, default: 0
+        Number of bins of a histogram of the values of each pair; 0 for none.
+    range : pair of float, optional
+        The ends of the histogram, which it needs.
+    nan : {"raise", "omit"}, default: "raise"
+        NaN and infinite intensities are an error when the table is computed, or they are left
+        out.
 
     Returns
     -------
     Table
-        One row for each pair of labels that share a face, the smaller one first, sorted.
+        A lazy table with a row for each pair of labels that share a face, ``label_a`` the
+        smaller one and ``label_b``, sorted. Columns ``faces-0``, ... count the faces across
+        each axis; with ``intensity`` there are ``boundary_mean``, ``boundary_min``,
+        ``boundary_max``, and ``boundary_histogram-0``, ... if asked for.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ or a parameter is out of its range; when it is computed, if an
+        intensity is NaN or infinite and ``nan="raise"``, or the pairs take more memory than is
+        left.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or of another dtype.
+
+    See Also
+    --------
+    regionprops_table : measures each region.
+
+    Notes
+    -----
+    One sweep; for labels of `label` it is the second of its two. Memory grows with the pairs of one
+    slab.
+
+    References
+    ----------
+    `skimage.graph.RAG` and `skimage.graph.rag_boundary` have such graphs for arrays in memory.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> labels = bv.open(np.array([[1, 1, 3], [2, 2, 3]], "u1"))
     >>> pairs = bv.region_adjacency(labels).to_pyarrow()
     >>> [row[:2] for row in zip(*pairs.to_pydict().values())]
