@@ -272,6 +272,9 @@ order : {0, 1}, default: 1
         "outside_cval": """\
 cval : float, default: 0.0
     The value beyond the volume with a constant mode, a number of the volume's dtype.""",
+        "streams": """\
+The result is computed in the same sweep as the volume: each window of the result takes the
+slices that it needs.""",
         "resampled": """\
 Volume
     A volume of the input's dtype; integers are rounded half away from zero.""",

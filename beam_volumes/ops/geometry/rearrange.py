@@ -12,6 +12,7 @@ from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import exact, kernel_input, representable, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
 from beam_volumes.space import Space
 
@@ -19,30 +20,51 @@ from beam_volumes.space import Space
 _PADDED = {"constant": "constant", "edge": "nearest", "reflect": "mirror", "symmetric": "reflect"}
 
 
+@documented
 def pad(
     volume: Volume, pad_width: Any, mode: str = "constant", constant_values: float = 0
 ) -> Volume:
-    """Put voxels around a volume; see `numpy.pad`.
+    """Put voxels around a volume.
 
     Parameters
     ----------
-    volume : Volume
-    pad_width : int, (int, int) or sequence of (int, int)
-        Voxels before and after: the same number everywhere, a pair for all axes, or a pair for each.
-    mode : {"constant", "edge", "reflect", "symmetric"}
-        ``reflect`` repeats no voxel at the edge, ``symmetric`` does.
-    constant_values : float
-        Stands outside if the mode is ``constant``; a number of the volume's dtype.
+    %(volume)s
+    pad_width : int, pair of int or sequence of pairs of int
+        Voxels before and after: one number everywhere, a pair for all axes, or a pair for each.
+    mode : {"constant", "edge", "reflect", "symmetric"}, default: "constant"
+        The voxels outside: ``constant_values``, the outer voxels, or the volume mirrored,
+        without repeating the outer voxel (``"reflect"``) or with it (``"symmetric"``).
+        ``"wrap"`` is not offered: the first slices would need the last ones.
+    constant_values : float, default: 0
+        The value outside with ``"constant"``, a number of the volume's dtype.
 
     Returns
     -------
     Volume
-        Its origin is that of the first voxel put before.
+        A volume of the input's dtype. Its origin is that of the first voxel put before.
+
+    Raises
+    ------
+    ValueError
+        If ``pad_width`` is not one of those above, ``mode`` is not offered, ``constant_values``
+        is not a number of the volume's dtype, or the volume has no voxels.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    shift : moves voxels within the same shape.
+
+    Notes
+    -----
+    %(streams)s
+
+    References
+    ----------
+    `numpy.pad`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 3]], "u1"))
     >>> np.asarray(bv.pad(v, [(0, 1), (2, 0)], "reflect"))
     array([[3, 2, 1, 2, 3],
@@ -69,27 +91,44 @@ def pad(
     return by_axes("pad", v, along, grid, space, exact(constant_values, v.dtype))
 
 
+@documented
 def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
-    """Reverse the order of voxels along axes; see `numpy.flip`.
-
-    What is opened is read in reverse. Of a computed volume, reversing the first axis of three takes a
-    sweep of its own: it is stored for the run and read again.
+    """Reverse the order of voxels along axes.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     axis : int or sequence of int, optional
-        All axes by default.
+        Axes to reverse, counted from 0, or from -1 backwards; all by default.
 
     Returns
     -------
     Volume
-        Where the volume was: the voxels are mirrored within the box that they fill.
+        A volume of the input's dtype, where the input was: voxels are mirrored within the box
+        that they fill.
+
+    Raises
+    ------
+    ValueError
+        If there is no such axis.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    transpose : reorders axes.
+
+    Notes
+    -----
+    A volume that was opened is read in reverse. If a computed one is reversed along z, it is stored
+    for the run and read again, in one sweep more.
+
+    References
+    ----------
+    `numpy.flip`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 3], [4, 5, 6]], "u1"))
     >>> np.asarray(bv.flip(v, axis=1))
     array([[3, 2, 1],
@@ -104,27 +143,45 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     return by_axes("flip", v, along, v.node.shape, v.space)
 
 
+@documented
 def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
-    """Reorder axes; see `numpy.transpose`.
-
-    What is opened is read in the other order; what is computed is stored for the run and read again,
-    in a sweep of its own.
+    """Reorder the axes of a volume.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     axes : sequence of int, optional
-        Which axis of the volume each of the result is; by default all in reverse.
+        For each axis of the result, the axis of the volume that it is; by default all in
+        reverse.
 
     Returns
     -------
     Volume
-        Axes are named by their position, as ever; voxel sizes and origin follow the voxels.
+        A volume of the input's dtype. Axes are named by their position, as ever; voxel sizes
+        and origin follow the voxels.
+
+    Raises
+    ------
+    ValueError
+        If ``axes`` does not name each axis once.
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    flip : reverses axes.
+
+    Notes
+    -----
+    A volume that was opened is read in the other order. A computed one is stored for the run and
+    read again, in one sweep more.
+
+    References
+    ----------
+    `numpy.transpose`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.zeros((4, 5, 6), "u1"), voxel_size=(40, 8, 8), unit="nm")
     >>> bv.transpose(v, (2, 1, 0)).shape, bv.transpose(v, (2, 1, 0)).voxel_size
     ((6, 5, 4), (8.0, 8.0, 40.0))
@@ -143,27 +200,42 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     return Volume(node, v.space.view(triple(order)))
 
 
+@documented
 def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
-    """Where the voxels of a volume lie along an axis, as a volume of its shape.
-
-    Nothing is read: only the shape of the volume counts.
+    """Make a volume of the positions of voxels along an axis.
 
     Parameters
     ----------
-    volume : Volume
+    volume : Volume or numpy.ndarray
+        Whose shape, voxel size and origin count. No voxel of it is read.
     axis : int
-    physical : bool
-        Positions in the volume's unit, from its origin and voxel size, instead of indices.
+        The axis, counted from 0, or from -1 backwards.
+    physical : bool, default: False
+        Whether positions are in the volume's unit, from its origin and voxel size, instead of
+        indices.
 
     Returns
     -------
     Volume
-        int64, as of `numpy.indices`; or float64.
+        A volume of the same shape: int64 indices, or float64 positions.
+
+    Raises
+    ------
+    ValueError
+        If there is no such axis, or ``physical=True`` and the volume has no voxel size.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or ``axis`` is not an int.
+
+    Notes
+    -----
+    %(pointwise)s
+
+    References
+    ----------
+    `numpy.indices`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.zeros((2, 3), "u1"), voxel_size=8, unit="nm")
     >>> np.asarray(bv.coordinates(v, 1))
     array([[0, 1, 2],

@@ -13,6 +13,7 @@ from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import exact, kernel_input, representable, triple
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
 
@@ -22,31 +23,49 @@ MOST_REACH = 256
 _MOST_WINDOW = 1 << 20
 
 
+@documented
 def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean") -> Volume:
-    """Make one voxel of each window of ``factors`` voxels; see `tensorstore.downsample`.
+    """Make one voxel of each window of ``factors`` voxels.
 
-    Windows begin at the first voxel; those at the far edges have only the voxels that are there. A
-    pyramid is made level by level, each of the one before.
+    Windows begin at the first voxel; those at the far edges have only the voxels that are there.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     factors : int or sequence of int
-        How many voxels become one, along each axis.
-    method : {"mean", "min", "max", "median", "mode", "stride"}
-        Means of integers are rounded half to even; the median of an even number of voxels is the lower
-        of the two in the middle; of several modes the smallest is taken; ``stride`` is the first voxel.
+        How many voxels become one; one number for all axes, or one for each.
+    method : {"mean", "min", "max", "median", "mode", "stride"}, default: "mean"
+        The voxel that stands for a window. Means of integers are rounded half to even; the
+        median of an even number of voxels is the lower one of the two in the middle; among
+        several modes the smallest is taken; ``"stride"`` takes the first voxel.
 
     Returns
     -------
     Volume
-        Of the same dtype. Voxels are larger by ``factors``, and the origin lies in the middle of the
-        first window (with ``stride`` where it was). NaN where the window holds one.
+        A volume of the input's dtype. Its voxels are larger by ``factors``, and its origin lies
+        in the middle of the first window (with ``"stride"`` where it was). It is NaN where the
+        window holds a NaN.
+
+    Raises
+    ------
+    %(errors)s
+
+    See Also
+    --------
+    upsample : the other way.
+    zoom : by any factors.
+
+    Notes
+    -----
+    A slice of the result needs ``factors`` slices of the volume, and is computed in the same sweep. A
+    pyramid is made level by level, each of the one before.
+
+    References
+    ----------
+    `tensorstore.downsample`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 3], [4, 6, 8]], "u1"), voxel_size=10, unit="nm")
     >>> small = bv.downsample(v, 2)
     >>> np.asarray(small), small.voxel_size, small.origin
@@ -91,27 +110,44 @@ def _every(volume: Volume, step: Triple) -> Volume:
     return by_axes("downsample", volume, along, grid, space)
 
 
+@documented
 def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) -> Volume:
-    """Make ``factors`` voxels of each.
+    """Make ``factors`` voxels of each voxel.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     factors : int or sequence of int
-        How many voxels one becomes, along each axis.
-    order : {0, 1}
-        0 repeats voxels, as `numpy.repeat` does; 1 is linear between their centres, and constant beyond
-        the outer ones: `scipy.ndimage.zoom` with ``grid_mode=True, mode="nearest"``.
+        How many voxels one becomes; one number for all axes, or one for each.
+    order : {0, 1}, default: 0
+        0 repeats voxels, as `numpy.repeat` does; 1 is linear between their centres, and
+        constant beyond the outer ones.
 
     Returns
     -------
     Volume
-        Of the same dtype, and as large; integers are rounded half away from zero.
+        A volume of the input's dtype, with smaller voxels, as large as before; integers are
+        rounded half away from zero.
+
+    Raises
+    ------
+    %(resampling_errors)s
+
+    See Also
+    --------
+    downsample : the other way.
+    zoom : by any factors.
+
+    Notes
+    -----
+    %(streams)s
+
+    References
+    ----------
+    `scipy.ndimage.zoom` with ``grid_mode=True, mode="nearest"``.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[0, 8]], "u1"))
     >>> np.asarray(bv.upsample(v, (1, 4))), np.asarray(bv.upsample(v, (1, 4), order=1))
     (array([[0, 0, 0, 0, 8, 8, 8, 8]], dtype=uint8), array([[0, 0, 1, 3, 5, 7, 8, 8]], dtype=uint8))
@@ -132,6 +168,7 @@ def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) ->
     return by_axes("upsample", v, along, grid, v.space.resampled((z, y, x), first))
 
 
+@documented
 def shift(
     volume: Volume,
     shift: float | str | Sequence[float | str],
@@ -140,30 +177,43 @@ def shift(
     mode: str = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Move the voxels of a volume; see `scipy.ndimage.shift`.
+    """Move the voxels of a volume.
 
     Parameters
     ----------
-    volume : Volume
-    shift : float, str or sequence
-        How far, along each axis, in voxels or with a unit (``"-15 nm"``).
-    order : {0, 1}
-        0 takes the nearest voxel, 1 is linear between two.
-    mode : str
-        What lies beyond the volume: ``reflect``, ``mirror``, ``nearest``, ``constant``, ``grid-mirror`` or
-        ``grid-constant``. With ``constant``, nothing is interpolated beyond the outer voxels' centres.
-    cval : float
-        What that is with a constant mode.
+    %(volume)s
+    shift : float, str or sequence of them
+        How far, in voxels or as a length such as ``"-15 nm"``, which needs a volume with a
+        voxel size. One for all axes, or one for each.
+    %(order)s
+    %(outside)s
+    %(outside_cval)s
 
     Returns
     -------
-    Volume
-        Of the same dtype and in the same space; integers are rounded half away from zero.
+    %(resampled)s
+
+    Raises
+    ------
+    %(resampling_errors)s
+
+    See Also
+    --------
+    affine_transform : also turns and scales.
+    pad : puts voxels around a volume.
+
+    Notes
+    -----
+    The result has the shape and the origin of the input.
+
+    %(streams)s
+
+    References
+    ----------
+    `scipy.ndimage.shift`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[10, 20, 40]], "u1"))
     >>> np.asarray(bv.shift(v, (0, 0.5)))
     array([[ 0, 15, 30]], dtype=uint8)
@@ -180,6 +230,7 @@ def shift(
     return by_axes("shift", v, along, v.node.shape, v.space, outside)
 
 
+@documented
 def zoom(
     volume: Volume,
     zoom: float | Sequence[float],
@@ -189,27 +240,48 @@ def zoom(
     cval: float = 0.0,
     grid_mode: bool = False,
 ) -> Volume:
-    """Enlarge or shrink a volume by any factors; see `scipy.ndimage.zoom`.
+    """Enlarge or shrink a volume by any factors.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     zoom : float or sequence of float
-        How many times as many voxels, along each axis; their number is rounded.
-    order, mode, cval
-        As of `shift`.
-    grid_mode : bool
-        Whether the whole volume keeps its extent, or (the default) the centres of its outer voxels do.
+        How many times as many voxels there shall be, rounded; one number for all axes, or one
+        for each.
+    %(order)s
+    %(outside)s
+    %(outside_cval)s
+    grid_mode : bool, default: False
+        Whether the volume as a whole keeps its extent, or the centres of its outer voxels do.
 
     Returns
     -------
     Volume
-        Of the same dtype; integers are rounded half away from zero. Voxel size and origin follow.
+        A volume of the input's dtype; integers are rounded half away from zero. Voxel size and
+        origin follow.
+
+    Raises
+    ------
+    %(resampling_errors)s
+
+    See Also
+    --------
+    downsample : by whole factors, from all voxels of a window.
+    upsample : by whole factors.
+
+    Notes
+    -----
+    %(streams)s
+
+    Shrinking looks at two voxels along each axis for each of the result: smooth the volume before,
+    or use `downsample`.
+
+    References
+    ----------
+    `scipy.ndimage.zoom`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[10, 20, 40]], "u1"), voxel_size=2)
     >>> np.asarray(bv.zoom(v, (1, 5 / 3))), bv.zoom(v, (1, 5 / 3)).voxel_size
     (array([[10, 15, 20, 30, 40]], dtype=uint8), (2.0, 1.0))
@@ -240,6 +312,7 @@ def zoom(
     return by_axes("zoom", v, along, grid, v.space.resampled((z, y, x), first), outside)
 
 
+@documented
 def affine_transform(
     volume: Volume,
     matrix: Any,
@@ -250,38 +323,56 @@ def affine_transform(
     mode: str = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Apply an affine map; see `scipy.ndimage.affine_transform`.
+    """Apply an affine map to the grid of a volume.
 
-    The voxel at position o of the result is that at ``matrix @ o + offset`` of the volume. Of three
-    axes, the first may depend on the others a little: one slice of the result may need 256 of the volume.
+    The voxel at position o of the result is that at ``matrix @ o + offset`` of the volume.
 
     Parameters
     ----------
-    volume : Volume
-    matrix : array_like
-        Square; its diagonal; or homogeneous, with the offset in its last column.
-    offset : float or sequence of float
-        In voxels.
+    %(volume)s
+    matrix : array_like of float
+        A square matrix, its diagonal, or a homogeneous matrix with the offset in its last
+        column.
+    offset : float or sequence of float, default: 0.0
+        In voxels; one number for all axes, or one for each. A homogeneous matrix has its own.
     output_shape : sequence of int, optional
-        The volume's by default.
-    order, mode, cval
-        As of `shift`.
+        Shape of the result; that of the volume by default.
+    %(order)s
+    %(outside)s
+    %(outside_cval)s
 
     Returns
     -------
     Volume
-        Of the same dtype, in the space of the volume; integers are rounded half away from zero.
+        A volume of the input's dtype, in the space of the input; integers are rounded half away
+        from zero.
 
     Raises
     ------
     ValueError
-        One slice of the result needs too many of the volume (the message says how many), or slices
-        would come in reverse order.
+        If a parameter is out of its range, one slice of the result needs more than 256 slices
+        of the volume, or slices would come in reverse order. The message names the remedy.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
+
+    See Also
+    --------
+    rotate : in the plane of the last two axes.
+    flip, transpose : reverse and reorder axes.
+
+    Notes
+    -----
+    A slice of the result needs the slices of the volume that the first row of the matrix reaches:
+    the first axis may depend on the others a little.
+
+    %(streams)s
+
+    References
+    ----------
+    `scipy.ndimage.affine_transform`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2], [3, 4]], "u1"))
     >>> np.asarray(bv.affine_transform(v, [[0, 1], [-1, 0]], offset=(0, 1)))
     array([[2, 4],
@@ -290,6 +381,7 @@ def affine_transform(
     return _affine("affine_transform", volume, matrix, offset, output_shape, order, mode, cval)
 
 
+@documented
 def rotate(
     volume: Volume,
     angle: float,
@@ -299,27 +391,44 @@ def rotate(
     mode: str = "constant",
     cval: float = 0.0,
 ) -> Volume:
-    """Rotate in the plane of the last two axes; see `scipy.ndimage.rotate`.
+    """Rotate a volume in the plane of its last two axes.
 
     Parameters
     ----------
-    volume : Volume
+    %(volume)s
     angle : float
         In degrees.
-    reshape : bool
+    reshape : bool, default: True
         Whether the result is as large as the rotated plane needs, or as the volume.
-    order, mode, cval
-        As of `shift`.
+    %(order)s
+    %(outside)s
+    %(outside_cval)s
 
     Returns
     -------
-    Volume
-        Of the same dtype; voxels are taken to be as high as wide.
+    %(resampled)s
+
+    Raises
+    ------
+    %(resampling_errors)s
+
+    See Also
+    --------
+    affine_transform : any turns.
+    transpose : exchanges axes.
+
+    Notes
+    -----
+    Voxels are taken to be as high as wide. Right angles are exact.
+
+    %(streams)s
+
+    References
+    ----------
+    `scipy.ndimage.rotate`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> np.asarray(bv.rotate(bv.open(np.array([[1, 2], [3, 4]], "u1")), 90))
     array([[2, 4],
            [1, 3]], dtype=uint8)
