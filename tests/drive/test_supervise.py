@@ -135,7 +135,7 @@ def test_killed_caller_leaves_no_orphans(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import json, os, subprocess, sys, time\n"
-        "from beam_volumes.runs import call_supervised\n"
+        "from beam_volumes.drive.supervise import call_supervised\n"
         "def function():\n"
         f"    sleeper = subprocess.Popen(['sleep', '{FOR_EVER}'])\n"
         "    with open(PATH, 'w') as file:\n"
@@ -153,7 +153,7 @@ def test_killed_caller_leaves_no_orphans(tmp_path):
 
 SCRIPT = """
 import os
-from beam_volumes.runs import call_supervised
+from beam_volumes.drive.supervise import call_supervised
 class Thing:
     pass
 def helper():
@@ -181,7 +181,7 @@ def test_the_caller_may_be_anything(tmp_path, how):
 def test_modules_beside_a_script_are_found(tmp_path):
     (tmp_path / "beside.py").write_text("def f():\n    return 42\n")
     (tmp_path / "script.py").write_text(
-        "import beside\nfrom beam_volumes.runs import call_supervised\n"
+        "import beside\nfrom beam_volumes.drive.supervise import call_supervised\n"
         "assert call_supervised(beside.f) == 42\n"
     )
     subprocess.run([sys.executable, tmp_path / "script.py"], check=True, cwd="/")
