@@ -9,28 +9,32 @@ import numpy as np
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops import parameters as par
 from beam_volumes.sweep.stage import Padding, Stage
 
 
+def kernel_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which kernels compute what has this one: half precision is single there."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype
+
+
 def kernel_input(volume: Volume) -> Volume:
-    """The volume in a dtype that kernels take: half precision becomes single."""
-    return volume.astype(np.float32) if volume.dtype == np.float16 else volume
+    """The volume in a dtype that kernels take."""
+    return volume.astype(kernel_dtype(volume.dtype))
+
+
+def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
+    """The volume, in ``dtype`` if its own has not the very constant that stands beyond its edges."""
+    constant = any("constant" in m for m in padding.modes)
+    return volume.astype(dtype) if constant and not holds(volume.dtype, padding.cval) else volume
 
 
 def stage_of(volume: Volume, stage: Stage) -> Volume:
     return volume.derive(StageNode.of(stage, (volume.node,)))
 
 
-def edges_of(volume: Volume, modes: tuple[str, str, str], cval: float, name: str) -> Padding:
-    """The padding of a filter that computes in the volume's own dtype."""
-    if any(m in ("constant", "grid-constant") for m in modes) and not representable(
-        cval, volume.dtype
-    ):
-        raise ValueError(
-            f"{name}: cval={cval!r} is not a {volume.dtype} number; cast the volume with astype first"
-        )
-    return Padding(modes, exact(cval, volume.dtype))
+def stage_in(dtype: np.dtype, volume: Volume, stage: Stage) -> Volume:
+    """What a stage makes of a volume, in ``dtype``: where either is half precision, through single."""
+    return stage_of(kernel_input(volume), stage).astype(dtype)
 
 
 def representable(number: float, dtype: np.dtype) -> bool:
@@ -66,19 +70,6 @@ def holds(dtype: np.dtype, number: float) -> bool:
         return representable(number, dtype)
     with np.errstate(over="ignore"):
         return bool(float(dtype.type(number)) == number or np.isnan(number))
-
-
-def taps_of(footprint: np.ndarray, name: str) -> np.ndarray:
-    """The positions of a footprint's true voxels, in raster order."""
-    count = int(np.count_nonzero(footprint))
-    if count > par.MOST_TAPS:
-        raise ValueError(
-            f"{name}: a footprint of {count:,} voxels is too large: it has up to {par.MOST_TAPS:,}"
-        )
-    taps = np.argwhere(footprint).astype(np.int64, order="C").reshape(-1, 3)
-    if not len(taps):
-        raise ValueError(f"{name}: the footprint is all false")
-    return taps
 
 
 def triple(numbers: Sequence[int]) -> Triple:

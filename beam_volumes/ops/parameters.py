@@ -1,4 +1,4 @@
-"""Reading the parameters that filters share: per-axis numbers, lengths with units, modes, footprints.
+"""Reading the parameters that filters share: per-axis numbers, lengths with units, modes.
 
 Users give one value per axis they see, or one for all; stages work on z, y, x.
 """
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import AXES
 from beam_volumes.storage.axes import unit_name
 
 #: The units of length that volumes can have, in metres.
@@ -183,25 +182,6 @@ def whole_numbers(
     return [int(n) for n in result]
 
 
-def footprint_of(
-    volume: Volume,
-    size: Any,
-    footprint: Any,
-    chosen: Sequence[int],
-    name: str,
-) -> np.ndarray:
-    """A boolean footprint over z, y, x from ``size`` or ``footprint``."""
-    if footprint is None:
-        if size is None:
-            raise ValueError(f"{name} needs size= or footprint=")
-        sizes = whole_numbers(size, chosen, 1, "size", 1)
-        not_too_large(sizes, f"{name}: size={size!r}")
-        return np.ones(sizes, bool)
-    if size is not None:
-        raise ValueError(f"{name}: give size= or footprint=, not both")
-    return expand(np.asarray(footprint), chosen, "footprint", name).astype(bool)
-
-
 def not_too_large(sizes: Sequence[int], what: str) -> None:
     """Refuse a footprint that no run could use, before it takes memory."""
     if math.prod(sizes) > MOST_VOXELS:
@@ -215,37 +195,3 @@ def not_too_long(taps: float, what: str) -> int:
             f"{what} is too large: weights have up to {MOST_TAPS:,} taps along an axis"
         )
     return int(taps)
-
-
-def expand(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:
-    """An array over the chosen axes as one over z, y, x."""
-    if array.ndim != len(chosen):
-        raise ValueError(
-            f"{name}: {what} of {array.ndim} dimensions for {len(chosen)} axes "
-            f"({', '.join(AXES[a] for a in chosen)})"
-        )
-    if array.size == 0:
-        raise ValueError(f"{name}: {what} is empty")
-    order = sorted(range(len(chosen)), key=lambda i: chosen[i])
-    shape = [1, 1, 1]
-    for i in order:
-        shape[chosen[i]] = array.shape[i]
-    return np.ascontiguousarray(array.transpose(order)).reshape(shape)
-
-
-def origins(origin: Any, sizes: Sequence[int], chosen: Sequence[int], name: str) -> list[int]:
-    """Origins along z, y, x, within scipy's limits."""
-    result = per_axis(origin, chosen, 0, "origin")
-    for o, n in zip(result, sizes, strict=True):
-        if isinstance(o, bool) or not isinstance(o, int | np.integer):
-            raise TypeError(f"{name}: origin={origin!r} is not a whole number")
-        if not -(n // 2) <= o <= (n - 1) // 2:
-            raise ValueError(
-                f"{name}: origin={o} is outside {-(n // 2)} to {(n - 1) // 2}, the limits for size {n}"
-            )
-    return [int(o) for o in result]
-
-
-def halo_of(sizes: Sequence[int], shift: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Taps before and after the centre of a window of scipy's, ``size // 2 + origin`` before."""
-    return tuple((n // 2 + o, n - 1 - n // 2 - o) for n, o in zip(sizes, shift, strict=True))

@@ -5,35 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beam_volumes.ops.filters import stages
-from beam_volumes.ops.filters.generic import GenericFootprint
+from beam_volumes.ops.filters.kernel_choice import cheaper
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed, swept
-from beam_volumes.sweep.stage import Stage
 from beam_volumes.text import format_bytes
 
 #: Shares of the time from which on something is worth a word.
 _MUCH, _HALF, _SOME = 0.3, 0.5, 0.1
 #: Chunks of fewer bytes cost more by their number than by what is in them.
 _SMALL = 256 << 10
-#: Of stages for which there is something cheaper: what.
-_CHEAPER: tuple[tuple[tuple[type[Stage], ...], str], ...] = (
-    (
-        (stages.CorrelateNd,),
-        "weights that are an outer product run as correlate1d along each axis, and those of a "
-        "gaussian or a box as gaussian_filter and uniform_filter",
-    ),
-    (
-        (stages.RankFootprint, stages.ExtremumFootprint, stages.ExtremumColumns),
-        "a box (size:) is cheaper than a footprint",
-    ),
-    ((stages.GreyFootprint,), "a flat footprint is cheaper than a structure of heights"),
-    (
-        (stages.Overlap, GenericFootprint),
-        "it is a function of your own: the filters of this package are compiled and threaded",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -167,19 +148,12 @@ def _stage(m: Measured) -> Iterator[str]:
     if top is None or top.cpu < _HALF * m.whole:
         return
     p = m.plan.passes[top.index]
-    cheaper = _cheaper(p, top)
-    if cheaper:
+    stage = p.program.steps[top.activity.index].stage if _is_stage_of(top, p) else None
+    if stage is not None and (better := cheaper(stage)):
         yield (
             f"{top.activity.name} takes {_percent(top.cpu / m.whole)} of the CPU time, "
-            f"{p.voxels / top.cpu / 1e6:,.1f} Mvoxel/s of a core: if the task allows, {cheaper}"
+            f"{p.voxels / top.cpu / 1e6:,.1f} Mvoxel/s of a core: if the task allows, {better}"
         )
-
-
-def _cheaper(p: Pass, item: Item) -> str:
-    if item.activity.kind != "stage":
-        return ""
-    stage = p.program.steps[item.activity.index].stage
-    return next((text for kinds, text in _CHEAPER if isinstance(stage, kinds)), "")
 
 
 def _halos(m: Measured, setting: Setting) -> Iterator[str]:

@@ -11,7 +11,7 @@ from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.docs import documented
-from beam_volumes.ops.filters import stages
+from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.filters.linear import (
     accumulator,
     correlation,
@@ -20,7 +20,7 @@ from beam_volumes.ops.filters.linear import (
     in_dtype,
     separable,
 )
-from beam_volumes.sweep.stage import Padding
+from beam_volumes.ops.neighbourhood import Footprint, cross_around
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
 Derivative = Callable[..., Volume]
@@ -179,13 +179,10 @@ def laplace(
     chosen = par.axes_of(volume, axes, "laplace")
     if not chosen:
         raise ValueError("laplace: axes is empty")
-    weights = np.zeros([3 if a in chosen else 1 for a in range(3)])
-    middle = tuple(n // 2 for n in weights.shape)
-    for axis in chosen:
-        line: list[Any] = list(middle)
-        line[axis] = slice(None)
-        weights[tuple(line)] += [1.0, -2.0, 1.0]
-    return correlation(volume, "laplace", weights, (0, 0, 0), mode, cval, axes, dtype)
+    weights = cross_around(len(chosen)).astype(np.float64)
+    weights[(1,) * len(chosen)] = -2 * len(chosen)
+    around = Footprint.of_weights(volume, "laplace", weights, 0, axes, mode, cval)
+    return correlation(volume, around, dtype)
 
 
 @documented
@@ -395,28 +392,13 @@ def _fused(
     if isinstance(derivative, str):
         derivative = _NAMED.get(derivative)
     centre = 2 if derivative is sobel else 1 if derivative is prewitt else 0
+    if not centre:
+        return None
     source = kernel_input(as_volume(volume))
-    chosen = par.axes_of(source, axes, name)
-    modes = par.modes_of(mode, chosen, name)
-    constant = cval != 0 and "constant" in modes[0]
-    if not centre or len(chosen) < 3 or len(set(modes)) > 1 or constant:
-        return None
     real = np.dtype(float_dtype(dtype) or accumulator(source.dtype))
-    if real == np.float16:
-        return None
-    kind: Any = real.type
-    if source.dtype.itemsize <= 2:  # 16 times a voxel is still exact
-        kind = np.int16 if source.dtype.itemsize == 1 else np.int32
-    stage = stages.GradientMagnitude(
-        name,
-        real,
-        (1, 1, 1),
-        (3, 3, 3),
-        Padding(modes, 0.0),
-        kind(centre),
-        real.type(0),
-    )
-    return stage_of(source, stage)
+    box = Footprint.of_box(source, name, 3, 0, axes, mode, cval)
+    stage = kernel_choice.gradient_magnitude(box, source.dtype, real, centre)
+    return None if stage is None else stage_of(source, stage)
 
 
 @documented

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
 from beam_volumes.kernels.filters import generic as kernels
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import holds, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.building import holding, kernel_dtype, kernel_input, stage_in
 from beam_volumes.ops.docs import documented
+from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import accumulator
-from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.neighbourhood import Footprint
 from beam_volumes.sweep.identity import identity
-from beam_volumes.sweep.stage import Padding, digest
-
-
-@dataclass(frozen=True, eq=False)
-class GenericFootprint(Neighbourhood):
-    """A function of the voxels under a footprint, compiled in the process that runs it."""
-
-    offsets: np.ndarray
-    extra: tuple[Any, ...]
-    function: Callable[..., Any]
-    identity: str
-
-    @property
-    def cost(self) -> float:
-        return 10.0 + 3.0 * len(self.offsets)
-
-    def token(self) -> str:
-        edges = self.edges.key
-        where = self.before, self.taps, edges, self.offsets
-        return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
-
-    def scratch(self, rows: int, cols: int, depth: int) -> int:
-        # A row, indices and voxels of the footprint, and four more such arrays of the function's own.
-        return 8 * cols + 64 * len(self.offsets)
-
-    def parameters(self) -> tuple[Any, ...]:
-        return self.offsets, self.extra
-
-    def kernel(self) -> Callable[..., None]:
-        return kernels.of_footprint(self.function)
 
 
 @documented
@@ -123,10 +92,7 @@ def generic_filter(
     filter_name = "generic_filter"
     if not callable(function):
         raise TypeError(f"{filter_name}: function={function!r} is not callable")
-    chosen = par.axes_of(volume, axes, filter_name)
-    shape = par.footprint_of(volume, size, footprint, chosen, filter_name)
-    shifts = par.origins(origin, shape.shape, chosen, filter_name)
-    modes = par.modes_of(mode, chosen, filter_name)
+    around = Footprint.of(volume, filter_name, size, footprint, origin, axes, mode, cval)
     called = str(getattr(function, "__name__", function))
     extra = _plain(extra_arguments, filter_name)
     if reason := kernels.reason_against(function, extra):
@@ -134,24 +100,17 @@ def generic_filter(
             f"{filter_name}: numba cannot compile the function {called!r}: {reason}; "
             "change it, or use map_overlap, which takes any function of blocks"
         )
-    source = kernel_input(volume)
-    if any("constant" in m for m in modes) and not holds(source.dtype, cval):
-        source = source.astype(np.float64)
+    source = holding(kernel_input(volume), around.padding, np.dtype(np.float64))
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
-    half = wanted == np.float16
-    stage = GenericFootprint(
+    stage = stages.GenericFootprint(
         name or called,
-        np.dtype(np.float32) if half else wanted,
-        triple([b for b, _ in par.halo_of(shape.shape, shifts)]),
-        triple(shape.shape),
-        Padding(modes, float(cval)),
-        taps_of(shape, filter_name),
+        *around.fields(kernel_dtype(wanted), around.padding)[1:],
+        around.taps,
         extra,
         function,
         identity(name, version),
     )
-    result = stage_of(source, stage)
-    return result.astype(np.float16) if half else result
+    return stage_in(wanted, source, stage)
 
 
 def _plain(arguments: Any, name: str) -> tuple[Any, ...]:

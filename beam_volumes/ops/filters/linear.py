@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,10 @@ import numpy as np
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import holds, kernel_input, stage_of, triple
+from beam_volumes.ops.building import holding, kernel_input, stage_in, stage_of, triple
 from beam_volumes.ops.docs import documented
-from beam_volumes.ops.filters import stages
+from beam_volumes.ops.filters import kernel_choice, stages
+from beam_volumes.ops.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
@@ -57,16 +57,11 @@ def separable(
 
     The order counts where a constant edge makes it count: there every pass pads anew.
     """
-    source = kernel_input(volume)
-    wanted = None if dtype is None else checked_dtype(dtype)
-    compute = accumulator(source.dtype)
-    if wanted is not None and np.issubdtype(wanted, np.floating) and wanted != np.float16:
-        compute = wanted
-    result = compute if wanted is None or wanted == np.float16 else wanted
-    constant = any(m in ("constant", "grid-constant") for m in modes) and cval != 0
-    if constant and not holds(source.dtype, cval):
-        source = source.astype(compute)
+    compute, result, wanted = _dtypes(volume.dtype, dtype)
+    padding = Padding(modes, float(cval))
+    source = holding(kernel_input(volume), padding, compute)
     # One stage for all passes, but for a constant edge: there scipy pads what each pass yields.
+    constant = any("constant" in m for m in modes) and cval != 0
     groups = [[p] for p in passes] if constant else [list(passes)]
     for k, group in enumerate(groups or [[]]):
         weights, before = [_ONE, _ONE, _ONE], [0, 0, 0]
@@ -77,11 +72,22 @@ def separable(
             result if k == len(groups) - 1 or not groups else compute,
             triple(before),
             triple([len(w) for w in weights]),
-            Padding(modes, float(cval)),
+            padding,
             tuple(np.ascontiguousarray(w, dtype=compute) for w in weights),  # type: ignore[arg-type]
         )
         source = stage_of(source, stage)
-    return source.astype(np.float16) if wanted == np.float16 else source
+    return source.astype(wanted)
+
+
+def _dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype, np.dtype]:
+    """What a filter of voxels of ``dtype`` computes in, its stage gives, and is asked for."""
+    compute = accumulator(dtype)
+    if asked is None:
+        return compute, compute, compute
+    wanted = checked_dtype(asked)
+    if wanted in (np.float32, np.float64):
+        compute = wanted
+    return compute, compute if wanted == np.float16 else wanted, wanted
 
 
 @documented
@@ -222,45 +228,14 @@ def uniform_filter(
     """
     volume = as_volume(volume)
     name = "uniform_filter"
-    chosen = par.axes_of(volume, axes, name)
-    sizes = par.whole_numbers(size, chosen, 1, "size", 1)
-    par.not_too_long(max(sizes), f"{name}: size={size!r}")
-    shifts = par.origins(origin, sizes, chosen, name)
-    modes = par.modes_of(mode, chosen, name)
-    halo = par.halo_of(sizes, shifts)
-    sums = _sum_types(volume.dtype, sizes)
-    if sums is None or (cval != 0 and any("constant" in m for m in modes)):
-        passes = [
-            (a, np.full(sizes[a], 1 / sizes[a]), halo[a][0]) for a in sorted(chosen) if sizes[a] > 1
-        ]
-        return separable(volume, name, passes, modes, cval, dtype)
+    box = Footprint.of_box(volume, name, size, origin, axes, mode, cval)
     wanted = np.dtype(np.float32) if dtype is None else checked_dtype(dtype)
-    stage = stages.Uniform(
-        name,
-        np.dtype(np.float32) if wanted == np.float16 else wanted,
-        triple([b for b, _ in halo]),
-        triple(sizes),
-        Padding(modes, 0.0),
-        *sums,
-        (np.float64 if wanted == np.float64 else np.float32)(1 / math.prod(sizes)),
-    )
-    result = stage_of(volume, stage)
-    return result.astype(np.float16) if wanted == np.float16 else result
-
-
-def _sum_types(dtype: np.dtype, sizes: Sequence[int]) -> tuple[np.dtype, np.dtype] | None:
-    """Integer types that hold the sum over a box's z and y, and over all of it: None if 32 bits do not."""
-    if dtype.kind not in "bui" or dtype.itemsize > 2:
-        return None
-    largest = 1 if dtype.kind == "b" else max(-np.iinfo(dtype).min, np.iinfo(dtype).max)
-    kind = "i" if dtype.kind == "i" else "u"
-    types = []
-    for count in (sizes[0] * sizes[1], math.prod(sizes)):
-        bits = int(largest * count).bit_length() + (kind == "i")
-        if bits > 32:
-            return None
-        types.append(np.dtype(f"{kind}{2 if bits <= 16 else 4}"))
-    return types[0], types[1]
+    stage = kernel_choice.mean(box, volume.dtype, wanted)
+    if stage is not None:
+        return stage_in(wanted, volume, stage)
+    extents = zip(box.shape, box.before, strict=True)
+    passes = [(a, np.full(n, 1 / n), before) for a, (n, before) in enumerate(extents) if n > 1]
+    return separable(volume, name, passes, box.modes, cval, dtype)
 
 
 @documented
@@ -314,8 +289,9 @@ def convolve(
     >>> np.asarray(bv.convolve(bv.open(np.array([[1, 0, 0]], "u1")), [[1, 2, 4]], mode="constant"))
     array([[2., 4., 0.]], dtype=float32)
     """
-    array, shifts = _mirrored(as_volume(volume), weights, origin, axes, "convolve")
-    return correlation(as_volume(volume), "convolve", array, shifts, mode, cval, axes, dtype)
+    volume = as_volume(volume)
+    around = Footprint.of_weights(volume, "convolve", weights, origin, axes, mode, cval)
+    return correlation(volume, around.mirrored(), dtype)
 
 
 @documented
@@ -370,55 +346,15 @@ def correlate(
     array([[2., 1., 0.]], dtype=float32)
     """
     volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, "correlate")
-    array = par.expand(np.asarray(weights, np.float64), chosen, "weights", "correlate")
-    shifts = par.origins(origin, array.shape, chosen, "correlate")
-    return correlation(volume, "correlate", array, shifts, mode, cval, axes, dtype)
+    around = Footprint.of_weights(volume, "correlate", weights, origin, axes, mode, cval)
+    return correlation(volume, around, dtype)
 
 
-def _mirrored(
-    volume: Volume, weights: Any, origin: Any, axes: Any, name: str
-) -> tuple[np.ndarray, list[int]]:
-    """Weights and origins with which a correlation is the convolution."""
-    chosen = par.axes_of(volume, axes, name)
-    array = par.expand(np.asarray(weights, np.float64), chosen, "weights", name)
-    shifts = par.per_axis(origin, chosen, 0, "origin")
-    shifts = [-o - (n % 2 == 0) for o, n in zip(shifts, array.shape, strict=True)]
-    return array[::-1, ::-1, ::-1], par.origins(shifts, array.shape, range(3), name)
-
-
-def correlation(
-    volume: Volume,
-    name: str,
-    weights: np.ndarray,
-    shifts: Sequence[int],
-    mode: Any,
-    cval: float,
-    axes: Any,
-    dtype: Any,
-) -> Volume:
-    """A correlation with weights along z, y, x, tap by tap."""
-    if not np.isfinite(weights).all():
-        raise ValueError(f"{name}: the weights are not all finite")
-    chosen = par.axes_of(volume, axes, name)
-    modes = par.modes_of(mode, chosen, name)
-    source = kernel_input(volume)
-    wanted = None if dtype is None else checked_dtype(dtype)
-    compute = accumulator(source.dtype)
-    if wanted in (np.float32, np.float64):
-        compute = wanted  # type: ignore[assignment]
-    if any("constant" in m for m in modes) and not holds(source.dtype, cval):
-        source = source.astype(compute)
-    offsets = np.argwhere(weights != 0).astype(np.int64, order="C")
-    halo = par.halo_of(weights.shape, shifts)
-    stage = stages.CorrelateNd(
-        name,
-        compute if wanted is None or wanted == np.float16 else wanted,
-        triple([b for b, _ in halo]),
-        triple(weights.shape),
-        Padding(modes, float(cval)),
-        offsets.reshape(-1, 3),
-        weights[weights != 0].astype(compute),
-    )
-    result = stage_of(source, stage)
-    return result.astype(np.float16) if wanted == np.float16 else result
+def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
+    """A correlation with a footprint's weights, tap by tap."""
+    compute, result, wanted = _dtypes(volume.dtype, dtype)
+    assert around.numbers is not None
+    weights = around.numbers[around.inside].astype(compute)
+    fields = around.fields(result, around.padding)
+    source = holding(kernel_input(volume), around.padding, compute)
+    return stage_in(wanted, source, stages.CorrelateNd(*fields, around.offsets, weights))

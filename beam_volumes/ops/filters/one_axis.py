@@ -11,6 +11,7 @@ from beam_volumes.ops import parameters as par
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
+from beam_volumes.ops.neighbourhood import Footprint
 from beam_volumes.ops.signatures import parameters_of
 
 
@@ -277,7 +278,8 @@ def correlate1d(
     >>> np.asarray(bv.correlate1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
     array([[2., 1., 0.]], dtype=float32)
     """
-    return _along(volume, "correlate1d", weights, axis, mode, cval, origin, dtype)
+    around = _row(volume, "correlate1d", weights, axis, mode, cval, origin)
+    return _along(volume, around, axis, dtype)
 
 
 @documented
@@ -330,31 +332,22 @@ def convolve1d(
     >>> np.asarray(bv.convolve1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
     array([[2., 4., 0.]], dtype=float32)
     """
-    turned = np.asarray(weights)[::-1]
-    if isinstance(origin, bool) or not isinstance(origin, int | np.integer):
-        raise TypeError(f"convolve1d: origin={origin!r} is not a whole number")
-    back = -int(origin) - (len(turned) % 2 == 0)
-    return _along(volume, "convolve1d", turned, axis, mode, cval, back, dtype)
+    around = _row(volume, "convolve1d", weights, axis, mode, cval, origin).mirrored()
+    return _along(volume, around, axis, dtype)
 
 
-def _along(
-    volume: Volume,
-    name: str,
-    weights: Any,
-    axis: int,
-    mode: str,
-    cval: float,
-    origin: int,
-    dtype: Any,
-) -> Volume:
-    volume = as_volume(volume)
+def _row(
+    volume: Volume, name: str, weights: Any, axis: int, mode: str, cval: float, origin: int
+) -> Footprint:
     row = np.asarray(weights, np.float64)
     if row.ndim != 1 or not len(row):
         raise ValueError(f"{name}: weights of shape {row.shape}; give a row of one or more")
-    if not np.isfinite(row).all():
-        raise ValueError(f"{name}: the weights are not all finite")
-    chosen = par.axes_of(volume, axis, name)
-    modes = par.modes_of(mode, chosen, name)
-    along = chosen[0]
-    shift = par.origins(origin, [len(row)] * 3, chosen, name)[along]
-    return separable(volume, name, [(along, row, len(row) // 2 + shift)], modes, cval, dtype)
+    return Footprint.of_weights(as_volume(volume), name, row, origin, axis, mode, cval)
+
+
+def _along(volume: Volume, around: Footprint, axis: int, dtype: Any) -> Volume:
+    volume = as_volume(volume)
+    (along,) = par.axes_of(volume, axis, around.name)
+    assert around.numbers is not None
+    passes = [(along, around.numbers.ravel(), around.before[along])]
+    return separable(volume, around.name, passes, around.modes, around.cval, dtype)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.docs import documented
-from beam_volumes.ops.filters import stages
-from beam_volumes.sweep.stage import Stage
+from beam_volumes.ops.filters import kernel_choice
+from beam_volumes.ops.neighbourhood import Footprint
 
 
 @documented
@@ -66,7 +65,10 @@ def minimum_filter(
     >>> np.asarray(bv.minimum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[1, 1, 1, 4, 8]])
     """
-    return _extremum(volume, "minimum_filter", False, size, footprint, mode, cval, origin, axes)
+    volume = as_volume(volume)
+    around = Footprint.of(volume, "minimum_filter", size, footprint, origin, axes, mode, cval)
+    stage = kernel_choice.extremum(around, volume.dtype, largest=False)
+    return stage_in(volume.dtype, volume, stage)
 
 
 @documented
@@ -120,7 +122,10 @@ def maximum_filter(
     >>> np.asarray(bv.maximum_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 5, 9, 9, 9]])
     """
-    return _extremum(volume, "maximum_filter", True, size, footprint, mode, cval, origin, axes)
+    volume = as_volume(volume)
+    around = Footprint.of(volume, "maximum_filter", size, footprint, origin, axes, mode, cval)
+    stage = kernel_choice.extremum(around, volume.dtype, largest=True)
+    return stage_in(volume.dtype, volume, stage)
 
 
 @documented
@@ -175,9 +180,10 @@ def median_filter(
     >>> np.asarray(bv.median_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
     array([[5, 4, 4, 8, 8]])
     """
-    middle = _count(volume, size, footprint, axes, "median_filter") // 2
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, "median_filter", middle, size, footprint, **options)
+    volume = as_volume(volume)
+    around = Footprint.of(volume, "median_filter", size, footprint, origin, axes, mode, cval)
+    stage = kernel_choice.rank(around, volume.dtype, around.count // 2)
+    return stage_in(volume.dtype, volume, stage)
 
 
 @documented
@@ -234,15 +240,17 @@ def rank_filter(
     array([[5, 4, 4, 8, 8]])
     """
     name = "rank_filter"
-    count = _count(volume, size, footprint, axes, name)
+    volume = as_volume(volume)
+    around = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval)
+    count = around.count
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
         raise TypeError(f"{name}: rank={rank!r} is not a whole number")
     if not -count <= rank < count:
         raise ValueError(
             f"{name}: rank={rank}; a footprint of {count} voxels has {-count} to {count - 1}"
         )
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, name, int(rank) % count, size, footprint, **options)
+    stage = kernel_choice.rank(around, volume.dtype, int(rank) % count)
+    return stage_in(volume.dtype, volume, stage)
 
 
 @documented
@@ -300,115 +308,14 @@ def percentile_filter(
     array([[1, 1, 1, 4, 8]])
     """
     name = "percentile_filter"
-    count = _count(volume, size, footprint, axes, name)
+    volume = as_volume(volume)
+    around = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval)
+    count = around.count
     if isinstance(percentile, bool) or not isinstance(percentile, int | float | np.number):
         raise TypeError(f"{name}: percentile={percentile!r} is not a number")
     share = percentile + 100.0 if percentile < 0 else float(percentile)
     if not 0 <= share <= 100:
         raise ValueError(f"{name}: percentile={percentile} is outside -100 to 100")
     rank = count - 1 if share == 100 else int(count * share / 100.0)
-    options: dict[str, Any] = {"mode": mode, "cval": cval, "origin": origin, "axes": axes}
-    return _rank(volume, name, rank, size, footprint, **options)
-
-
-def _count(volume: Volume, size: Any, footprint: Any, axes: Any, name: str) -> int:
-    """How many voxels a footprint has."""
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    return int(par.footprint_of(volume, size, footprint, chosen, name).sum())
-
-
-def _rank(
-    volume: Volume,
-    name: str,
-    rank: int,
-    size: Any,
-    footprint: Any,
-    mode: Any,
-    cval: float,
-    origin: Any,
-    axes: Any,
-) -> Volume:
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    shape = par.footprint_of(volume, size, footprint, chosen, name)
-    shifts = par.origins(origin, shape.shape, chosen, name)
-    modes = par.modes_of(mode, chosen, name)
-    taps = taps_of(shape, name)
-    if rank in (0, len(taps) - 1) and len(taps) > 1:
-        return extremum(volume, name, rank > 0, shape, shifts, modes, cval)
-    source = kernel_input(volume)
-    if not shape.all() and len(set(modes)) > 1:
-        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
-    common = (
-        name,
-        source.dtype,
-        triple([b for b, _ in par.halo_of(shape.shape, shifts)]),
-        triple(shape.shape),
-        edges_of(source, modes, cval, name),
-    )
-    stage: Stage
-    if not shape.all():
-        stage = stages.RankFootprint(*common, taps, rank)
-    elif shape.shape == (3, 3, 3) and rank == 13:
-        stage = stages.Median3(*common)
-    elif _counts_in_bytes(source.dtype, shape.shape):
-        stage = stages.RankBox(*common, rank)
-    elif shape.size * source.dtype.itemsize > 400 and max(shape.shape) <= 256:
-        stage = stages.RankWalk(*common, rank)
-    else:
-        stage = stages.RankFootprint(*common, taps, rank)
-    return stage_of(source, stage).astype(volume.dtype)
-
-
-def _counts_in_bytes(dtype: np.dtype, box: tuple[int, ...]) -> bool:
-    """Whether `stages.RankBox` takes such a box, and is the quickest for it."""
-    size = int(np.prod(box))
-    fits = dtype.itemsize == 1 and box[0] < 256 and size < 1 << 16
-    return fits and (dtype.kind == "b" or size > 200)
-
-
-def _extremum(
-    volume: Volume,
-    name: str,
-    largest: bool,
-    size: Any,
-    footprint: Any,
-    mode: Any,
-    cval: float,
-    origin: Any,
-    axes: Any,
-) -> Volume:
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    shape = par.footprint_of(volume, size, footprint, chosen, name)
-    shifts = par.origins(origin, shape.shape, chosen, name)
-    return extremum(volume, name, largest, shape, shifts, par.modes_of(mode, chosen, name), cval)
-
-
-def extremum(
-    volume: Volume,
-    name: str,
-    largest: bool,
-    footprint: np.ndarray,
-    shifts: Sequence[int],
-    modes: tuple[str, str, str],
-    cval: float,
-) -> Volume:
-    """The minimum or maximum over a footprint along z, y, x, in scipy's placement."""
-    source = kernel_input(volume)
-    box = footprint.all()
-    if not box and len(set(modes)) > 1:
-        raise ValueError(f"{name}: one mode for all axes, please: the footprint is not a box")
-    common = (
-        name,
-        source.dtype,
-        triple([b for b, _ in par.halo_of(footprint.shape, shifts)]),
-        triple(footprint.shape),
-        edges_of(source, modes, cval, name),
-    )
-    if box:
-        stage: Stage = stages.ExtremumBox(*common, largest)
-    else:
-        stage = stages.extremum_over(common, taps_of(footprint, name), largest)
-    return stage_of(source, stage).astype(volume.dtype)
+    stage = kernel_choice.rank(around, volume.dtype, rank)
+    return stage_in(volume.dtype, volume, stage)

@@ -14,6 +14,7 @@ from beam_volumes.kernels.filters import (
     columns,
     convolve,
     extremum,
+    generic,
     gradient,
     median,
     rank,
@@ -271,19 +272,6 @@ class ExtremumColumns(Neighbourhood):
         return columns.extremum_of_columns
 
 
-def extremum_over(
-    common: tuple[str, np.dtype, Triple, Triple, Padding], offsets: np.ndarray, largest: bool
-) -> ExtremumColumns | ExtremumFootprint:
-    """The faster of two stages; ``common`` is what every `Neighbourhood` has."""
-    # Bytes are as many to a vector as a loop gets through: there columns gain nothing.
-    _, dtype, _, taps, _ = common
-    few = len(offsets) <= extremum.FEW_TAPS or dtype.itemsize == 1
-    found = None if few else columns.columns_of(offsets, taps[0])
-    if found is None:
-        return ExtremumFootprint(*common, offsets, largest)
-    return ExtremumColumns(*common, found, largest)
-
-
 @dataclass(frozen=True, eq=False)
 class RankFootprint(Neighbourhood):
     """The value of some rank among those under a footprint."""
@@ -454,6 +442,35 @@ class GreyFootprint(Neighbourhood):
 
     def kernel(self) -> Callable[..., None]:
         return morphology.grey_footprint
+
+
+@dataclass(frozen=True, eq=False)
+class GenericFootprint(Neighbourhood):
+    """A function of the voxels under a footprint, compiled in the process that runs it."""
+
+    offsets: np.ndarray
+    extra: tuple[Any, ...]
+    function: Callable[..., Any]
+    identity: str
+
+    @property
+    def cost(self) -> float:
+        return 10.0 + 3.0 * len(self.offsets)
+
+    def token(self) -> str:
+        edges = self.edges.key
+        where = self.before, self.taps, edges, self.offsets
+        return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        # A row, indices and voxels of the footprint, and four more such arrays of the function's own.
+        return 8 * cols + 64 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return self.offsets, self.extra
+
+    def kernel(self) -> Callable[..., None]:
+        return generic.of_footprint(self.function)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy
 
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import edges_of, kernel_input, stage_of, taps_of, triple
+from beam_volumes.ops.building import stage_in, stage_of
 from beam_volumes.ops.docs import documented
-from beam_volumes.ops.filters import stages
-from beam_volumes.ops.filters.rank import extremum
+from beam_volumes.ops.filters import kernel_choice
+from beam_volumes.ops.neighbourhood import Footprint
 from beam_volumes.ops.signatures import parameters_of
-from beam_volumes.sweep.stage import Padding
 
 #: Each iteration is a stage of its own.
 MOST_ITERATIONS = 1000
@@ -247,10 +243,6 @@ def _binary(
     axes: Any,
 ) -> Volume:
     volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    if structure is None:
-        structure = scipy.ndimage.generate_binary_structure(len(chosen), 1)
-    element = par.expand(np.asarray(structure), chosen, "structure", name).astype(bool)
     if (
         isinstance(iterations, bool)
         or not isinstance(iterations, int | np.integer)
@@ -265,10 +257,8 @@ def _binary(
         border_value = 0 if dilation else 1
     if border_value not in (0, 1):
         raise ValueError(f'{name}: border_value={border_value!r}; use 0, 1 or "ignore"')
-    shifts = par.origins(origin, element.shape, chosen, name)
-    if dilation:
-        element, shifts = mirrored(element, shifts)
-    stage = _stage(name, element, shifts, float(border_value), dilation)
+    element = Footprint.of_structure(volume, name, structure, origin, axes, float(border_value))
+    stage = kernel_choice.binary(element.mirrored() if dilation else element, dilation)
     result = volume if volume.dtype == bool else volume != 0
     for _ in range(int(iterations)):
         changed = stage_of(result, stage)
@@ -278,47 +268,6 @@ def _binary(
             )
         result = changed
     return result
-
-
-def _stage(
-    name: str, element: np.ndarray, shifts: Sequence[int], border: float, dilation: bool
-) -> stages.Neighbourhood:
-    taps = taps_of(element, name)
-    before = triple([b for b, _ in par.halo_of(element.shape, shifts)])
-    edges = Padding(("constant",) * 3, border)  # type: ignore[arg-type]
-    common = (name, np.dtype(bool), before, triple(element.shape), edges)
-    round_ = _as_ball(element)
-    if round_ is None:
-        return stages.BinaryFootprint(*common, taps, dilation)
-    return stages.BinaryBall(*common, *round_, dilation)
-
-
-def _as_ball(element: np.ndarray) -> tuple[np.ndarray, int] | None:
-    """An element as squared lengths per axis and the largest that belongs to it, if it is a ball.
-
-    Lengths are counted in voxels, or in fractions of the radii for an ellipsoid.
-    """
-    radii = [n // 2 for n in element.shape]
-    if any(n % 2 == 0 for n in element.shape) or max(radii) >= 254:
-        return None
-    whole = math.lcm(*(r for r in radii if r))
-    for weights in ([1, 1, 1], [(whole // r) ** 2 if r else 1 for r in radii]):
-        reach = np.arange(max(radii) + 2, dtype=np.int64)
-        steps = np.array(weights)[:, None] * reach**2
-        z, y, x = (steps[a][np.abs(np.arange(-r, r + 1))] for a, r in enumerate(radii))
-        squared = z[:, None, None] + y[:, None] + x
-        limit = int(squared[element].max())
-        ends = max(int(steps[a, r]) for a, r in enumerate(radii))
-        if ends <= limit < 1 << 15 and np.array_equal(element, squared <= limit):
-            dtype = np.uint8 if limit < 1 << 7 else np.uint16
-            return np.minimum(steps, limit + 1).astype(dtype), limit
-    return None
-
-
-def mirrored(element: np.ndarray, shifts: Sequence[int]) -> tuple[np.ndarray, list[int]]:
-    """An element and origins turned around, as scipy does for dilations."""
-    turned = [-o - (n % 2 == 0) for o, n in zip(shifts, element.shape, strict=True)]
-    return np.ascontiguousarray(element[::-1, ::-1, ::-1]), turned
 
 
 @documented
@@ -542,35 +491,6 @@ def _grey(
     axes: Any,
 ) -> Volume:
     volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    modes = par.modes_of(mode, chosen, name)
-    heights = None
-    if structure is not None:
-        heights = par.expand(np.asarray(structure, np.float64), chosen, "structure", name)
-        size = None
-        if footprint is None:
-            footprint = np.ones(np.asarray(structure).shape, bool)
-    element = par.footprint_of(volume, size, footprint, chosen, name)
-    if heights is not None and heights.shape != element.shape:
-        raise ValueError(f"{name}: structure and footprint have different shapes")
-    shifts = par.origins(origin, element.shape, chosen, name)
-    if dilation:
-        if heights is not None:
-            heights = mirrored(heights, shifts)[0]
-        element, shifts = mirrored(element, shifts)
-    if heights is None or not heights[element].any():
-        return extremum(volume, name, dilation, element, shifts, modes, cval)
-    if len(set(modes)) > 1:
-        raise ValueError(f"{name}: one mode for all axes, please: the structure is not flat")
-    source = kernel_input(volume)
-    stage = stages.GreyFootprint(
-        name,
-        source.dtype,
-        triple([b for b, _ in par.halo_of(element.shape, shifts)]),
-        triple(element.shape),
-        edges_of(source, modes, cval, name),
-        taps_of(element, name),
-        np.ascontiguousarray(heights[element]),
-        dilation,
-    )
-    return stage_of(source, stage).astype(volume.dtype)
+    element = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval, structure)
+    element = element.mirrored() if dilation else element
+    return stage_in(volume.dtype, volume, kernel_choice.grey(element, volume.dtype, dilation))

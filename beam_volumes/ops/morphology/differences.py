@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
 from beam_volumes.ops import parameters as par
@@ -18,6 +17,7 @@ from beam_volumes.ops.morphology.basic import (
     grey_erosion,
     grey_opening,
 )
+from beam_volumes.ops.neighbourhood import cross_around
 from beam_volumes.ops.signatures import parameters_of
 
 
@@ -277,8 +277,7 @@ def binary_hit_or_miss(
     volume = as_volume(volume)
     name = "binary_hit_or_miss"
     if structure1 is None:
-        chosen = par.axes_of(volume, axes, name)
-        structure1 = scipy.ndimage.generate_binary_structure(len(chosen), 1)
+        structure1 = cross_around(len(par.axes_of(volume, axes, name)))
     hit = np.asarray(structure1).astype(bool)
     miss = ~hit if structure2 is None else np.asarray(structure2).astype(bool)
     origin2 = origin1 if origin2 is None else origin2

@@ -1,0 +1,233 @@
+"""What size=, footprint=, origin=, axes=, mode= and cval= mean: the voxels around each one of a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops import parameters as par
+from beam_volumes.ops.building import exact, representable, triple
+from beam_volumes.space import AXES
+from beam_volumes.sweep.stage import Padding
+
+#: Name, dtype, voxels before, extent and padding of a stage.
+Fields = tuple[str, np.dtype, Triple, Triple, Padding]
+
+
+@dataclass(frozen=True, eq=False)
+class Footprint:
+    """The voxels around each one that a filter takes, along z, y, x, and what lies beyond the edges.
+
+    Attributes
+    ----------
+    name : str
+        What messages and plans call the filter.
+    inside : numpy.ndarray
+        Bool: which voxels of its extent belong to it. A box takes no memory, however large.
+    numbers : numpy.ndarray or None
+        Weights or heights, float64, over the same extent.
+    before : tuple of int
+        Voxels of its extent before the one that is computed: scipy's ``size // 2 + origin``.
+    modes : tuple of str
+    cval : float
+    """
+
+    name: str
+    inside: np.ndarray
+    numbers: np.ndarray | None
+    before: Triple
+    modes: tuple[str, str, str]
+    cval: float
+
+    @classmethod
+    def of(
+        cls,
+        volume: Volume,
+        name: str,
+        size: Any,
+        footprint: Any,
+        origin: Any,
+        axes: Any,
+        mode: Any,
+        cval: float,
+        heights: Any = None,
+    ) -> Footprint:
+        """From ``size`` or ``footprint``, and the heights of a structuring element that is not flat."""
+        chosen = par.axes_of(volume, axes, name)
+        numbers = None
+        if heights is not None:
+            numbers = _expanded(np.asarray(heights, np.float64), chosen, "structure", name)
+            size = None
+            if footprint is None:
+                footprint = np.ones(np.shape(heights), bool)
+        if footprint is None:
+            if size is None:
+                raise ValueError(f"{name} needs size= or footprint=")
+            sizes = par.whole_numbers(size, chosen, 1, "size", 1)
+            par.not_too_large(sizes, f"{name}: size={size!r}")
+            inside = _box(sizes)
+        elif size is not None:
+            raise ValueError(f"{name}: give size= or footprint=, not both")
+        else:
+            inside = _expanded(np.asarray(footprint), chosen, "footprint", name).astype(bool)
+        if numbers is not None and numbers.shape != inside.shape:
+            raise ValueError(f"{name}: structure and footprint have different shapes")
+        return cls._placed(volume, name, inside, numbers, origin, chosen, mode, cval)
+
+    @classmethod
+    def of_box(
+        cls, volume: Volume, name: str, size: Any, origin: Any, axes: Any, mode: Any, cval: float
+    ) -> Footprint:
+        """A box of any extent, of a filter that does not go through it voxel by voxel."""
+        chosen = par.axes_of(volume, axes, name)
+        sizes = par.whole_numbers(size, chosen, 1, "size", 1)
+        par.not_too_long(max(sizes), f"{name}: size={size!r}")
+        return cls._placed(volume, name, _box(sizes), None, origin, chosen, mode, cval)
+
+    @classmethod
+    def of_structure(
+        cls, volume: Volume, name: str, structure: Any, origin: Any, axes: Any, border: float
+    ) -> Footprint:
+        """From a structuring element of binary morphology; the cross of radius 1 is the default."""
+        chosen = par.axes_of(volume, axes, name)
+        if structure is None:
+            structure = cross_around(len(chosen))
+        inside = _expanded(np.asarray(structure), chosen, "structure", name).astype(bool)
+        return cls._placed(volume, name, inside, None, origin, chosen, "constant", border)
+
+    @classmethod
+    def of_weights(
+        cls, volume: Volume, name: str, weights: Any, origin: Any, axes: Any, mode: Any, cval: float
+    ) -> Footprint:
+        """From weights, of which zeros are no part of it."""
+        chosen = par.axes_of(volume, axes, name)
+        numbers = _expanded(np.asarray(weights, np.float64), chosen, "weights", name)
+        if not np.isfinite(numbers).all():
+            raise ValueError(f"{name}: the weights are not all finite")
+        return cls._placed(volume, name, numbers != 0, numbers, origin, chosen, mode, cval)
+
+    @classmethod
+    def _placed(
+        cls,
+        volume: Volume,
+        name: str,
+        inside: np.ndarray,
+        numbers: np.ndarray | None,
+        origin: Any,
+        chosen: Sequence[int],
+        mode: Any,
+        cval: float,
+    ) -> Footprint:
+        shifts = _origins(origin, inside.shape, chosen, name)
+        before = triple([n // 2 + o for n, o in zip(inside.shape, shifts, strict=True)])
+        return cls(name, inside, numbers, before, par.modes_of(mode, chosen, name), cval)
+
+    @property
+    def shape(self) -> Triple:
+        return triple(self.inside.shape)
+
+    @property
+    def count(self) -> int:
+        """How many voxels it has."""
+        return int(np.count_nonzero(self.inside))
+
+    @property
+    def is_box(self) -> bool:
+        return bool(self.inside.all())
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The positions of its voxels in its extent, in raster order."""
+        return np.argwhere(self.inside).astype(np.int64, order="C").reshape(-1, 3)
+
+    @property
+    def taps(self) -> np.ndarray:
+        """Its offsets, of a filter that goes through it voxel by voxel: neither none nor too many."""
+        if self.count > par.MOST_TAPS:
+            raise ValueError(
+                f"{self.name}: a footprint of {self.count:,} voxels is too large: it has up to "
+                f"{par.MOST_TAPS:,}"
+            )
+        if not self.count:
+            raise ValueError(f"{self.name}: the footprint is all false")
+        return self.offsets
+
+    @property
+    def has_constant(self) -> bool:
+        """Whether a constant stands beyond an edge."""
+        return any("constant" in m for m in self.modes)
+
+    @property
+    def padding(self) -> Padding:
+        """What stands beyond the edges, for a filter that computes in a wider dtype."""
+        return Padding(self.modes, float(self.cval))
+
+    def padding_in(self, dtype: np.dtype) -> Padding:
+        """What stands beyond the edges, for a filter that computes in this dtype."""
+        if self.has_constant and not representable(self.cval, dtype):
+            raise ValueError(
+                f"{self.name}: cval={self.cval!r} is not a {dtype} number; cast the volume with astype "
+                "first"
+            )
+        return Padding(self.modes, exact(self.cval, dtype))
+
+    def fields(self, dtype: np.dtype, padding: Padding) -> Fields:
+        """What every `beam_volumes.ops.filters.stages.Neighbourhood` begins with."""
+        return self.name, dtype, self.before, self.shape, padding
+
+    def needs_one_mode(self, reason: str) -> None:
+        """Refuse several modes, where there is no kernel for them."""
+        if len(set(self.modes)) > 1:
+            raise ValueError(f"{self.name}: one mode for all axes, please: {reason}")
+
+    def mirrored(self) -> Footprint:
+        """Turned around, as scipy does for dilations and convolutions."""
+        around = np.s_[::-1, ::-1, ::-1]
+        numbers = None if self.numbers is None else self.numbers[around]
+        before = triple([n - 1 - b for n, b in zip(self.shape, self.before, strict=True)])
+        return replace(self, inside=self.inside[around], numbers=numbers, before=before)
+
+
+def cross_around(ndim: int) -> np.ndarray:
+    """A voxel and those that share a face with it."""
+    grid = np.indices((3,) * ndim) - 1
+    result: np.ndarray = np.abs(grid).sum(axis=0) <= 1
+    return result
+
+
+def _box(sizes: Sequence[int]) -> np.ndarray:
+    return np.broadcast_to(np.True_, sizes)
+
+
+def _expanded(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:
+    """An array over the chosen axes as one over z, y, x."""
+    if array.ndim != len(chosen):
+        raise ValueError(
+            f"{name}: {what} of {array.ndim} dimensions for {len(chosen)} axes "
+            f"({', '.join(AXES[a] for a in chosen)})"
+        )
+    if array.size == 0:
+        raise ValueError(f"{name}: {what} is empty")
+    order = sorted(range(len(chosen)), key=lambda i: chosen[i])
+    shape = [1, 1, 1]
+    for i in order:
+        shape[chosen[i]] = array.shape[i]
+    return np.ascontiguousarray(array.transpose(order)).reshape(shape)
+
+
+def _origins(origin: Any, sizes: Sequence[int], chosen: Sequence[int], name: str) -> list[int]:
+    """Origins along z, y, x, within scipy's limits."""
+    result = par.per_axis(origin, chosen, 0, "origin")
+    for o, n in zip(result, sizes, strict=True):
+        if isinstance(o, bool) or not isinstance(o, int | np.integer):
+            raise TypeError(f"{name}: origin={origin!r} is not a whole number")
+        if not -(n // 2) <= o <= (n - 1) // 2:
+            raise ValueError(
+                f"{name}: origin={o} is outside {-(n // 2)} to {(n - 1) // 2}, the limits for size {n}"
+            )
+    return [int(o) for o in result]
