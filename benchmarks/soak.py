@@ -36,7 +36,7 @@ from scipy import ndimage
 import beam_volumes as bv
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
 
 #: Seconds after which an attempt counts as hanging.
 PATIENCE = 300
@@ -225,7 +225,7 @@ def attempt(number: int, folder: Path, first: bool, anew: bool = False) -> None:
     """Begin or resume a run, or with ``anew`` replace what is there; in a process of its own."""
     case = Case.of(number)
     if case.twice:
-        Session.slab = _twice(Session.slab)  # type: ignore[method-assign]
+        slabs.sweep_slab = _twice(slabs.sweep_slab)
     runner, options, _ = WAYS[case.way]
     # Who resumes may have another number of workers, and need not know how the run was cut up, unless
     # the passes depend on it: distances within tiles are found in other passes than those of whole planes.
@@ -260,11 +260,11 @@ def _failed(folder: Path) -> None:
 def _twice(slab: Callable[..., Any]) -> Callable[..., Any]:
     """Every other slab by two threads at once; what the one gives that ends last."""
 
-    def twice(self: Any, pass_index: int, index: int, *rest: Any) -> Any:
+    def twice(session: Any, pass_index: int, index: int, *rest: Any) -> Any:
         if index % 2:
-            return slab(self, pass_index, index, *rest)
+            return slab(session, pass_index, index, *rest)
         with ThreadPoolExecutor(2) as pool:
-            both = [pool.submit(slab, self, pass_index, index, *rest) for _ in range(2)]
+            both = [pool.submit(slab, session, pass_index, index, *rest) for _ in range(2)]
             return [one.result() for one in both][1]
 
     return twice

@@ -14,17 +14,18 @@ from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes
 from beam_volumes.graph.volume import options as settings
-from beam_volumes.plan.adapt import with_resources
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, make_plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.runs.journal import ENDED, Journal, find_run
+from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Watch, Watching, Work, reporter
 from beam_volumes.runs.summary import Summary
+from beam_volumes.session.begin import begin
 from beam_volumes.session.local import run_local
-from beam_volumes.session.resume import Request, load_plan
+from beam_volumes.session.resume import from_folder
+from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.formats.tables import TableSink
@@ -168,14 +169,8 @@ def run(
     if tell is not None:
         tell(planned)
     scratch = _check_places(planned, options)
-    session = Session.begin(
-        planned,
-        journal=options.journal,
-        scratch=scratch,
-        resume=options.resume,
-        overwrite=options.overwrite,
-        request=Request(options.runner is not None, note),
-    )
+    request = Request(options.runner is not None, note)
+    session = begin(planned, options, request=request, scratch=scratch)
     return _carry_out(session, drive, options)
 
 
@@ -207,19 +202,16 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     ValueError
         It cannot be continued: the message says why.
     """
-    journal = find_run(run)
-    if journal.marked(ENDED):
+    stopped = from_folder(run)
+    if stopped is None:
         return None
-    planned, request = load_plan(journal)
-    options = replace(options.or_else(workers=planned.workers), journal=journal.spec)
+    options = options.or_else(workers=stopped.plan.workers, journal=stopped.journal.spec)
     if options.runner == AS_BEGUN:
-        beam = request.beam or options.beam_options
+        beam = stopped.request.beam or options.beam_options
         options = replace(options, runner="FnApiRunner" if beam else None)
     drive, options = _driver(options)
-    planned = with_resources(planned, options)
-    _check_places(planned, options)
-    session = Session.continued(planned, journal, request)
-    return _carry_out(session, drive, options), request.note
+    _check_places(stopped.plan, options)
+    return _carry_out(stopped.continued(options), drive, options), stopped.request.note
 
 
 def _is_written(target: Wanted) -> bool:
@@ -254,7 +246,7 @@ def _check_places(planned: Plan, options: RunOptions) -> str | None:
 
 def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     planned = session.plan
-    begin = time.perf_counter()
+    began = time.perf_counter()
     watches: list[Watch] = []
 
     def watching(journal: Journal) -> Watch:
@@ -265,7 +257,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
         known = drive(session, watching)
         if known is None:
             _LOG.warning(DESCRIBED)
-            seconds = time.perf_counter() - begin
+            seconds = time.perf_counter() - began
             return Outcome((None,) * len(planned.returns), planned, None, seconds, ran=False)
         results = tuple(
             _result(t, r, known) for t, r in zip(planned.returns, planned.results, strict=True)
@@ -274,7 +266,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     finally:
         if session.journal is None:  # a run to be resumed keeps what lies between its passes
             session.end()
-    seconds = time.perf_counter() - begin
+    seconds = time.perf_counter() - began
     summary = None
     if session.journal is not None:
         summary = watches[-1].summary()

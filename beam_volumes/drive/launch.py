@@ -41,13 +41,14 @@ from beam_volumes.runs.failure import RemoteTraceback
 from beam_volumes.runs.progress import Watching, Work, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import numbers_of
+from beam_volumes.session.places import check_portable, check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
-from beam_volumes.session.session import Session, check_portable, check_remote, check_scratch
+from beam_volumes.session.session import Session
 from beam_volumes.storage.kvstore import join, kvstore_spec
 from beam_volumes.text import printable
 from beam_volumes.transforms.compute import build, end
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
-from beam_volumes.transforms.telling import Telling, raise_original, unmarked
+from beam_volumes.transforms.telling import new_secret, raise_original, unmarked
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,7 +175,7 @@ class Here:
 
     def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
         with (
-            reporting(session, None) as (telling, journal),
+            reporting(session, None) as (reported, journal),
             tempfile.TemporaryFile() as log,
             watching(journal),
         ):
@@ -185,12 +186,12 @@ class Here:
 
             try:
                 call_supervised(
-                    lambda: run_here(telling, self.options), watch=last_words, output=log
+                    lambda: run_here(reported, self.options), watch=last_words, output=log
                 )
             except _CLEAR:
                 raise
             except Exception:
-                _LOG.error("the log of the run ends with:\n%s", _tail(log, telling.secret))
+                _LOG.error("the log of the run ends with:\n%s", _tail(log, reported.secret))
                 raise
             return numbers(session.plan, journal)
 
@@ -220,13 +221,13 @@ class Elsewhere:
                 describe(session, runner, self.options)
                 return None
         place = self.options.view_as(GoogleCloudOptions).temp_location
-        with reporting(session, place) as (telling, journal), watching(journal):
+        with reporting(session, place) as (reported, journal), watching(journal):
             journal.mark(ASKED)
             try:
-                needs = WorkerRequirements.of(telling.session, socket.gethostname())
+                needs = WorkerRequirements.of(reported, socket.gethostname())
                 if self.hired:  # machines come with the memory that steps ask for
                     needs = replace(needs, memory=0)
-                run_pipeline(telling, runner, self.options, self.hired, needs)
+                run_pipeline(reported, runner, self.options, self.hired, needs)
             except RuntimeError as error:
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
@@ -291,15 +292,14 @@ def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
                 else ", of which there must be one, or give journal=, to keep the numbers"
             )
         )
-    telling: Any = Telling(session)
     pipeline = beam.Pipeline(runner=runner, options=options)
-    known, _ = build(pipeline, telling, resource_hints=True)
+    known, _ = build(pipeline, replace(session, secret=new_secret()), resource_hints=True)
     bound(pipeline, plan.sweeps_a_process)
     _ = known[-1] | "End" >> beam.Map(end, session)
     pipeline.run()
 
 
-def run_here(session: Any, options: PipelineOptions) -> None:
+def run_here(session: Session, options: PipelineOptions) -> None:
     """Run a session by FnApiRunner in this process."""
     options.view_as(DirectOptions).direct_num_workers = session.plan.workers
     with compilation_told(session.journal):
@@ -307,7 +307,7 @@ def run_here(session: Any, options: PipelineOptions) -> None:
 
 
 def run_pipeline(
-    session: Any,
+    session: Session,
     runner: Any,
     options: PipelineOptions,
     resource_hints: bool = False,
@@ -317,6 +317,8 @@ def run_pipeline(
 
     With ``needs``, workers are asked first whether they meet them.
     """
+    journal = session.journal
+    assert journal is not None, "its numbers come back through one"
     pipeline = beam.Pipeline(runner=runner, options=options)
     ready = None if needs is None else probed(pipeline, needs, session.secret)
     build(pipeline, session, resource_hints, ready)
@@ -325,7 +327,7 @@ def run_pipeline(
     try:
         result = pipeline.run()
         try:
-            with cancelled_if_hopeless(result, session.journal, session.launch):
+            with cancelled_if_hopeless(result, journal, session.launch):
                 state = result.wait_until_finish()
         except KeyboardInterrupt:
             raise KeyboardInterrupt(cancelled(result)) from None
@@ -398,13 +400,15 @@ def _nobody(_: Any) -> None:
 
 
 @contextlib.contextmanager
-def reporting(session: Session, place: str | None) -> Iterator[tuple[Telling, Journal]]:
-    """The session to run in workers, and the journal in which its numbers will be.
+def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Journal]]:
+    """The session to run in workers, whose errors can be read out of a text, and its journal.
 
+    In that its numbers will be.
     ``place`` is where a run that has no journal keeps one meanwhile: a folder that the workers reach.
     """
+    session = replace(session, secret=new_secret())
     if session.journal is not None:
-        yield Telling(session), session.journal
+        yield session, session.journal
         return
     folder = None if place else tempfile.mkdtemp(prefix="beam-volumes-")
     spec = join(
@@ -412,7 +416,7 @@ def reporting(session: Session, place: str | None) -> Iterator[tuple[Telling, Jo
     )
     journal = Journal(spec, session.run_id, attempts=session.plan.processes > 1)
     try:
-        yield Telling(replace(session, journal=journal)), journal
+        yield replace(session, journal=journal), journal
     finally:
         journal.remove()
         if folder is not None:

@@ -183,6 +183,11 @@ class Plan:
         volumes = tuple(o.sink for p in self.passes for o in p.program.outputs)
         return volumes + tuple(s for sinks in self.tables.values() for s in sinks)
 
+    @property
+    def outputs(self) -> list[Any]:
+        """What a run writes for others."""
+        return [sink for sink in self.sinks if sink not in self.intermediates]
+
     def to_dict(self) -> dict[str, Any]:
         """The plan's numbers as plain data."""
         return {

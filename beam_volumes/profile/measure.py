@@ -7,10 +7,11 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+from beam_volumes.plan.machine import peak_memory
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import Session, peak_memory
+from beam_volumes.session.session import Session
 from beam_volumes.sweep.meter import Activity, Meter
 
 #: The sorts of activities.

@@ -9,8 +9,10 @@ from typing import Any
 
 from beam_volumes.across.rounds import Key, run
 from beam_volumes.runs.progress import Watching, unwatched
+from beam_volumes.session import merging, slabs
 from beam_volumes.session.compilation import compilation_told
-from beam_volumes.session.session import Session, SlabPartials
+from beam_volumes.session.session import Session
+from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import gate
 
@@ -35,18 +37,18 @@ def _run(session: Session, spill: Spill) -> dict[str, Any]:
     for index in range(len(session.plan.passes)):
         summaries: dict[str, list[tuple[Key, Kept]]] = {}
         emissions = _sweeps(session, index, known, answers, spill)
-        states = session.merge(index, _states(emissions, summaries, spill))
-        known = session.finish_pass(index, states, known)
+        states = merging.merge(session.plan, index, _states(emissions, summaries, spill))
+        known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
-        for token, flow in session.flows(index).items():
+        for token, flow in merging.flows_of(session.plan, index).items():
             came = run(flow, summaries.pop(token, []), spill.group, spill.keep)
             answers[token] = {key[0]: answer for key, answer in came.get("answers", [])}
             numbers[token] = {
                 n: v for _, part in came.get("numbers", []) for n, v in spill.value(part).items()
             }
             for (shard,), columns in came.get("rows", []):
-                session.write_rows(token, shard, spill.value(columns))
-        known = session.finish_merge(index, numbers, known)
+                merging.write_rows(session, token, shard, spill.value(columns))
+        known = merging.finish_merge(session, index, numbers, known)
     return known
 
 
@@ -70,22 +72,22 @@ def _sweeps(
     session: Session, index: int, known: dict[str, Any], answers: Answers, spill: Spill
 ) -> Iterator[tuple[int, SlabPartials]]:
     p = session.plan.passes[index]
-    slabs = iter(range(len(p.grid)))
+    left = iter(range(len(p.grid)))
     workers = session.plan.workers
 
     def one(slab: int) -> tuple[int, SlabPartials]:
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
-        return slab, session.slab(index, slab, known, own)
+        return slab, slabs.sweep_slab(session, index, slab, known, own)
 
     if workers == 1:
-        yield from map(one, slabs)
+        yield from map(one, left)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="slab") as pool:
         flying: set[Future[tuple[int, SlabPartials]]] = set()
         try:
             while True:
                 # Slabs are drawn as workers come free: there may be millions.
-                while len(flying) < workers and (slab := next(slabs, None)) is not None:
+                while len(flying) < workers and (slab := next(left, None)) is not None:
                     flying.add(pool.submit(one, slab))
                 if not flying:
                     return

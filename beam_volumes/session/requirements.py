@@ -42,7 +42,7 @@ class WorkerRequirements:
         """The needs of a session that has a journal."""
         assert session.journal is not None
         plan = session.plan
-        sinks = [sink.kvstore for sink in plan.sinks if sink not in plan.intermediates]
+        sinks = [sink.kvstore for sink in plan.outputs]
         scratch = [] if plan.scratch_place is None else [plan.scratch_place]
         return cls(
             session.journal, asked, (session.journal.spec, *sinks, *scratch), plan.process_memory

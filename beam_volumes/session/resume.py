@@ -1,71 +1,153 @@
-"""What a run keeps of itself so that it can be continued from its folder alone.
+"""What happens when a run is continued: what is looked at, what is refused, and what is adapted.
 
-That is its plan, pickled: a plan is plain data and the functions given to `map_overlap`. It is small
-however many slabs there are. Unpickling runs code, so a folder is to be trusted as a program is; the
-states in its records are pickles too.
+There are two ways in. `from_folder`: nothing is known of the run but its folder, in which its plan lies.
+`asked_again`: a program asks for the same with ``resume=True``, and brings the plan that it would begin anew
+with. An element of `ComputeAll` that is tried again comes by the second way.
+
+This is the order. Nothing is written before all of it has gone well, and each refusal names the run, what is
+wrong with it and what to do.
+
+1. There is a run. By its folder one that has ended is left as it is (`from_folder`); where none has begun
+   yet, a program begins one (`asked_again`).
+2. What is asked for is what the run computes, by their fingerprints (`differences`).
+3. The package and Python are of the versions that it was begun with, and its plan is there (`load_plan`).
+   A run that could not keep its plan has that of the program, if both store the same between passes.
+4. Its inputs are what they were, as far as metadata tell (`check_inputs`).
+5. Its plan is adapted to this machine and this runner: memory, workers, processes, threads
+   (`for_this_machine`, `_as_begun`).
+6. Slabs and windows stay those of the run, whose records speak of them, and fit the memory
+   (`_in_its_own_slabs`).
+7. What the records say was written is there (`check_outputs_are_there`).
+
+The session then goes through all steps of the run again; a step that has a record gives what that says
+(`session.slabs`).
+
+Unpickling runs code, so a run's folder is to be trusted as a program is; the states in its records are
+pickles too.
 """
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import cloudpickle
 
+from beam_volumes.graph.nodes import Value
 from beam_volumes.ops.labels.mappings import ParquetMapping
+from beam_volumes.plan import machine
+from beam_volumes.plan.fitting import costed, refuse
+from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
+from beam_volumes.plan.partitioning import fit
 from beam_volumes.plan.plan import Plan
-from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage.formats.tables import ParquetTable
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.scratch import with_scratch
+from beam_volumes.runs.journal import ENDED, Journal, Tally, find_run
+from beam_volumes.runs.manifest import Difference, Manifest, compare
+from beam_volumes.session.identity import make_manifest, python_version, scratch_of
+from beam_volumes.session.saved_plan import Request
+from beam_volumes.session.session import Session
+from beam_volumes.storage.formats.tables import ParquetTable, TableSink
+from beam_volumes.storage.kvstore import Spec, join
 from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.source import Source
+from beam_volumes.sweep.nesting import check_not_nested
 from beam_volumes.version import __version__
+
+# The two ways in.
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a run was asked for beside its plan.
+class Stopped:
+    """A run that has not ended, and what its folder holds of it."""
 
-    Attributes
-    ----------
-    beam : bool
-        Whether it runs as a pipeline.
-    note : object
-        The caller's, for whoever continues the run: how results are told of.
+    journal: Journal
+    plan: Plan
+    request: Request
+
+    def continued(self, options: RunOptions) -> Session:
+        """The run, on the machine and the runner that the options are of.
+
+        Memory and workers are those of the run where the options say none.
+        """
+        check_not_nested()
+        manifest = Journal.load(self.journal.spec)
+        if manifest is None or manifest.run_id != self.journal.run_id:
+            raise ValueError(
+                f"cannot resume {self.journal.url}: another run has replaced it just now"
+            )
+        plan = for_this_machine(self.plan, options)
+        return _session(plan, self.journal, manifest, self.request)
+
+
+def from_folder(run: Any) -> Stopped | None:
+    """The run of which an output, the ``.run`` folder or the journal's place is given; None if it has ended.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no run.
+    ValueError
+        It cannot be continued from its folder: the message says why, and what to do.
     """
-
-    beam: bool
-    note: Any = None
-
-
-def python_version() -> str:
-    """The version of Python as far as pickles depend on it: ``"3.11"``."""
-    return ".".join(platform.python_version_tuple()[:2])
+    journal = find_run(run)
+    if journal.marked(ENDED):
+        return None
+    return Stopped(journal, *load_plan(journal))
 
 
-def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
-    """A run's plan and request as bytes; or None, and why it cannot be continued from its folder."""
-    if request is None:
-        return None, "it is a step of a pipeline: run that again with resume=True"
-    if not all(sink.portable for sink in plan.sinks):
-        return None, "its outputs were memory of the process that began it"
-    for p in plan.passes:
-        for step in p.program.steps:
-            if step.source is not None and not step.source.portable:
-                return None, (
-                    f"its input {step.source.name} was memory of the process that began it: "
-                    "run the program again with resume=True"
-                )
-    try:
-        return cloudpickle.dumps((plan, request)), ""
-    except Exception as error:  # what a user's function holds may raise anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        return None, (
-            f"its plan does not pickle ({reason}): run the program again with resume=True"
+def asked_again(
+    plan: Plan, place: Spec, run_id: str | None, request: Request | None
+) -> Session | None:
+    """The run whose journal is at a place, for a program that asks for the same; None if there is none.
+
+    Parameters
+    ----------
+    plan : Plan
+        That which the program would begin with.
+    place : dict
+    run_id : str or None
+        The run's name, if the program gives it one.
+    request : Request or None
+
+    Raises
+    ------
+    ValueError
+        It computes something else, or cannot be continued here.
+    """
+    manifest = Journal.load(place)
+    if manifest is None:
+        return None
+    journal = Journal(join(place, directory=True), manifest.run_id)
+    if different := differences(manifest, plan):
+        raise ValueError(
+            f"cannot resume {journal.url}: this run differs in {different[0].field} "
+            f"({len(different)} field(s) in all); start anew with overwrite=True"
         )
+    if run_id not in (None, manifest.run_id):
+        raise ValueError(f"resume=True continues the run {manifest.run_id}, not {run_id!r}")
+    plan = _as_begun(with_scratch(plan, scratch_of(journal)), journal, manifest)
+    return _session(plan, journal, manifest, request)
+
+
+def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request | None) -> Session:
+    """What both ways end with."""
+    plan = _in_its_own_slabs(plan, manifest)
+    check_outputs_are_there(plan, journal)
+    there = {sink.name: sink.begun_run() for sink in plan.outputs}
+    there[journal.url] = journal.run_id
+    return Session(plan, journal.run_id, journal, request=request, replaces=there)
+
+
+# What is looked at, and adapted, in this order.
+
+
+def differences(manifest: Manifest, plan: Plan) -> list[Difference]:
+    """In what a run that has begun, and one of a plan, differ in what they compute."""
+    return compare(manifest, make_manifest(plan, manifest.run_id))
 
 
 def load_plan(journal: Journal) -> tuple[Plan, Request]:
@@ -141,3 +223,108 @@ def _now(source: Source) -> str:
 
 def _table_now(name: str) -> str:
     return ParquetTable.of(name).token()
+
+
+def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
+    """The plan of a run for the machine and the runner that the options are of."""
+    options = options.or_else(memory=plan.memory, workers=plan.workers)
+    workers = options.slabs_in_flight
+    processes = min(options.processes, workers)
+    return replace(
+        plan,
+        memory=options.memory_bytes,
+        workers=workers,
+        processes=processes,
+        threads=max(1, machine.cores() // processes),
+        base=options.base + BASE_KERNEL * plan.kernels,
+    )
+
+
+def _as_begun(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
+    """The plan that a run was begun with, for the machine of a plan that computes the same.
+
+    What is stored between passes, and how many there are, may depend on memory and slabs.
+    """
+    if not manifest.closed:
+        begun, _ = load_plan(journal)
+        how = ("memory", "workers", "processes", "threads", "base", "targets", "returns")
+        asked = {name: getattr(plan, name) for name in how}
+        return replace(begun, results=_as_asked(begun.results, plan.results), **asked)
+    stored = {o["name"]: o for o in manifest.outputs if o["internal"]}
+    for sink in plan.intermediates:
+        now, then = json.loads(json.dumps(sink.to_dict())), stored.get(sink.name, {})
+        if any(now.get(name) != then.get(name) for name in ("chunk", "shard")):
+            slabs = ", ".join(str(tuple(p["slab"])) for p in manifest.passes)
+            raise ValueError(
+                f"cannot resume {journal.url}: it stores {sink.name} between its passes in other chunks; "
+                f"resume it with the memory= and slab= it was begun with (its slabs are {slabs})"
+            )
+    return plan
+
+
+def _as_asked(begun: Sequence[Any], now: Sequence[Any]) -> tuple[Any, ...]:
+    """The results of a run in the order in which they are asked for now.
+
+    Volumes are in one order among themselves, and so are numbers: else it is another run.
+    """
+
+    def kind(result: Any) -> str:
+        if isinstance(result, TableSink):
+            return result.name.rpartition("/")[2]
+        return "number" if isinstance(result, Value) else "volume"
+
+    left: dict[str, list[Any]] = {}
+    for result in begun:
+        left.setdefault(kind(result), []).append(result)
+    return tuple(left[kind(result)].pop(0) for result in now)
+
+
+def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
+    """The plan with the slabs and windows that its run was begun with.
+
+    Raises
+    ------
+    ValueError
+        The run was cut into other passes, or needs more memory than this plan may use.
+    """
+    begun = manifest.passes
+    if len(begun) != len(plan.passes):
+        raise ValueError(
+            f"the run was planned in {len(begun)} passes and would now be in {len(plan.passes)}; "
+            "resume it with the memory= and slab= it was begun with"
+        )
+    parts = []
+    budget = left_for_slab(plan.memory, plan.base, plan.crew)
+    for p, then in zip(plan.passes, begun, strict=True):
+        z, y, x = then["slab"]
+        parts += fit([p.program], (z, y, x), then["window"], plan.crew, budget)
+    largest = max(parts, key=lambda part: part.memory)
+    if largest.memory > budget:
+        refuse(largest, plan.memory, plan.base, plan.crew)
+    found = zip(plan.passes, parts, strict=True)
+    passes = [costed(p.index, p.program, part, p.values, budget) for p, part in found]
+    return replace(plan, passes=tuple(passes))
+
+
+def check_outputs_are_there(plan: Plan, journal: Journal) -> None:
+    """Refuse to resume a run whose records speak of outputs that are gone or replaced."""
+    ended = journal.marked(ENDED)
+    if ended and any(sink in plan.intermediates for sink in plan.results):
+        raise ValueError(
+            f"the run in {journal.url} has ended, and what it gave back in memory is gone; "
+            "compute it again with overwrite=True"
+        )
+    done = [Tally(journal, p.index, len(p.grid)).update().done for p in plan.passes]
+    if ended and plan.intermediates and done != [len(p.grid) for p in plan.passes]:
+        raise ValueError(
+            f"cannot resume {journal.url}: the run has ended, but records are missing, and what it stored "
+            "between its passes is removed; start anew with overwrite=True"
+        )
+    if not any(done):
+        return
+    for sink in plan.sinks:
+        if sink.existing_run() != journal.run_id and not (ended and sink in plan.intermediates):
+            raise ValueError(
+                f"cannot resume {journal.url}: its output {sink.name} is gone or was written by another "
+                "run; start anew with overwrite=True"
+            )

@@ -19,7 +19,7 @@ from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Key, Round
-from beam_volumes.graph.nodes import Value
+from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import hiring
@@ -27,13 +27,19 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.session.session import Session, check_portable, check_scratch, journal_place
+from beam_volumes.session import merging, slabs
+from beam_volumes.session.begin import begin
+from beam_volumes.session.identity import journal_place
+from beam_volumes.session.large import at_hand, by_name
+from beam_volumes.session.places import check_portable, check_scratch
+from beam_volumes.session.session import Session
 from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
 from beam_volumes.transforms.steps.slab import MOST_BYTES
+from beam_volumes.transforms.telling import told
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
@@ -136,9 +142,7 @@ class Compute(beam.PTransform):
         check_portable(planned, journal)
         check_scratch(planned, journal, None, "the workers of a pipeline")
         check_numbers(planned, journal_place(planned, journal) is not None)
-        self.session = Session.begin(
-            planned, journal=journal, resume=resume, overwrite=overwrite, run_id=run_id
-        )
+        self.session = begin(planned, options)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
         wanted = {barrier.token for barrier in self.rows.values()}
@@ -176,7 +180,7 @@ def _unused(name: str, names: Iterable[str]) -> str:
 
 
 def _number(known: States, session: Session, value: Value) -> Any:
-    return session.number(value, known)
+    return evaluate(value, at_hand(known, [value], session.journal))
 
 
 def check_numbers(plan: Plan, has_journal: bool) -> None:
@@ -245,7 +249,7 @@ class _Rows:
     wanted: bool
 
     def __call__(self, key: Key, columns: dict[str, np.ndarray]) -> Iterator[Any]:
-        self.session.write_rows(self.token, key[0], columns)
+        merging.write_rows(self.session, self.token, key[0], columns)
         if self.wanted:
             for batch in row_batches(columns):
                 yield key, batch
@@ -316,7 +320,8 @@ def build(
 
 
 def _prepare(_: Any, session: Session, ready: Any = None) -> States:
-    session.prepare()
+    with told(session.secret):
+        session.prepare()
     return {}
 
 
@@ -334,7 +339,7 @@ class _Pass(beam.PTransform):
     def expand(self, known: beam.PCollection) -> tuple[beam.PCollection, Collections, Collections]:
         session, index = self.session, self.index
         p = session.plan.passes[index]
-        flows = session.flows(index)
+        flows = merging.flows_of(session.plan, index)
         takes = {t: taking({"rows": _Rows(session, t, t in self.wanted)}) for t in flows}
         firsts = {token: flow.rounds[0] for token, flow in flows.items()}
         tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
@@ -343,7 +348,7 @@ class _Pass(beam.PTransform):
         )
         swept = self._slabs(known) | "Sweep" >> sweep.with_outputs(*tags.values(), main="states")
         states = swept["states"]
-        if reductions := session.reductions(index):
+        if reductions := merging.reductions_of(session.plan, index):
             states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
         known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
         if not flows:
@@ -354,7 +359,7 @@ class _Pass(beam.PTransform):
         for n, (token, flow) in enumerate(flows.items(), 1):
             sent = {to: swept[tags[token, to]] for to in firsts[token].to}
             # Only what has been found to fit is merged.
-            came = sent | f"Survey {n}" >> RunFlow(flow, ready=known, take=takes[token])
+            came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
             if "answers" in came:
                 answers[token] = came["answers"]
             if "numbers" in came:
@@ -377,11 +382,11 @@ class _Pass(beam.PTransform):
         p = self.session.plan.passes[self.index]
         begun = known.pipeline | "Begin" >> beam.Impulse()
         wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
-        slabs = len(p.grid)
+        count = len(p.grid)
         if not p.program.barriers:
-            parts = begun | "Parts" >> beam.FlatMap(_parts, slabs, wait).with_output_types(_Span)
+            parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
             return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
-        asking = begun | "Slabs" >> beam.FlatMap(_asking, slabs, wait).with_output_types(_Answered)
+        asking = begun | "Slabs" >> beam.FlatMap(_asking, count, wait).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
@@ -448,7 +453,13 @@ class _Sweep(beam.DoFn):
     def process(
         self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
     ) -> Iterator[Any]:
-        (number,), came = slab
+        with told(self.session.secret):
+            yield from self.swept(*slab, known)
+
+    def swept(
+        self, slab: tuple[int], came: Iterable[tuple[int, bytes]], known: States
+    ) -> Iterator[Any]:
+        session, index = self.session, self.index
         pieces: list[list[bytes]] = [[] for _ in self.barriers]
         for n, piece in came:
             if n >= 0:
@@ -458,15 +469,13 @@ class _Sweep(beam.DoFn):
             for token, own in zip(self.barriers, pieces, strict=True)
             for answer in whole(own)
         }
-        emission = self.session.slab(self.index, number, known, answers, _count)
-        reductions = self.session.reductions(self.index) if emission.states else {}
+        emission = slabs.sweep_slab(session, index, slab[0], known, answers, _count)
+        reductions = merging.reductions_of(session.plan, index) if emission.states else {}
         for token, state in emission.states.items():
             for part, piece in reductions[token].pieces(state):
                 yield f"{token} {part}", (token, part, piece)
         for token, summary in emission.summaries.items():
-            for to, element in elements_of(
-                self.firsts[token], (number,), [summary], self.takes[token]
-            ):
+            for to, element in elements_of(self.firsts[token], slab, [summary], self.takes[token]):
                 yield TaggedOutput(f"{token} {to}", element)
 
 
@@ -514,10 +523,13 @@ class MergeStates(beam.CombineFn):
 def _finish(
     known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
 ) -> States:
-    # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
-    joined = session.put_together(index, (piece for _, piece in states))
-    after = session.finish_pass(index, session.merge(index, [joined]), known)
-    return session.by_name(known, after, index)
+    with told(session.secret):
+        # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
+        joined = merging.put_together(session.plan, index, (piece for _, piece in states))
+        merged = merging.merge(session.plan, index, [joined])
+        after = merging.finish_pass(session, index, merged, known)
+    # For a message: what is large stays in the journal.
+    return after if session.journal is None else by_name(known, after, index)
 
 
 def _finish_merge(
@@ -531,4 +543,5 @@ def _finish_merge(
     found: dict[str, States] = {}
     for token, some in numbers:
         found.setdefault(token, {}).update(some)
-    return session.finish_merge(index, found, known)
+    with told(session.secret):
+        return merging.finish_merge(session, index, found, known)

@@ -21,22 +21,21 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
-from beam_volumes.runs.manifest import Manifest, compare
+from beam_volumes.runs.journal import ENDED
+from beam_volumes.runs.manifest import Manifest
+from beam_volumes.session.begin import begin
+from beam_volumes.session.identity import journal_place
 from beam_volumes.session.local import run_local
-from beam_volumes.session.resume import Request
-from beam_volumes.session.session import (
-    ENDED,
-    Session,
-    journal_place,
-    make_manifest,
-    outputs_of,
-)
+from beam_volumes.session.resume import differences
+from beam_volumes.session.saved_plan import Request
+from beam_volumes.session.session import Session
 from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.steps.slab import MOST_BYTES
 
 _ERRORS = "errors"
+_CONTINUED = RunOptions(resume=True)
 
 #: What an element may ask for, by a name of the caller's.
 Targets = Mapping[str, Target | TableTarget | Table | Scalar]
@@ -207,7 +206,7 @@ class _Each(beam.DoFn):
 
     def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
         """The run that an element is to continue, if there is one."""
-        for sink in outputs_of(planned):
+        for sink in planned.outputs:
             other = sink.begun_run()
             if other is not None and not _is(run_id, other) and other.startswith(f"{self.run}-"):
                 raise ValueError(
@@ -217,29 +216,27 @@ class _Each(beam.DoFn):
                 )
         place = journal_place(planned, None)
         begun = None if place is None else Journal.load(place)
-        return (
-            begun
-            if begun is not None and (self.options.resume or _is(run_id, begun.run_id))
-            else None
-        )
+        if begun is None or not (self.options.resume or _is(run_id, begun.run_id)):
+            return None
+        return begun
 
     def _session(self, planned: Plan, run_id: str, begun: Manifest | None) -> Session:
         # Its plan is kept: another attempt goes on with it, whatever memory its machine has.
         request = Request(beam=False)
+        anew = replace(self.options, resume=False, run_id=run_id)
         if begun is None:
-            overwrite = self.options.overwrite
-            return Session.begin(planned, overwrite=overwrite, request=request, run_id=run_id)
+            return begin(planned, anew, request=request)
         try:
             # It may have stopped before all its outputs were made: that goes on as it began.
-            session = Session.begin(planned, resume=True, request=request)
+            session = begin(planned, _CONTINUED, request=request)
             return replace(session, overwrite=self.options.overwrite)
         except ValueError:
-            runs = {sink.begun_run() for sink in outputs_of(planned)} - {None, begun.run_id}
-            if runs or compare(begun, make_manifest(planned, begun.run_id)):
+            others = {sink.begun_run() for sink in planned.outputs} - {None, begun.run_id}
+            if others or differences(begun, planned):
                 raise
         # The same, but it cannot go on here: its slabs are too large for this machine, for one.
         again = f"{run_id}-{uuid.uuid4().hex[:8]}"
-        return Session.begin(planned, overwrite=True, request=request, run_id=again)
+        return begin(planned, replace(anew, overwrite=True, run_id=again), request=request)
 
 
 def _is(run_id: str, other: str) -> bool:
@@ -259,9 +256,9 @@ def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dic
     place = journal_place(planned, None)
     assert place is not None
     journal = Journal(place, begun.run_id)
-    if compare(begun, make_manifest(planned, begun.run_id)) or not journal.marked(ENDED):
+    if differences(begun, planned) or not journal.marked(ENDED):
         return None
-    if any(sink.existing_run() != begun.run_id for sink in outputs_of(planned)):
+    if any(sink.existing_run() != begun.run_id for sink in planned.outputs):
         return None
     kept = journal.read_scalars(len(begun.passes))  # beyond those of the passes
     if kept is None or any(_key(target) not in kept for target in targets.values()):

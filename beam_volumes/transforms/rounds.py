@@ -14,6 +14,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Flow, Key, Round
+from beam_volumes.transforms.telling import told
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
 MOST_PIECE = 4 << 20
@@ -97,6 +98,8 @@ class RunFlow(beam.PTransform):
         elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be small. Those of
         the other ports are ``(key, piece)``: group them by key, with whatever else is wanted there,
         and make them `whole`.
+    secret : str
+        As `beam_volumes.transforms.telling` has it: errors of steps leave them as data.
 
     Examples
     --------
@@ -122,9 +125,10 @@ class RunFlow(beam.PTransform):
         flow: Flow,
         ready: beam.PCollection | None = None,
         take: Mapping[str, Take] | None = None,
+        secret: str = "",
     ):
         super().__init__()
-        self.flow, self.ready = flow, ready
+        self.flow, self.ready, self.secret = flow, ready, secret
         self.take = taking(take)
 
     def expand(
@@ -146,7 +150,7 @@ class RunFlow(beam.PTransform):
         for r in rounds:
             groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
             wait = {} if self.ready is None else {"ready": AsSingleton(self.ready)}
-            step = beam.ParDo(_Step(r, self.take), **wait)
+            step = beam.ParDo(_Step(r, self.take, secret=self.secret), **wait)
             out = groups | r.name >> step.with_outputs(*r.to)
             for address, some in typed({to: out[to] for to in r.to}, self.take).items():
                 sent[address].append(some)
@@ -218,16 +222,18 @@ class _First(beam.DoFn):
         r: Round,
         take: Mapping[str, Take],
         given: Callable[[Any], tuple[Key, Any]] | None = None,
+        secret: str = "",
     ):
-        self.round, self.take, self.given = r, take, given
+        self.round, self.take, self.given, self.secret = r, take, given, secret
 
     def process(self, element: Any) -> Iterator[TaggedOutput]:
         key, value = element if self.given is None else self.given(element)
         return self.sent(key, [value])
 
     def sent(self, key: Key, values: list[Any]) -> Iterator[TaggedOutput]:
-        for address, element in elements_of(self.round, key, values, self.take):
-            yield TaggedOutput(address, element)
+        with told(self.secret):
+            for address, element in elements_of(self.round, key, values, self.take):
+                yield TaggedOutput(address, element)
 
 
 class _Step(_First):

@@ -14,7 +14,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.session import resume as saved
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
 
 RECIPE = """\
 input: {path: slices}
@@ -43,15 +43,15 @@ def stop(after: int):
     """Let a run end as if it was killed once so many slabs are swept."""
     left = [after]
 
-    def slab(self, *args):
+    def slab(session, *args):
         if not left[0]:
             raise Stopped
         left[0] -= 1
-        return swept(self, *args)
+        return swept(session, *args)
 
-    swept = Session.slab
+    swept = slabs.sweep_slab
     patch = pytest.MonkeyPatch()
-    patch.setattr(Session, "slab", slab)
+    patch.setattr(slabs, "sweep_slab", slab)
     return patch
 
 

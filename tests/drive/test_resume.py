@@ -12,7 +12,8 @@ from beam_volumes.drive.compute import resume
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import Journal, run_folder
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
+from beam_volumes.session.begin import begin
 
 ARRAY = np.random.default_rng(0).integers(0, 255, (12, 20, 24), np.uint8)
 
@@ -72,14 +73,14 @@ def test_records_of_an_output_that_is_gone_are_not_believed(out):
 
 
 def test_resume_takes_the_grid_of_the_run_and_other_resources(out, monkeypatch):
-    def interrupted(self, pass_index, *args):
+    def interrupted(session, pass_index, *args):
         if pass_index == 1:
             raise KeyboardInterrupt
-        return sweep_slab(self, pass_index, *args)
+        return sweep_slab(session, pass_index, *args)
 
-    sweep_slab = Session.slab
+    sweep_slab = slabs.sweep_slab
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Session, "slab", interrupted)
+        patch.setattr(slabs, "sweep_slab", interrupted)
         compute(out)
     target = chain(bv.open(ARRAY)).to(out, chunks=(4, 20, 24))
     again = bv.compute(target, runner=None, resume=True, workers=2, memory="1GiB", progress=False)
@@ -97,15 +98,15 @@ def test_resume_with_too_little_memory_says_what_would_do(tmp_path, monkeypatch,
     smooth = bv.gaussian_filter(v, 2)  # the first pass needs less than the last
     wide = bv.gaussian_filter(smooth - bv.mean(smooth), 3)
     target = wide.to(tmp_path / "out.zarr", chunks=(8, 48, 64))
-    slab = Session.slab
+    slab = slabs.sweep_slab
 
-    def stopping(self, k, index, *rest):
-        if k == len(self.plan.passes) - 1 and index == 1:
+    def stopping(session, k, index, *rest):
+        if k == len(session.plan.passes) - 1 and index == 1:
             raise KeyboardInterrupt
-        return slab(self, k, index, *rest)
+        return slab(session, k, index, *rest)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Session, "slab", stopping)
+        patch.setattr(slabs, "sweep_slab", stopping)
         bv.compute(target, slab=(16, 96, 128), memory="2GiB", workers=1, **quiet)
     before = {f: f.read_bytes() for f in tmp_path.rglob("*") if f.is_file()}
 
@@ -186,17 +187,17 @@ def test_results_come_back_in_the_order_they_are_asked_for_now(out, tmp_path, mo
         bv.max(v),
     ]
     how = {"runner": None, "progress": False, "slab": (4, 20, 24)}
-    slab = Session.slab
+    slab = slabs.sweep_slab
 
-    def stopping(self, k, index, *rest):
+    def stopping(session, k, index, *rest):
         if index == 2:
             raise OSError("stopped")
-        return slab(self, k, index, *rest)
+        return slab(session, k, index, *rest)
 
-    monkeypatch.setattr(Session, "slab", stopping)
+    monkeypatch.setattr(slabs, "sweep_slab", stopping)
     with pytest.raises(OSError, match="stopped"):
         bv.compute(*targets, **how)
-    monkeypatch.setattr(Session, "slab", slab)
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
     order = [2, 0, 3, 1, 5, 4]
     rows, written, doubled, mean, most, csv = bv.compute(
         *(targets[k] for k in order), **how, resume=True
@@ -213,31 +214,30 @@ def test_what_lies_between_passes_stays_as_it_was_begun(out, monkeypatch):
         return bv.label(bv.binary_fill_holes(mask)).to(out, chunks=(4, 4, 8))
 
     stored = bv.compute(bv.open(ARRAY).to(out.parent / "in.zarr"), runner=None, progress=False)
-    slab = Session.slab
+    slab = slabs.sweep_slab
 
-    def stopping(self, k, index, *rest):
-        if k == len(self.plan.passes) - 1 and index == 2:
+    def stopping(session, k, index, *rest):
+        if k == len(session.plan.passes) - 1 and index == 2:
             raise OSError("stopped")
-        return slab(self, k, index, *rest)
+        return slab(session, k, index, *rest)
 
-    monkeypatch.setattr(Session, "slab", stopping)
+    monkeypatch.setattr(slabs, "sweep_slab", stopping)
     how = {"runner": None, "progress": False}
     with pytest.raises(OSError, match="stopped"):
         bv.compute(cells(stored), slab=(4, 12, 8), **how)
-    monkeypatch.setattr(Session, "slab", slab)
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
     again = bv.compute(cells(stored), resume=True, **how)
     mask = ndimage.binary_opening(ndimage.median_filter(ARRAY, 3) > 120)
     expected = ndimage.label(ndimage.binary_fill_holes(mask))[0]
     assert np.array_equal(np.asarray(again), expected) and expected.max() > 1
 
     # Of a step of a pipeline no plan is kept.
-    begun = Session.begin(bv.plan(cells(stored), slab=(4, 12, 8)), overwrite=True)
+    begun = begin(bv.plan(cells(stored), slab=(4, 12, 8)), RunOptions(overwrite=True))
     begun.prepare()
+    again = RunOptions(resume=True)
     with pytest.raises(ValueError, match=r"other chunks; .* slabs are \(4, 12, 8\)"):
-        Session.begin(bv.plan(cells(stored)), resume=True)
-    assert (
-        Session.begin(bv.plan(cells(stored), slab=(4, 12, 8)), resume=True).run_id == begun.run_id
-    )
+        begin(bv.plan(cells(stored)), again)
+    assert begin(bv.plan(cells(stored), slab=(4, 12, 8)), again).run_id == begun.run_id
 
 
 def test_what_is_finished_is_counted_folder_by_folder(out, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
 from tests.transforms.trees import membranes
 
 
@@ -30,16 +30,16 @@ def test_a_run_in_a_bucket_is_verified_and_continued(bucket, monkeypatch):
     v = bv.compute(bv.open(array).to(f"{bucket}/in.zarr", chunks=(4, 20, 24)), **how)
     cells, out = bv.label(v > 140), f"{bucket}/cells.zarr"
     table = bv.regionprops_table(cells, properties=["area"]).to(f"{bucket}/cells.parquet")
-    swept, left = Session.slab, [6]
+    swept, left = slabs.sweep_slab, [6]
 
-    def slab(self, *args):
+    def slab(session, *args):
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return swept(self, *args)
+        return swept(session, *args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Session, "slab", slab)
+        patch.setattr(slabs, "sweep_slab", slab)
         bv.compute(cells.to(out, chunks=(4, 20, 24)), table, **how)
     stopped = command("verify", out)
     assert stopped.returncode == 1, stopped.stderr

@@ -8,8 +8,8 @@ import numpy as np
 import psutil
 
 import beam_volumes as bv
+from beam_volumes.plan.machine import peak_memory
 from beam_volumes.plan.memory import BASE_ALONE
-from beam_volumes.session.session import peak_memory
 
 
 def chain(volume):

@@ -11,7 +11,7 @@ from beam_volumes.across import components as cc
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Grid
 from beam_volumes.ops.labels.merge_estimate import MergeEstimate
-from beam_volumes.session.session import peak_memory
+from beam_volumes.plan.machine import peak_memory
 from beam_volumes.transforms.rounds import _Step, pieces
 
 GRID = Grid((16 * 3, 512, 1024), (3, 512, 1024))

@@ -18,6 +18,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.runs.journal import find_run
+from beam_volumes.session import slabs
+from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
 from tests.tiers import few
 from tests.waiting import wait_until
@@ -122,7 +124,7 @@ def together(folder, parties, block):
 
 
 def sweep_slab(session: bytes, index: int) -> None:
-    pickle.loads(session).slab(0, index, {})
+    slabs.sweep_slab(pickle.loads(session), 0, index, {})
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_a_slab_swept_twice_at_a_time(tmp_path, pool, form):
     (tmp_path / "here").mkdir()
     func = partial(together, str(tmp_path / "here"), parties)
     target = bv.map_overlap(func, v, name="together").to(tmp_path / "out.zarr", **how)
-    session = Session.begin(bv.plan(target, slab=(4, 16, 16), window=4, workers=4, threads=1))
+    session = begin(bv.plan(target, slab=(4, 16, 16), window=4, workers=4, threads=1))
     session.prepare()
     data = cloudpickle.dumps(session)
     kinds = {

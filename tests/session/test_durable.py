@@ -11,7 +11,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.runs import record as records
 from beam_volumes.runs.objects import Folder
-from beam_volumes.session.session import Session
+from beam_volumes.session.begin import begin
 from beam_volumes.storage import durable
 from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.transforms import compute_all
@@ -82,7 +82,7 @@ def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):
     v = bv.open(np.zeros((2, 3, 4), "u1"))
     plan = bv.plan(bv.mean(v))
     monkeypatch.setattr(bv.options, "durable", True)
-    session, each = Session.begin(plan), bv.ComputeAll(lambda path: {"mean": bv.mean(v)}).each
+    session, each = begin(plan), bv.ComputeAll(lambda path: {"mean": bv.mean(v)}).each
     monkeypatch.setattr(bv.options, "durable", False)
     assert pickle.loads(cloudpickle.dumps(session)).durable
     seen = []

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.objects import Folder
+from beam_volumes.session import merging, slabs
+from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
 from beam_volumes.storage import sink as storage_sink
 from beam_volumes.storage.claims import Document, Superseded
@@ -33,13 +36,16 @@ def with_scratch(tmp_path, array, name="out.zarr", **how):
     plan = bv.plan(target, slab=SLAB, workers=2)
     assert len(plan.passes) == 3 and len(plan.intermediates) == 1
     expected = once(array)
-    return Session.begin(plan, **how), expected + expected.astype("f8").mean()
+    return begin(plan, RunOptions(**how)), expected + expected.astype("f8").mean()
 
 
 def passes(session, k, known):
     """All of a pass, and what is known after it."""
-    states = [session.slab(k, i, known).states for i in range(len(session.plan.passes[k].grid))]
-    return session.finish_pass(k, session.merge(k, states), known)
+    states = [
+        slabs.sweep_slab(session, k, i, known).states
+        for i in range(len(session.plan.passes[k].grid))
+    ]
+    return merging.finish_pass(session, k, merging.merge(session.plan, k, states), known)
 
 
 def up_to_the_last_pass(session):
@@ -55,14 +61,14 @@ def test_what_lies_between_passes_never_reads_as_fill(tmp_path, kind):
     known = up_to_the_last_pass(session)
     (scratch,) = session.plan.intermediates
     assert len(chunk_files(scratch.name)) == len(scratch.grid)
-    session.slab(2, 0, known)
+    slabs.sweep_slab(session, 2, 0, known)
     shutil.rmtree(f"{scratch.name}/c/1")
     with pytest.raises(FileNotFoundError, match=r"slab 1 .*is missing .*overwrite=True"):
-        session.slab(2, 1, known)
-    session.slab(2, 2, known)
+        slabs.sweep_slab(session, 2, 1, known)
+    slabs.sweep_slab(session, 2, 2, known)
     session.end()
     with pytest.raises(FileNotFoundError, match=r"slab 3 .*overwrite=True"):
-        session.slab(2, 3, known)
+        slabs.sweep_slab(session, 2, 3, known)
     assert session.journal.finished(2) == [0, 2]
     done = np.asarray(bv.open(tmp_path / "out.zarr"))
     np.testing.assert_array_equal(done[:4], expected[:4].astype(done.dtype))
@@ -92,7 +98,7 @@ def simple(tmp_path, factor, name="out.zarr", **how):
     array = membranes((20, 24, 28)).astype("u2")
     target = (bv.open(array) * np.uint16(factor)).to(tmp_path / name, chunks=SLAB)
     plan = bv.plan(target, slab=SLAB, workers=2)
-    return Session.begin(plan, **how), array * np.uint16(factor)
+    return begin(plan, RunOptions(**how)), array * np.uint16(factor)
 
 
 def check(session, tmp_path, expected, name="out.zarr"):
@@ -108,15 +114,15 @@ def test_a_worker_of_a_replaced_run_writes_nothing_more(tmp_path, journals):
 
     old, _ = simple(tmp_path, 2, **journal("a"))
     old.prepare()
-    old.slab(0, 0, {})
+    slabs.sweep_slab(old, 0, 0, {})
     new, expected = simple(tmp_path, 3, overwrite=True, **journal("b"))
     new.prepare()
     with pytest.raises(Superseded, match=f"{new.run_id} by now"):
-        old.slab(0, 1, {})
+        slabs.sweep_slab(old, 0, 1, {})
     passes(new, 0, {})
     for i in range(1, 5):
         with pytest.raises(Superseded):
-            old.slab(0, i, {})
+            slabs.sweep_slab(old, 0, i, {})
     with pytest.raises(Superseded):
         old.end()
     new.end()
@@ -175,7 +181,7 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
 
     twice = bv.map_overlap(slow, v, name="slow", version="1", dtype="u2")
     target = twice.to(tmp_path / "out.zarr", chunks=(2, 24, 28))
-    old = Session.begin(bv.plan(target, slab=SLAB, window=2, workers=2))
+    old = begin(bv.plan(target, slab=SLAB, window=2, workers=2))
     old.prepare()
     if moment == "computing":
         held.append("now")
@@ -183,7 +189,7 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
         there, go = paused(monkeypatch, Session, "check", at=3)
     else:
         there, go = paused(monkeypatch, executor, "checksum", at=2)
-    thread, errors = in_thread(old.slab, 0, 2, {})
+    thread, errors = in_thread(slabs.sweep_slab, old, 0, 2, {})
     assert there.wait(120)
     new, expected = simple(tmp_path, 3, overwrite=True)
     new.prepare()
@@ -262,7 +268,7 @@ def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, plac
     if overwrite:
         bv.compute((v + np.uint16(7)).to(out), runner=None, progress=False)
     sessions = [
-        Session.begin(bv.plan((v + np.uint16(k)).to(out), workers=2), overwrite=overwrite)
+        begin(bv.plan((v + np.uint16(k)).to(out), workers=2), RunOptions(overwrite=overwrite))
         for k in range(4)
     ]
     start = threading.Barrier(len(sessions))
@@ -303,7 +309,7 @@ def test_twins_of_the_first_step_at_once(tmp_path):
         session.prepare()
         (sink,) = session.plan.sinks
         assert sink.existing_run() == session.run_id
-        session.slab(0, 0, {})
+        slabs.sweep_slab(session, 0, 0, {})
 
     threads = [in_thread(run) for _ in range(8)]
     for thread, _ in threads:
@@ -319,7 +325,7 @@ def test_an_attempt_that_comes_after_the_end_changes_nothing(tmp_path, monkeypat
     session, expected = with_scratch(tmp_path, membranes())
     known = up_to_the_last_pass(session)
     there, go = paused(monkeypatch, executor, "read_into")
-    thread, errors = in_thread(session.slab, 2, 3, known)
+    thread, errors = in_thread(slabs.sweep_slab, session, 2, 3, known)
     assert there.wait(120)
     passes(session, 2, known)
     session.end()

@@ -6,20 +6,21 @@ import sys
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
+from beam_volumes.session.begin import begin
 
 
 def test_slabs_leave_nothing_behind_in_memory(tmp_path):
     source = bv.open(np.ones((1, 20, 20), "u1")).to(tmp_path / "in.zarr", chunks=(1, 1, 1))
     volume = bv.compute(source, runner=None, progress=False, keep_journal=False)
     target = (volume + 1).to(tmp_path / "out.zarr", chunks=(1, 1, 1))
-    session = Session.begin(bv.plan(target, slab=(1, 1, 1)))
+    session = begin(bv.plan(target, slab=(1, 1, 1)))
     session.prepare()
     for k in range(100):
-        session.slab(0, k, {})
+        slabs.sweep_slab(session, 0, k, {})
     gc.collect()
     before = sys.getallocatedblocks()
     for k in range(100, 400):
-        session.slab(0, k, {})
+        slabs.sweep_slab(session, 0, k, {})
     gc.collect()
     assert sys.getallocatedblocks() - before < 300

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
+from beam_volumes.graph.nodes import evaluate
+from beam_volumes.session import merging, slabs
+from beam_volumes.session.begin import begin
 from beam_volumes.session.local import run_local
-from beam_volumes.session.session import Session
 from beam_volumes.transforms.compute import MergeStates, slab_ranges
 from tests.transforms.trees import chunk_files, membranes, stored
 
@@ -25,12 +27,12 @@ def shuffled_run(session, rng):
     session.prepare()
     known = {}
     for k, p in enumerate(session.plan.passes):
-        slabs = [i for a, b in slab_ranges(len(p.grid)) for i in range(a, b)]
-        rng.shuffle(slabs)
-        for i in rng.sample(slabs, len(slabs) // 2):
-            session.slab(k, i, known)  # an attempt whose bundle failed later
-        emitted = [session.slab(k, i, known).states for i in slabs]
-        reductions = session.reductions(k)
+        order = [i for a, b in slab_ranges(len(p.grid)) for i in range(a, b)]
+        rng.shuffle(order)
+        for i in rng.sample(order, len(order) // 2):
+            slabs.sweep_slab(session, k, i, known)  # an attempt whose bundle failed later
+        emitted = [slabs.sweep_slab(session, k, i, known).states for i in order]
+        reductions = merging.reductions_of(session.plan, k)
         merge = MergeStates(reductions)
         keyed = {}
         for token, state in (item for states in emitted for item in states.items()):
@@ -44,8 +46,8 @@ def shuffled_run(session, rng):
             groups = [merge.merge_accumulators(groups[:2]), groups[2]]
             pieces.append(merge.extract_output(merge.merge_accumulators(groups)))
         rng.shuffle(pieces)
-        merged = session.merge(k, [session.put_together(k, pieces)])
-        known = session.by_name(known, session.finish_pass(k, merged, known), k)
+        merged = merging.merge(session.plan, k, [merging.put_together(session.plan, k, pieces)])
+        known = merging.finish_pass(session, k, merged, known)
     return known
 
 
@@ -65,9 +67,9 @@ def test_any_order_and_attempts_give_the_same_numbers(seed, shape, slab, dtype):
     numbers = []
     for run in (run_local, lambda s: shuffled_run(s, random.Random(seed))):
         for cut in (slab, None):
-            session = Session.begin(bv.plan(*targets, slab=cut, workers=1))
+            session = begin(bv.plan(*targets, slab=cut, workers=1))
             known = run(session)
-            numbers.append([session.number(t.value, known) for t in targets])
+            numbers.append([evaluate(t.value, known) for t in targets])
     for other in numbers[1:]:
         for a, b in zip(numbers[0], other, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -2,15 +2,17 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.plan import planner
 from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.runs import Journal
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE
@@ -105,19 +107,16 @@ def test_what_was_interrupted_goes_on(volumes, tmp_path, monkeypatch, overwrite)
     out = path.replace("/v", "/out")
     if overwrite:
         bv.compute((bv.open(path) + 7).to(out), runner=None)
-    slabs, swept = Session.slab, []
+    sweep_slab, swept = slabs.sweep_slab, []
 
-    def plan(*args, **how):
-        return bv.plan(*args, **how, slab=(2, 24, 28))
-
-    def slab(self, index, number, *rest):
+    def slab(session, index, number, *rest):
         if number == 3 and swept.count(3) < 1:
             swept.append(3)
             raise OSError("the worker is gone")
-        return slabs(self, index, number, *rest)
+        return sweep_slab(session, index, number, *rest)
 
-    monkeypatch.setattr(compute_all, "plan", plan)
-    monkeypatch.setattr(Session, "slab", slab)
+    planning(monkeypatch, slab=(2, 24, 28))
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
 
     def one(path):
         return {"out": (bv.open(path) + 1).to(out, chunks=(2, 24, 28))}
@@ -134,21 +133,22 @@ def test_what_was_interrupted_goes_on(volumes, tmp_path, monkeypatch, overwrite)
 
 def stopping(monkeypatch, at):
     """Have the first attempt at a slab fail, as if the worker had died."""
-    slabs, stopped = Session.slab, []
+    sweep_slab, stopped = slabs.sweep_slab, []
 
-    def slab(self, index, number, *rest):
+    def slab(session, index, number, *rest):
         if number == at and not stopped:
             stopped.append(number)
             raise OSError("the worker is gone")
-        return slabs(self, index, number, *rest)
+        return sweep_slab(session, index, number, *rest)
 
-    monkeypatch.setattr(Session, "slab", slab)
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
 
 
 def planning(monkeypatch, **fixed):
-    monkeypatch.setattr(
-        compute_all, "plan", lambda *args, **how: bv.plan(*args, **{**how, **fixed})
-    )
+    def make_plan(targets, options):
+        return planner.make_plan(targets, replace(options, **fixed))
+
+    monkeypatch.setattr(compute_all, "make_plan", make_plan)
 
 
 def test_a_function_without_a_name_does_not_keep_an_element_from_going_on(volumes, monkeypatch):

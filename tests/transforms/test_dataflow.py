@@ -30,7 +30,8 @@ from beam_volumes.drive.launch import describe, one_process, pipeline_options
 from beam_volumes.plan import hiring
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.session.session import ENDED, Session
+from beam_volumes.runs.journal import ENDED
+from beam_volumes.session.begin import begin
 from tests.transforms.trees import membranes, stored
 
 TEMPLATE = Path(__file__).parents[2] / "templates" / "dataflow"
@@ -236,7 +237,7 @@ def test_a_described_job_ends_as_a_run_does(tmp_path):
     em = stored(tmp_path, membranes(), chunks=(5, 24, 28))
     noisy = bv.map_overlap(lambda b: b + 1, em, name="noisy", version=1, deterministic=False)
     labels = bv.label(noisy > bv.mean(noisy)).to(tmp_path / "labels.zarr", chunks=(4, 24, 28))
-    session = Session.begin(bv.plan(labels, slab=(4, 24, 28)))
+    session = begin(bv.plan(labels, slab=(4, 24, 28)))
     place = Path(session.plan.scratch_place["path"])
     describe(session, FnApiRunner(), pipeline_options(None))
     assert session.journal.marked(ENDED) and not place.exists()
@@ -256,13 +257,12 @@ def test_an_expert_may_have_a_process_for_each_core():
 
 def test_the_launcher_makes_a_run_of_the_templates_parameters(bucket, capsys, monkeypatch):
     wanted = []
-    begin = Session.begin
 
-    def noted(plan, **how):
-        wanted.append({name for name in ("overwrite", "resume") if how[name]})
-        return begin(plan, **how)
+    def noted(plan, options, **how):
+        wanted.append({name for name in ("overwrite", "resume") if getattr(options, name)})
+        return begin(plan, options, **how)
 
-    monkeypatch.setattr(Session, "begin", noted)
+    monkeypatch.setattr("beam_volumes.drive.compute.begin", noted)
     arguments = runpy.run_path(str(TEMPLATE / "main.py"))["arguments"]
     given = {
         "recipe": "gs://bucket/recipe.yaml",

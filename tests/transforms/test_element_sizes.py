@@ -19,12 +19,11 @@ from beam_volumes.drive.launch import numbers, run_pipeline
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.ops.labels.table_surveys import MOST_BINS, AdjacencySurvey
+from beam_volumes.session.begin import begin
 from beam_volumes.session.large import InJournal, by_name
-from beam_volumes.session.session import Session
 from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
-from beam_volumes.transforms.telling import Telling
 from tests.transforms.trees import stored
 
 MOST = 8 << 20
@@ -90,8 +89,8 @@ def test_large_numbers_stay_in_the_journal(tmp_path, sizes):
     targets = [bv.mean(v, 0), joint[0], bv.percentile(v * 3.5, list(range(0, 101, 10)))]
     bright = (v > bv.mean(v) + joint[0][0, 0]).to(tmp_path / "bright.zarr", chunks=(1, 1100, 600))
     planned = bv.plan(*targets, bright, slab=(1, 1100, 1200), workers=1)
-    session = Session.begin(planned)
-    run_pipeline(Telling(session), FnApiRunner(), PipelineOptions([]))
+    session = begin(planned)
+    run_pipeline(session, FnApiRunner(), PipelineOptions([]))
     assert max(sizes) < MOST
     known = numbers(session.plan, session.journal)
     want = bv.compute(*targets, runner=None, progress=False)

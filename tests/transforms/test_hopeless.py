@@ -1,6 +1,7 @@
 """What fails of a user's function or of the voxels is not tried ten times, wherever it runs."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 import beam_volumes as bv
+from beam_volumes.plan import planner
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import as_data, may_pass, revived
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
+from beam_volumes.session.begin import begin
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import stored
 
@@ -146,13 +149,13 @@ def test_the_other_slabs_of_a_run_that_has_failed_are_not_swept(tmp_path):
     add = calling(tmp_path, lambda n: ValueError("boom"))
     target = bv.map_overlap(add, v, name="add", version=1)
     target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
-    session = Session.begin(bv.plan(target, slab=(2, 8, 8)))
+    session = begin(bv.plan(target, slab=(2, 8, 8)))
     session.prepare()
     for _ in range(2):
         with pytest.raises(ValueError, match="boom"):
-            session.slab(0, 1, {})
+            slabs.sweep_slab(session, 0, 1, {})
     with pytest.raises(ValueError, match=r"slab 1 .*boom"):
-        session.slab(0, 2, {})
+        slabs.sweep_slab(session, 0, 2, {})
     assert calls(tmp_path, 2) == 0
 
 
@@ -160,7 +163,11 @@ def test_an_element_of_compute_all_too(tmp_path, monkeypatch):
     v, array = volume_of(tmp_path)
     path, folder = v.node.source.name, Path(tmp_path)
     add = calling(folder, lambda n: ValueError("boom"))
-    monkeypatch.setattr(compute_all, "plan", lambda *a, **how: bv.plan(*a, **how, slab=(2, 8, 8)))
+
+    def make_plan(targets, options):
+        return planner.make_plan(targets, replace(options, slab=(2, 8, 8)))
+
+    monkeypatch.setattr(compute_all, "make_plan", make_plan)
 
     def one(path):
         out = f"{folder}/out.zarr"

@@ -27,8 +27,8 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import WorkerDied
 from beam_volumes.runs.progress import Watch, Work
+from beam_volumes.session.begin import begin
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
-from beam_volumes.session.session import Session
 from tests.tiers import thorough
 from tests.transforms.trees import chunk_files, membranes, stored
 from tests.waiting import PATIENCE, wait_until
@@ -93,7 +93,7 @@ def test_places_that_workers_cannot_reach_are_refused(tmp_path):
 
 def test_a_worker_that_does_not_see_the_journal_says_so(tmp_path):
     v = stored(tmp_path, membranes((4, 5, 6)))
-    session = Session.begin(bv.plan((v + 1).to(tmp_path / "out.zarr")))
+    session = begin(bv.plan((v + 1).to(tmp_path / "out.zarr")))
     needs = WorkerRequirements.of(session, asked="head")
     with pytest.raises(OSError, match=r"does not see .*out\.zarr\.run/, where head has"):
         needs.check()
@@ -147,7 +147,7 @@ def test_numbers_come_back_from_another_runner_without_a_journal(tmp_path):
     seen, watching = [], lambda journal: Watch(journal, [Work("numbers", 1)], seen.append)
     for options in ([], [f"--temp_location={tmp_path}/meanwhile"]):
         known = Elsewhere(FnApiRunner, pipeline_options(options))(
-            Session.begin(bv.plan(mean, spread)), watching
+            begin(bv.plan(mean, spread)), watching
         )
         assert seen.pop().finished
         expected = bv.compute(mean, spread, runner=None)

@@ -10,7 +10,7 @@ from apache_beam.testing.util import assert_that, equal_to
 import beam_volumes as bv
 from beam_volumes.cli.errors import report
 from beam_volumes.runs import Journal
-from beam_volumes.session.session import Session
+from beam_volumes.session import slabs
 from beam_volumes.storage.sink import OutputExistsError, Sink
 from tests.transforms.trees import chunk_files, membranes, stored
 
@@ -119,18 +119,18 @@ def test_a_transform_says_that_its_run_has_ended(tmp_path, how):
 def test_the_journal_of_an_unfinished_run_is_not_deleted_for_another(tmp_path, monkeypatch):
     v = stored(tmp_path, membranes())
     book = tmp_path / "book"
-    slab = Session.slab
+    slab = slabs.sweep_slab
 
-    def failing(self, k, index, *rest):
+    def failing(session, k, index, *rest):
         if index == 2:
             raise OSError("stopped")
-        return slab(self, k, index, *rest)
+        return slab(session, k, index, *rest)
 
     one = (v + 1).to(tmp_path / "one.zarr", chunks=(5, 24, 28))
     two = (v + 2).to(tmp_path / "two.zarr", chunks=(5, 24, 28))
     how = {"journal": book, "slab": (5, 24, 28), "progress": False, "runner": None}
     with monkeypatch.context() as patch:
-        patch.setattr(Session, "slab", failing)
+        patch.setattr(slabs, "sweep_slab", failing)
         with pytest.raises(OSError, match="stopped"):
             bv.compute(one, **how)
     begun = Journal.open(book)
@@ -206,12 +206,12 @@ def test_a_pipeline_that_does_everything_again_changes_nothing(tmp_path, monkeyp
     """Its first step comes back before every slab, slabs before they are recorded, and all after the end."""
     v = stored(tmp_path, membranes(), chunks=(5, 24, 28))
     path, late = str(tmp_path / "out.zarr"), []
-    write_record, slab = Journal.write_record, Session.slab
+    write_record, slab = Journal.write_record, slabs.sweep_slab
 
-    def noted(self, k, index, known, *rest):
-        late.append((self, k, index, known, *rest[:1]))
-        self.prepare()
-        return slab(self, k, index, known, *rest)
+    def noted(session, k, index, known, *rest):
+        late.append((session, k, index, known, *rest[:1]))
+        session.prepare()
+        return slab(session, k, index, known, *rest)
 
     def twice(self, k, index, *record):
         if len(again) < 4 and (k, index) not in again:
@@ -225,7 +225,7 @@ def test_a_pipeline_that_does_everything_again_changes_nothing(tmp_path, monkeyp
         return {"out": (once - bv.mean(once)).to(path, chunks=(5, 24, 28))}
 
     again = set()
-    monkeypatch.setattr(Session, "slab", noted)
+    monkeypatch.setattr(slabs, "sweep_slab", noted)
     monkeypatch.setattr(Journal, "write_record", twice)
     with beam.Pipeline("FnApiRunner") as p:
         if how == "Compute":

@@ -11,8 +11,8 @@ import beam_volumes as bv
 from beam_volumes.drive.probe import Probe, versions
 from beam_volumes.plan import machine
 from beam_volumes.session import requirements as module
+from beam_volumes.session.begin import begin
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
-from beam_volumes.session.session import Session
 from beam_volumes.transforms.telling import raise_original
 from tests.transforms.trees import membranes, stored
 
@@ -63,7 +63,7 @@ def test_a_worker_that_lacks_a_package_says_so(monkeypatch):
 
 def test_places_and_memory(tmp_path, monkeypatch):
     v = stored(tmp_path, membranes((4, 5, 6)))
-    session = Session.begin(bv.plan((v + 1).to(tmp_path / "out" / "a.zarr"), memory="2GiB"))
+    session = begin(bv.plan((v + 1).to(tmp_path / "out" / "a.zarr"), memory="2GiB"))
     session.journal.mark(ASKED)
     before = sorted(tmp_path.rglob("*"))
     needs = WorkerRequirements.of(session, "head")

@@ -1,0 +1,122 @@
+"""Beginning a run: where it keeps its journal, and whether it may take the places it is to write to."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from beam_volumes.plan.in_place import check_in_place
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.scratch import with_scratch
+from beam_volumes.runs.journal import ENDED, PREPARED, Journal
+from beam_volumes.session.identity import journal_place, scratch_of
+from beam_volumes.session.resume import asked_again
+from beam_volumes.session.saved_plan import Request
+from beam_volumes.session.session import Session
+from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.kvstore import is_local, join, kvstore_spec
+from beam_volumes.storage.sink import OutputExistsError, Sink
+from beam_volumes.sweep.nesting import check_not_nested
+
+_AS_USUAL = RunOptions()
+
+
+def begin(
+    plan: Plan,
+    options: RunOptions = _AS_USUAL,
+    *,
+    request: Request | None = None,
+    scratch: Any = None,
+) -> Session:
+    """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
+
+    Parameters
+    ----------
+    plan : Plan
+    options : RunOptions
+        Of these what becomes of the journal and of outputs that are there, and the run's name.
+    request : Request, optional
+    scratch : path, optional
+        Where a run without a journal stores what lies between its passes; by default on this machine.
+
+    Raises
+    ------
+    ValueError
+        The run to be resumed computes something else (the message names the field), or an output
+        exists and neither ``resume`` nor ``overwrite`` is asked for, or the journal is another run's.
+    """
+    check_not_nested()
+    place = journal_place(plan, options.journal)
+    if options.journal is not None and place is not None:
+        check_in_place(plan.inputs, plan.outputs, [place])
+    if options.resume and place is not None:
+        session = asked_again(plan, place, options.run_id, request)
+        if session is not None:
+            return session
+    there = {sink.name: sink.begun_run() for sink in plan.outputs}
+    for sink in plan.outputs:
+        if not options.overwrite and sink.exists():
+            raise OutputExistsError(
+                f"the output {sink.name} exists: pass overwrite=True to replace it, resume=True to "
+                "continue the run that began it, or choose another path"
+            )
+    run_id = options.run_id or uuid.uuid4().hex
+    if place is None:
+        if scratch is not None:
+            where = f"beam-volumes-{run_id}-intermediate"
+            plan = with_scratch(plan, join(kvstore_spec(scratch), where))
+        return Session(plan, run_id, None, options.overwrite, request, replaces=there)
+    journal = Journal(join(place, directory=True), run_id)
+    there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)
+    plan = with_scratch(plan, scratch_of(journal))
+    return Session(plan, run_id, journal, options.overwrite, request, replaces=there)
+
+
+def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool) -> str | None:
+    """The run whose journal is there, if it may be replaced by that of a run with these outputs.
+
+    Raises
+    ------
+    OutputExistsError
+        It may not: it has not ended, or it is not to be overwritten.
+    """
+    try:
+        manifest = Journal.load(journal.spec)
+    except ValueError:
+        if overwrite:
+            return journal.now()
+        raise
+    if manifest is None or manifest.run_id == journal.run_id:
+        return None if manifest is None else manifest.run_id
+    now, other = manifest.run_id, Journal(journal.spec, manifest.run_id)
+    writes = [_reopened(o) for o in manifest.outputs if not o["internal"]]
+    names = [sink.name for sink in writes]
+    if other.marked(PREPARED) and names and all(sink.begun_run() != now for sink in writes):
+        return now  # what it wrote is gone
+    ended = other.marked(ENDED)
+    if ended and not names:
+        return now  # numbers were given back: nothing speaks of it any more
+    same = bool({_where(s) for s in outputs} & {*map(_where, writes)}) or not (outputs or names)
+    if overwrite and (ended or same):
+        return now
+    wrote = f"{', '.join(names[:3])}{', ...' if names[3:] else ''}" if names else "numbers alone"
+    remedy = "resume=True continues it, overwrite=True replaces it"
+    if not same:
+        also = "overwrite=True replaces it" if ended else "continue that one, or remove the folder"
+        remedy = f"give this run a journal= of its own; otherwise {also}"
+    raise OutputExistsError(
+        f"{journal.url} is the journal of the run {now}, which {'has ended' if ended else 'is unfinished'} "
+        f"(it writes {wrote}): {remedy}"
+    )
+
+
+def _where(sink: Any) -> str:
+    """An output's place, whatever it is called."""
+    return os.path.realpath(sink.name) if is_local(sink.kvstore) else str(sink.name)
+
+
+def _reopened(output: Mapping[str, Any]) -> Sink | TableSink:
+    return Sink.from_dict(output) if "shape" in output else TableSink.from_dict(output)

@@ -1,0 +1,143 @@
+"""The end of a pass: states of slabs merged, the numbers they give, and the tables of its surveys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from beam_volumes.across.rounds import Flow, at_once
+from beam_volumes.graph.nodes import evaluate, number_token
+from beam_volumes.plan.plan import Plan
+from beam_volumes.runs.failure import revived
+from beam_volumes.session.large import InJournal, at_hand, numbers_of
+from beam_volumes.session.session import Session
+from beam_volumes.sweep.program import Surveyed
+from beam_volumes.sweep.reduction import Reduction
+
+#: By token.
+Numbers = dict[str, Any]
+
+# What a pass reduces, and how it is merged.
+
+
+def reductions_of(plan: Plan, pass_index: int) -> dict[str, Reduction]:
+    """All that a pass reduces, by token."""
+    folds = {f.token: f.reduction for f in plan.passes[pass_index].program.folds}
+    return folds | {load_token(b): load for b, load in loads(plan, pass_index)}
+
+
+def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
+    """By barrier, how what was found in a pass is merged."""
+    p = plan.passes[pass_index]
+    flows = {b.token: b.survey.flow(p.grid, p.limit_bytes) for b in p.program.surveys}
+    # One process has room for what the slabs that are in flight at a time leave.
+    if len(p.grid) <= plan.sweeps_a_process:
+        return {token: at_once(flow) for token, flow in flows.items()}
+    return flows
+
+
+def merge(plan: Plan, pass_index: int, parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The states of many slabs as one."""
+    reductions = reductions_of(plan, pass_index)
+    merged = {token: reduction.zero() for token, reduction in reductions.items()}
+    for part in parts:
+        for token, state in part.items():
+            merged[token] = reductions[token].merge(merged[token], state)
+    return merged
+
+
+def put_together(
+    plan: Plan, pass_index: int, pieces: Iterable[tuple[str, int, Any]]
+) -> dict[str, Any]:
+    """The states of a pass of their merged pieces: tokens, numbers and pieces."""
+    by_token: dict[str, dict[int, Any]] = {}
+    for token, number, piece in pieces:
+        by_token.setdefault(token, {})[number] = piece
+    reductions = reductions_of(plan, pass_index)
+    return {token: reductions[token].put_together(some) for token, some in by_token.items()}
+
+
+# What is known once it is.
+
+
+def finish_pass(
+    session: Session, pass_index: int, states: dict[str, Any], known: Numbers
+) -> Numbers:
+    """The numbers known after a pass, from those before it and its folds' merged states.
+
+    Raises
+    ------
+    ValueError
+        Merging what surveys found would take more memory than there is.
+    """
+    p = session.plan.passes[pass_index]
+    journal = session.journal
+    near = at_hand(known, p.values, journal)
+    if journal is not None and (failure := journal.failure(session.launch)) is not None:
+        raise revived(failure)
+    with session.noted(f"finish-{pass_index}"):
+        values = {v.token: evaluate(v, near) for v in p.values}
+        for b, load in loads(session.plan, pass_index):
+            load.finish(states[load_token(b)], ())
+        found = {
+            f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
+            for f in p.program.folds
+        }
+    if journal is not None and found:
+        journal.check()
+        journal.write_scalars(pass_index, found)
+    return known | found
+
+
+def write_rows(session: Session, token: str, shard: int, columns: Mapping[str, Any]) -> None:
+    """Write a shard of a barrier's table wherever it is wanted; may be repeated."""
+    session.check()
+    for sink in session.plan.tables.get(token, ()):
+        sink.write(shard, columns, session.run_id)
+
+
+def finish_merge(
+    session: Session,
+    pass_index: int,
+    numbers: Mapping[str, Mapping[str, Any]],
+    known: Numbers,
+) -> Numbers:
+    """The numbers known after a pass and the merges of its surveys (by barrier and name).
+
+    Once all rows of its tables are written, so that those are complete.
+    """
+    p = session.plan.passes[pass_index]
+    session.check()
+    for b in p.program.surveys:
+        for sink in session.plan.tables.get(b.token, ()):
+            if not len(p.grid):
+                sink.write(0, b.survey.no_rows(p.program.shape), session.run_id)
+            shards = {**b.survey.empty_numbers(), **numbers.get(b.token, {})}["shards"]
+            sink.finish(shards, session.run_id, session.durable)
+    found = {
+        number_token(b.token, name): number
+        for b in p.program.surveys
+        for name, number in {**b.survey.empty_numbers(), **numbers.get(b.token, {})}.items()
+    }
+    if session.journal is not None and p.program.surveys:
+        folds = {f.token: known[f.token] for f in p.program.folds}
+        if any(isinstance(number, InJournal) for number in folds.values()):
+            there = numbers_of(session.journal, pass_index)
+            folds = {token: there[token] for token in folds}
+        session.journal.write_scalars(pass_index, folds | found)
+    return known | found
+
+
+# Beside its folds, what decides whether the merge of a survey fits.
+
+
+def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
+    """The surveys of a pass that tell how large their merge will be, and what adds that up."""
+    p = plan.passes[pass_index]
+    found = ((b, b.survey.load(p.grid, p.limit_bytes)) for b in p.program.surveys)
+    return [(b, load) for b, load in found if load is not None]
+
+
+def load_token(seen: Surveyed) -> str:
+    """Under which token the load of a survey's merge is reduced."""
+    return f"{seen.token} load"

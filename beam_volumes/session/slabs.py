@@ -1,0 +1,170 @@
+"""One slab of a pass: swept and recorded, or what its record says."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from beam_volumes.graph.nodes import evaluate
+from beam_volumes.plan import machine
+from beam_volumes.runs.failure import revived
+from beam_volumes.runs.record import Record, packed, ranges
+from beam_volumes.session import merging
+from beam_volumes.session.compilation import compilation_told
+from beam_volumes.session.large import at_hand
+from beam_volumes.session.session import Session
+from beam_volumes.storage.claims import Superseded
+from beam_volumes.storage.context import configure
+from beam_volumes.sweep.error_context import error_context
+from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.resources import gate
+
+
+@dataclass(frozen=True, eq=False)
+class SlabPartials:
+    """What a slab sends on.
+
+    Attributes
+    ----------
+    states : dict
+        Of reductions, by token; small.
+    summaries : dict
+        Of surveys, by barrier.
+    """
+
+    states: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, Any] = field(default_factory=dict)
+
+
+def sweep_slab(
+    session: Session,
+    pass_index: int,
+    index: int,
+    known: dict[str, Any],
+    answers: Mapping[str, Any] | None = None,
+    count: Callable[[SlabResult], None] | None = None,
+) -> SlabPartials:
+    """Sweep a slab and record it, or read what its record says.
+
+    Parameters
+    ----------
+    session : Session
+    pass_index, index : int
+    known : dict
+        Numbers by token.
+    answers : mapping, optional
+        By barrier, what came back to the slab.
+    count : callable, optional
+        Told of every slab that was swept.
+
+    Raises
+    ------
+    Exception
+        Whatever went wrong, with pass, slab, box and stage in its message.
+    """
+    if session.journal is not None:
+        record, failure = session.journal.look(pass_index, index, session.launch)
+        if record is not None:
+            return pickle.loads(record.emission)
+        if failure is not None:
+            raise revived(failure)
+    box = session.plan.passes[pass_index].grid.box(index)
+    where = f"pass {pass_index + 1}, slab {index} {box}"
+    noted = session.noted(f"pass-{pass_index}-slab-{index}")
+    with noted, error_context(where), compilation_told(session.journal):
+        try:
+            return _swept(session, pass_index, index, known, answers, count)
+        except OSError:
+            # What it reads or writes may be gone because the run has ended, or is another's by now.
+            record = _finished_meanwhile(session, pass_index, index)
+            if record is None:
+                raise
+            return pickle.loads(record.emission)
+
+
+def _finished_meanwhile(session: Session, pass_index: int, index: int) -> Record | None:
+    """The record of a slab that another attempt has finished, while this one failed."""
+    if session.journal is None:
+        return None
+    try:
+        session.journal.check()
+        return session.journal.read_record(pass_index, index)
+    except Superseded:
+        raise
+    except (OSError, ValueError):  # what went wrong before is to be told
+        return None
+
+
+def _swept(
+    session: Session,
+    pass_index: int,
+    index: int,
+    known: dict[str, Any],
+    answers: Mapping[str, Any] | None,
+    count: Callable[[SlabResult], None] | None,
+) -> SlabPartials:
+    p = session.plan.passes[pass_index]
+    sinks = [output.sink for output in p.program.outputs]
+    session.check(sinks)
+    attempt = session.journal.start(pass_index, index) if session.journal is not None else ""
+    started = time.time()
+    configure(session.plan.threads)
+    near = at_hand(known, p.values, session.journal)
+    values = {v.token: evaluate(v, near) for v in p.values}
+    # However many sweeps a runner starts at once in a process, so many are admitted.
+    with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
+        result = sweep(
+            p.program,
+            p.grid,
+            index,
+            values,
+            arena,
+            window=p.partition.window,
+            threads=session.plan.threads,
+            overlap=p.partition.overlap,
+            answers=answers,
+            limit_bytes=p.limit_bytes,
+            may_write=NowAndThen(lambda: session.check(sinks)),
+            meter=session.meters[pass_index] if session.meters else None,
+        )
+    states = dict(result.states)
+    for b, _ in merging.loads(session.plan, pass_index):
+        states[merging.load_token(b)] = b.survey.load_of(p.grid, index, result.summaries[b.token])
+    emission = SlabPartials(states, result.summaries)
+    if count is not None:
+        count(result)
+    if session.journal is not None:
+        session.check(sinks)
+        record = Record(
+            index,
+            p.grid.box(index),
+            attempt,
+            started,
+            time.time() - started,
+            result.bytes_read,
+            result.bytes_written,
+            machine.peak_memory(),
+            {name: ranges(units) for name, units in result.written.items()},
+            {name: ranges(units) for name, units in result.empty.items()},
+            pickle.dumps(emission, protocol=5),
+            {name: packed(sums) for name, sums in result.sums.items()},
+        )
+        session.journal.write_record(pass_index, index, record, lambda: session.flush(sinks))
+    return emission
+
+
+class NowAndThen:
+    """Calls a check, but not more often than costs a hundredth of the time."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check, self._next = check, 0.0
+
+    def __call__(self) -> None:
+        begin = time.perf_counter()
+        if begin >= self._next:
+            self._check()
+            end = time.perf_counter()
+            self._next = end + 100 * (end - begin)
