@@ -221,18 +221,23 @@ STACK = {
 INTRODUCTION = """\
 # Functions
 
-What there is, what each is checked against in the tests, and how many sweeps over the volume it takes.
-Sweeps are shared: whatever can be is computed in the same one, so that a chain takes as many as its
-longest row of things that wait for each other. A sweep that only writes is counted with what it writes.
+This page lists all functions, what the tests check each against, and how many sweeps over the volume it takes.
+Operations share sweeps: a chain takes as many as its longest row of operations that wait for each other. A sweep that
+only writes is counted with what it writes.
 
-Kinds: *pointwise*, *neighbourhood* (a halo) and *regrid* (a shape of its own) go along with any sweep; a *number* is lazy, and what uses it
-comes a sweep later; *across* is what reaches through the whole volume: it is found out in one sweep,
-merged, and written in the next; a *table* is found out and merged.
+| Kind | |
+| --- | --- |
+| pointwise | looks at one voxel; goes along with any sweep |
+| neighbourhood | needs a halo; goes along with any sweep |
+| regrid | has a shape of its own; goes along with any sweep |
+| number | is lazy; what uses it comes a sweep later |
+| across | reaches through the whole volume: found out in one sweep, merged, and written in the next |
+| table | is found out in a sweep and merged |
 """
 
 NOTES = """\
-`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: what remains is numbered
-where it is found. A label volume (integers) is filtered by value, a mask by component.
+`label` of `remove_small_objects`, `keep_largest`, ... takes two sweeps, not four: components that remain are numbered
+where they are found. A label volume (integers) is filtered by value, a mask by component.
 """
 
 
@@ -243,28 +248,28 @@ def page() -> str:
     ufuncs = ("arithmetic, comparisons, logic", "numpy", "pointwise", "1")
     rows = [(_names(names), *facts) for names, *facts in FUNCTIONS]
     out += [_table(("function", "checked against", "kind", "sweeps"), [ufuncs, *rows]), NOTES]
-    out.append(f"Of numpy's ufuncs volumes support {_names(' '.join(sorted(SUPPORTED)))}.\n")
+    out.append(f"Volumes support these of numpy's ufuncs: {_names(' '.join(sorted(SUPPORTED)))}.\n")
     transforms = [n for n, module in EXPORTS.items() if module == ".transforms" and n != "Slab"]
     out.append(
-        f"As steps of a pipeline of one's own: {_names(' '.join(transforms))}.\n"
+        f"These are steps for pipelines of your own: {_names(' '.join(transforms))}.\n"
         f"Beside them there are {_names(AROUND)}.\n"
     )
     out.append("# Beside other packages\n\n## scipy.ndimage\n")
     same = sorted(set(ndimage.__all__) & _functions())
-    out.append(f"Of the same name ({len(same)}): {_names(' '.join(same))}.\n")
+    out.append(f"The same name ({len(same)}): {_names(' '.join(same))}.\n")
     out.append(_table(("scipy.ndimage", "here", ""), _others(SCIPY)))
-    out.append("Of functions of the same name these values of parameters are left out:\n")
+    out.append("Functions of the same name do not take these values of parameters:\n")
     out.append(_table(("function", "without"), VALUES))
-    out.append("and these parameters, beside `output=` which none has:\n")
+    out.append("They do not have these parameters, beside `output=` which none has:\n")
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
-    out.append("## scikit-image\n\nOf functions of the same name these parameters are left out:\n")
+    out.append("## scikit-image\n\nFunctions of the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
     out.append("## dask-image\n")
     known = {**SCIPY, **DASK_ONLY}
     for module, names in DASK.items():
         here = [n for n in names.split() if n not in known]
         if here:
-            out.append(f"`{module}`, of the same name: {_names(' '.join(here))}.\n")
+            out.append(f"`{module}`, the same name: {_names(' '.join(here))}.\n")
     there = {f"{m}.{n}": known[n] for m, names in DASK.items() for n in names.split() if n in known}
     out.append(_table(("dask-image", "here", ""), _others(there)))
     out.append("## StackProcessing\n")

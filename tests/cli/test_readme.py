@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tensorstore as ts
 import yaml
 from scipy import ndimage
 from skimage import morphology
@@ -114,10 +115,36 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
     known = {}
     exec(text.partition("print(")[0].replace("slices/*.png", "slices"), known)
     said = bv.plan(*known["targets"], memory="2GiB", threads=2).explain()
-    said = iter(said.replace(f"{tmp_path}/", "").splitlines())
-    (shown,) = snippets("docs/memory.md", "text")
+    check_shown("docs/memory.md", said.replace(f"{tmp_path}/", ""))
+
+
+def check_shown(page, said):
+    """The lines that a page shows of a plan are there, in their order."""
+    rest = iter(said.splitlines())
+    shown = next(text for text in snippets(page, "text") if "pass(es)" in text)
     for line in shown.splitlines():
-        assert line == "..." or line in said, line
+        assert line == "..." or line in rest, line
+
+
+def test_the_machines_that_are_shown(tmp_path, monkeypatch, command):
+    """Dataflow's page has a plan for a volume of which there is nothing but its description."""
+    monkeypatch.chdir(tmp_path)
+    store = {"driver": "file", "path": f"{tmp_path}/em.zarr"}
+    chunks = {"name": "regular", "configuration": {"chunk_shape": [128, 128, 128]}}
+    metadata = {"shape": [8192] * 3, "data_type": "uint8", "chunk_grid": chunks}
+    spec = {"driver": "zarr3", "kvstore": store, "metadata": metadata}
+    ts.open(spec, create=True).result()
+    (recipe,) = snippets("docs/command-line.md", "yaml")
+    recipe = recipe.replace("{path: slices,", "{path: em.zarr,").replace("op: less", "op: greater")
+    Path("recipe.yaml").write_text(re.sub(r"\n  inside: .*", "", recipe))
+    page = "templates/dataflow/README.md"
+    line = next(s for s in snippets(page, "sh") if "--dry-run" in s)
+    _, *arguments = shlex.split(line)
+    code, said, error = command(
+        *arguments, "--project=p", "--region=r", "--temp_location=gs://b/tmp"
+    )
+    assert code == 0, error
+    check_shown(page, said)
 
 
 #: What parts of recipes in the documentation belong to.
