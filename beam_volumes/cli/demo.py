@@ -56,7 +56,7 @@ outputs:
 def register(verbs: Any) -> None:
     parser = verb(verbs, "demo", act, "make a stack, run a recipe on it, and show the result")
     parser.add_argument(
-        "--out", metavar="DIR", default="demo", help="where to (default: %(default)s)"
+        "--out", metavar="DIR", default="demo", help="the folder to write to (default: %(default)s)"
     )
     running(parser)
     parser.add_argument("--shape", default="256,512,512", help=argparse.SUPPRESS)

@@ -33,7 +33,7 @@ def register(verbs: Any) -> None:
         metavar="N",
         type=int,
         default=1,
-        help="voxels touch that are at most so many steps along axes apart: 1, 2 or 3 (default: 1)",
+        help="two voxels touch if they are at most N steps along axes apart: 1, 2 or 3 (default: 1)",
     )
     parser.add_argument(
         "--by-value", action="store_true", help="only equal neighbours belong together"
@@ -43,19 +43,23 @@ def register(verbs: Any) -> None:
         metavar="V",
         help="with --by-value, the value that is left out (default: 0), or none",
     )
-    parser.add_argument("--dtype", help="of the labels (default: uint32, if they fit)")
+    parser.add_argument("--dtype", help="dtype of the labels (default: uint32, if they fit)")
     parser.add_argument(
         "--threshold", metavar="T", help="foreground is what is above T, a number or otsu"
     )
     parser.add_argument(
-        "--fill-holes", action="store_true", help="first fill what cannot be reached from outside"
+        "--fill-holes",
+        action="store_true",
+        help="first fill holes: background that cannot be reached from outside",
     )
     parser.add_argument(
         "--remove-small",
         metavar="SIZE",
-        help='first remove components of up to so many voxels, or a volume such as "0.001 um^3"',
+        help='first remove components of SIZE voxels or fewer, or a volume such as "0.001 um^3"',
     )
-    parser.add_argument("--chunks", metavar="Z,Y,X", help="of the labels, instead of the default")
+    parser.add_argument(
+        "--chunks", metavar="Z,Y,X", help="chunks of the labels, instead of the default"
+    )
     opening(parser)
     spacing(parser)
     computing(parser)

@@ -29,8 +29,12 @@ def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentPars
 
 def budgeting(parser: argparse.ArgumentParser) -> None:
     """The arguments that say what may be used."""
-    parser.add_argument("--memory", metavar="SIZE", help="what this machine may use, e.g. 2GiB")
-    parser.add_argument("--workers", metavar="N", type=int, help="slabs in flight")
+    parser.add_argument(
+        "--memory", metavar="SIZE", help="memory that the run may use on this machine, e.g. 2GiB"
+    )
+    parser.add_argument(
+        "--workers", metavar="N", type=int, help="how many slabs are in flight at a time"
+    )
 
 
 def cropping(parser: argparse.ArgumentParser, help: str) -> None:
@@ -66,13 +70,13 @@ def computing(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Options that are not listed go to Beam as pipeline options."
     running(parser)
     parser.add_argument(
-        "--slab", metavar="Z,Y,X", help="the shape of slabs, instead of one that the plan chooses"
+        "--slab", metavar="Z,Y,X", help="the shape of slabs, instead of the plan's choice"
     )
     parser.add_argument(
         "--threads",
         metavar="N",
         type=int,
-        help="that compute a slab: the cores of a worker, where those are not this machine's",
+        help="threads that compute a slab; give the cores of a worker if it is another machine",
     )
     cropping(parser, "crop every input first, for a trial")
     parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
@@ -106,15 +110,15 @@ def opening(parser: argparse.ArgumentParser) -> None:
     """The arguments of verbs that open one volume."""
     parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
     parser.add_argument("--level", metavar="N", type=int, help="the level of an OME-Zarr pyramid")
-    parser.add_argument("--index", metavar="t=0,c=DAPI", help="which time point and channel")
+    parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to take")
 
 
 def spacing(parser: argparse.ArgumentParser) -> None:
     """The arguments that say the size of voxels."""
     parser.add_argument(
-        "--voxel-size", metavar="Z,Y,X", help="instead of that which the volume's metadata say"
+        "--voxel-size", metavar="Z,Y,X", help="size of a voxel, instead of what the metadata say"
     )
-    parser.add_argument("--unit", metavar="UNIT", help="of the voxel size, e.g. nm")
+    parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, e.g. nm")
 
 
 def opened(path: str, args: argparse.Namespace) -> Volume:

@@ -11,12 +11,20 @@ from beam_volumes.cli.options import no_others, verb
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "worker-pool", act, "start workers for Flink and others who ask for them")
+    parser = verb(
+        verbs, "worker-pool", act, "start workers for Flink and other runners that ask for them"
+    )
     parser.epilog = (
         "Pipelines come here with --environment_type=EXTERNAL --environment_config=HOST:PORT. Whoever "
         "reaches the port can run code: keep it to this machine, or to a network that is yours."
     )
-    parser.add_argument("--port", metavar="N", type=int, default=50000, help="(default: 50000)")
+    parser.add_argument(
+        "--port",
+        metavar="N",
+        type=int,
+        default=50000,
+        help="the port to listen at (default: 50000)",
+    )
     parser.add_argument(
         "--host",
         metavar="NAME",

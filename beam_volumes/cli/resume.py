@@ -21,7 +21,7 @@ def register(verbs: Any) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="what the run writes first, its .run folder, or its journal's place",
+        help="the run's first output, its .run folder, or the place of its journal",
     )
     running(parser)
     parser.set_defaults(runner=compute.AS_BEGUN)

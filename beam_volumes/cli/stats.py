@@ -24,7 +24,9 @@ def register(verbs: Any) -> None:
         help="a .parquet folder, .csv or .jsonl file; left out, the table is printed as CSV",
     )
     parser.add_argument(
-        "--intensity", metavar="VOLUME", help="of the same shape, to be measured too"
+        "--intensity",
+        metavar="VOLUME",
+        help="a volume of the same shape, whose intensities are measured",
     )
     parser.add_argument(
         "--properties",

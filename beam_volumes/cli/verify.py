@@ -20,12 +20,12 @@ def register(verbs: Any) -> None:
     parser.add_argument(
         "run",
         metavar="RUN",
-        help="what the run wrote first, its .run folder, or its journal's place",
+        help="the run's first output, its .run folder, or the place of its journal",
     )
     parser.add_argument(
         "--checksums",
         action="store_true",
-        help="hold the voxels against the checksums taken when they were written, too",
+        help="also compare the voxels with the checksums taken when they were written",
     )
     parser.epilog = "Exit code 0: complete. 1: what is wrong is listed. 2: there is no run."
 

@@ -84,8 +84,8 @@ def register(verbs: Any) -> None:
         "recipe",
         metavar="RECIPE.yaml",
         nargs="?",
-        help="whose kernels, found by a small part of its inputs; without one, those of all operations for "
-        "common dtypes",
+        help="compile the kernels of this recipe, found by a small part of its inputs; without a recipe, "
+        "those of all operations for common dtypes",
     )
     setting(parser)
 
