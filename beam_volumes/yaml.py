@@ -39,15 +39,16 @@ class ComputeRecipe(beam.PTransform):
         Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
     crop : str, optional
         A box that every input is cropped to.
-    memory, workers, slab, overwrite, resume, journal, run_id
-        As of `beam_volumes.Compute`; the recipe's own ``memory`` and ``workers`` by default.
+    memory, workers : optional
+        Instead of the recipe's own.
+    **options
+        What else `beam_volumes.Compute` takes: ``slab``, ``threads``, ``overwrite``, ``resume``,
+        ``journal``, ``run_id``, ...
 
     Examples
     --------
     >>> import tempfile
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> folder = tempfile.TemporaryDirectory()
     >>> em = bv.open(np.arange(6, dtype="u1").reshape(1, 2, 3)).to(f"{folder.name}/em.zarr")
     >>> _ = bv.compute(em, runner=None)

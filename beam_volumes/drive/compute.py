@@ -18,7 +18,7 @@ from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, make_plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.progress import Watch, Watching, Work, reporter
 from beam_volumes.runs.summary import Summary
@@ -64,6 +64,7 @@ class Outcome:
     ran: bool = True
 
 
+@documented
 def compute(
     *targets: Wanted,
     memory: int | str | None = None,
@@ -87,23 +88,20 @@ def compute(
         ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in memory.
     memory : int or str, optional
         What this machine may use, e.g. ``"2GiB"``: a quarter of its RAM by default.
-    workers : int, optional
-        Slabs in flight.
+    %(workers)s
     runner : str, beam Runner or None
         ``"FnApiRunner"`` runs a Beam pipeline on this machine; None runs in this process without
         Beam; any other runner is Beam's to know.
     options : PipelineOptions or list of str, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
-    resume : bool
-        Continue a run that was killed, from the slabs that are complete.
-    overwrite : bool
-        Replace outputs that exist.
+    %(resume)s
+    %(overwrite)s
     progress : bool or callable, optional
         Show progress on standard error (by default if that is a terminal), or call a function with it.
-    slab, window, threads
-        As of `plan`.
-    journal : path, optional
-        Where the journal is kept instead of beside the first output.
+    %(slab)s
+    %(window)s
+    %(threads)s
+    %(journal)s
     keep_journal : bool
         False removes it when the run has ended well.
 
@@ -123,8 +121,6 @@ def compute(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.array([[1, 2, 3]], "u1"))
     >>> bv.compute(v + 1, bv.mean(v), runner=None)
     (array([[2, 3, 4]], dtype=uint8), np.float64(2.0))

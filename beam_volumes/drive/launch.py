@@ -36,9 +36,9 @@ from beam_volumes.drive.supervise import call_supervised
 from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.runs import Journal, Watch
+from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import RemoteTraceback
-from beam_volumes.runs.progress import Watching, Work, unwatched
+from beam_volumes.runs.progress import Watching, last_started, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import numbers_of
 from beam_volumes.session.places import check_portable, check_remote, check_scratch
@@ -179,14 +179,11 @@ class Here:
             tempfile.TemporaryFile() as log,
             watching(journal),
         ):
-            watch = Watch(journal, _works(session.plan), _nobody)
-
-            def last_words() -> str:
-                return _last_words(session, watch.last_started())
-
             try:
                 call_supervised(
-                    lambda: run_here(reported, self.options), watch=last_words, output=log
+                    lambda: run_here(reported, self.options),
+                    watch=lambda: last_words(session, journal),
+                    output=log,
                 )
             except _CLEAR:
                 raise
@@ -202,8 +199,8 @@ class Elsewhere:
 
     Attributes
     ----------
-    runner, options
-        As of `launcher`.
+    runner : str, type or PipelineRunner
+    options : PipelineOptions
     hired : bool
         Whether the runner starts machines for the job, by what its steps say they need.
     """
@@ -232,8 +229,7 @@ class Elsewhere:
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
                 # The runner gave up, for one because a worker died.
-                watch = Watch(journal, _works(session.plan), _nobody)
-                words = _last_words(session, watch.last_started())
+                words = last_words(session, journal)
                 raise RuntimeError(f"{str(error).rstrip('.')}. {words}") from error
             finally:
                 if Journal.load(journal.spec) is None:  # no worker has got as far as to begin
@@ -375,14 +371,11 @@ def bound(pipeline: beam.Pipeline, bundles: int) -> None:
     pipeline.visit(Bound())
 
 
-def _works(plan: Plan) -> list[Work]:
-    return [Work("", len(p.grid)) for p in plan.passes]
-
-
-def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
-    slabs = ", ".join(
-        f"pass {k + 1} slab {i} {session.plan.passes[k].grid.box(i)}" for k, i in started
-    )
+def last_words(session: Session, journal: Journal) -> str:
+    """What was under way when a run broke off, and how to go on."""
+    passes = session.plan.passes
+    started = last_started(journal, [len(p.grid) for p in passes])
+    slabs = ", ".join(f"pass {k + 1} slab {i} {passes[k].grid.box(i)}" for k, i in started)
     again = "run again with resume=True to continue" if session.journal is not None else "run again"
     return f"The last slabs started: {slabs or 'none'}; {again}"
 
@@ -390,10 +383,6 @@ def _last_words(session: Session, started: Sequence[tuple[int, int]]) -> str:
 def _tail(log: IO[bytes], secret: str) -> str:
     log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
     return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
-
-
-def _nobody(_: Any) -> None:
-    return None
 
 
 # Numbers on their way back.

@@ -43,8 +43,6 @@ def advice(plan: Plan) -> str:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
     >>> print(advice(plan))

@@ -31,7 +31,7 @@ from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_
 from beam_volumes.plan.memory import BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.formats.tables import TableSink
@@ -45,6 +45,7 @@ _INTERNAL_BYTES = 8 << 20
 Wanted = Target | TableTarget | Volume | Table | Scalar
 
 
+@documented
 def plan(
     *targets: Wanted,
     memory: int | str | None = None,
@@ -64,16 +65,12 @@ def plan(
         What `compute` would be given.
     memory : int or str, optional
         What one machine may use for the run, e.g. ``"2GiB"``; a quarter of its RAM by default.
-    workers : int, optional
-        Slabs in flight on it; by default one for every four cores.
+    %(workers)s
     processes : int
         Worker processes the workers are spread over.
-    threads : int, optional
-        Threads computing one slab; by default the cores divided by the processes.
-    slab : sequence of int, optional
-        Slab shape, along the volume's axes, instead of one chosen by the budget.
-    window : int, optional
-        Slices finished at a time, instead of a number chosen by the budget.
+    %(threads)s
+    %(slab)s
+    %(window)s
     base : int
         Bytes a worker process takes before any voxel and any kernel.
     held : bool
@@ -92,8 +89,6 @@ def plan(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
     >>> p = bv.plan((v > bv.threshold_otsu(bv.gaussian_filter(v, 1))).to("mask.zarr"), memory="1GiB")
     >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification

@@ -6,10 +6,39 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from beam_volumes.docstrings import filled
 from beam_volumes.plan import machine
 from beam_volumes.plan.memory import BASE_BEAM
 
+#: What these mean wherever a user says them, for docstrings.
+documented = filled(
+    {
+        "workers": """\
+workers : int, optional
+    Slabs in flight; by default one for every four cores.""",
+        "threads": """\
+threads : int, optional
+    Threads computing one slab; by default the cores divided by the processes.""",
+        "slab": """\
+slab : sequence of int, optional
+    Slab shape, along the volume's axes, instead of one chosen by the budget.""",
+        "window": """\
+window : int, optional
+    Slices finished at a time, instead of a number chosen by the budget.""",
+        "journal": """\
+journal : path, optional
+    Where the journal is kept instead of beside the first output.""",
+        "resume": """\
+resume : bool
+    Continue a run that was stopped, from the slabs that are complete.""",
+        "overwrite": """\
+overwrite : bool
+    Replace outputs that exist.""",
+    }
+)
 
+
+@documented
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is to be planned, kept, begun and shown; None leaves it to the machine that plans.
@@ -18,26 +47,21 @@ class RunOptions:
     ----------
     memory : int or str, optional
         What one machine may use, e.g. ``"2GiB"``.
-    workers : int, optional
-        Slabs in flight on it.
+    %(workers)s
     processes : int
         Worker processes the workers are spread over.
-    threads : int, optional
-        Threads computing one slab.
-    slab : tuple of int, optional
-        Slab shape, along the volume's axes.
-    window : int, optional
-        Slices finished at a time.
+    %(threads)s
+    %(slab)s
+    %(window)s
     base : int
         Bytes a worker process takes before any voxel and any kernel.
     held : bool
         Whether arrays that come back are put together in this process's memory.
-    journal : path, optional
-        Where the journal is kept instead of beside the first output.
+    %(journal)s
     keep_journal : bool
         Whether it stays when the run has ended well.
-    resume, overwrite : bool
-        Continue a run that was stopped; replace outputs that exist.
+    %(resume)s
+    %(overwrite)s
     run_id : str, optional
         The run's name instead of a random one.
     runner : str, beam Runner or None

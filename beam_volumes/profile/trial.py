@@ -216,7 +216,6 @@ def middle(volume: Volume, voxels: int) -> Crop:
 
     Examples
     --------
-    >>> import numpy as np
     >>> whole, half = bv.open(np.zeros((64, 200, 300), "u1")), bv.open(np.zeros((64, 100, 150), "u1"))
     >>> part = middle(whole, 32 * 64 * 64)
     >>> part(whole).shape, part(half).shape

@@ -143,14 +143,6 @@ class Watch:
                 self._costs.add(k, tally, _RECORDS)
         return self._costs.summary(self._tallies)
 
-    def last_started(self, most: int = 5) -> list[tuple[int, int]]:
-        """The (pass, slab) in flight, those started last first."""
-        for k in range(self._index, len(self._passes)):
-            slabs = Tally(self._journal, k, self._passes[k].slabs).update().in_flight()
-            if slabs:
-                return [(k, slab) for slab in slabs[:most]]
-        return []
-
     def close(self) -> None:
         """Look a last time, and let the callback end its line if it has a ``close``."""
         self._stop.set()
@@ -228,6 +220,14 @@ class Watch:
             self._compiling() if done < work.slabs else None,
             self._local,
         )
+
+
+def last_started(journal: Journal, slabs: Sequence[int], most: int = 5) -> list[tuple[int, int]]:
+    """The (pass, slab) in flight in a run whose passes have so many slabs, those started last first."""
+    for k, total in enumerate(slabs):
+        if found := Tally(journal, k, total).update().in_flight():
+            return [(k, slab) for slab in found[:most]]
+    return []
 
 
 class Console:

@@ -48,8 +48,6 @@ def verify(
     Examples
     --------
     >>> import os, tempfile
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> folder = tempfile.TemporaryDirectory()
     >>> out = f"{folder.name}/out.zarr"
     >>> _ = bv.compute(bv.open(np.ones((4, 5, 6), "u1")).to(out), runner=None)

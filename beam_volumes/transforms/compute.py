@@ -26,7 +26,7 @@ from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
@@ -52,6 +52,7 @@ _BATCH = 4 << 20
 States = dict[str, Any]
 
 
+@documented
 class Compute(beam.PTransform):
     """Compute volumes and numbers as a step of a pipeline.
 
@@ -70,14 +71,13 @@ class Compute(beam.PTransform):
         What one worker process may use, e.g. ``"8GiB"``: by default a quarter of this machine's RAM.
     workers : int, optional
         Slabs in flight in one worker process.
-    slab, window, threads
-        As of `beam_volumes.plan`.
+    %(slab)s
+    %(window)s
+    %(threads)s
     journal : path, optional
         Where the journal is kept instead of beside the first output, and what lies between passes.
-    resume : bool
-        Continue a run that was killed, from the slabs that are complete.
-    overwrite : bool
-        Replace outputs that exist.
+    %(resume)s
+    %(overwrite)s
     run_id : str, optional
         A name for the run instead of a random one. Whatever runs under one name is the same run:
         its steps may be repeated, and slabs that have a record are not swept again.
@@ -89,8 +89,6 @@ class Compute(beam.PTransform):
     --------
     >>> import tempfile
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
     >>> folder = tempfile.TemporaryDirectory()
     >>> bright = (em > bv.mean(em)).to(f"{folder.name}/bright.zarr")

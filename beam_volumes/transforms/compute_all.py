@@ -82,8 +82,6 @@ class ComputeAll(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> def measures(line):
     ...     volume = bv.open(np.array([line], "u1"))  # from a path, where there are files
     ...     return {"mean": bv.mean(volume), "cells": bv.label(volume).num_labels}

@@ -19,6 +19,7 @@ from beam_volumes.runs import (
 )
 from beam_volumes.runs.journal import Compiling
 from beam_volumes.runs.objects import Folder
+from beam_volumes.runs.progress import last_started
 from tests.waiting import wait_until
 
 
@@ -77,13 +78,12 @@ def test_watch_in_a_thread(journal):
 
 
 def test_last_slabs_started(journal):
-    watch = Watch(journal, [Work("p", 1), Work("q", 20)], print)
     finish(journal, 0, 0)
     for slab in (3, 7):
         journal.start(1, slab)
         time.sleep(0.002)
-    assert watch.last_started() == [(1, 7), (1, 3)]
-    assert watch.last_started(1) == [(1, 7)]
+    assert last_started(journal, [1, 20]) == [(1, 7), (1, 3)]
+    assert last_started(journal, [1, 20], 1) == [(1, 7)]
 
 
 def test_records_of_a_run_that_is_replaced_do_not_count(journal):

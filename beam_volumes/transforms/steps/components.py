@@ -85,8 +85,6 @@ class LabelComponents(beam.PTransform):
     --------
     >>> import tempfile
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
     >>> read = bv.ReadSlabs(mask, depth=2, halo=((0, 1), (0, 1), (0, 1)))
     >>> label = bv.LabelComponents(read)
@@ -433,7 +431,6 @@ class SlabScan(beam.PTransform):
     --------
     >>> import apache_beam as beam
     >>> from beam_volumes.geometry import Grid
-    >>> import beam_volumes as bv
     >>> scan = bv.SlabScan(Grid((30, 8, 8), (10, 8, 8)), lambda a, b: a + b)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     states = p | beam.Create([((0,), "a"), ((1,), "b"), ((2,), "c")])

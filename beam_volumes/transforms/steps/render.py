@@ -114,7 +114,6 @@ def reach(node: Node, source: Node) -> Halo:
 
     Examples
     --------
-    >>> import beam_volumes as bv
     >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
     >>> reach(bv.median_filter(v, 3).node, v.node)
     ((1, 1), (1, 1), (1, 1))

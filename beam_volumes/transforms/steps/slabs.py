@@ -67,8 +67,6 @@ class ReadSlabs(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> em = bv.open(np.zeros((5, 8, 8), "u1"))
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | bv.ReadSlabs(em, depth=3, halo=1) | beam.Map(print)
@@ -142,8 +140,6 @@ class ApplyStages(beam.PTransform):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
     >>> slab = read_slab(1, em, Grid((5, 3, 4), (2, 3, 4)), ((1, 1), (0, 0), (0, 0)))
     >>> apply_stages(slab, lambda v: bv.maximum_filter(v, 3)).voxels[:, 0, 0]
@@ -222,8 +218,6 @@ class WriteSlabs(beam.PTransform):
     --------
     >>> import tempfile
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
     >>> folder = tempfile.TemporaryDirectory()
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -380,8 +374,6 @@ def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> slab_grid(bv.open(np.zeros((9, 20, 20), "u1")), 4, (10, 10)).step
     (4, 10, 10)
     """

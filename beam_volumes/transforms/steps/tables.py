@@ -50,8 +50,6 @@ class RegionTable(beam.PTransform):
     --------
     >>> import tempfile
     >>> import apache_beam as beam
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> labels = bv.open(np.array([[[7, 7, 0]], [[7, 0, 4]], [[0, 0, 4]]], "u4"))
     >>> read = bv.ReadSlabs(labels, depth=2, halo=((0, 1), (0, 1), (0, 1)))
     >>> table = bv.RegionTable(read, labels * 2, ["area", "bbox", "intensity_mean"])
