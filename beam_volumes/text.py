@@ -17,6 +17,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
+def counted(n: int, name: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "pass"), counted(2, "pass"), counted(1200, "slab")
+    ('1 pass', '2 passes', '1,200 slabs')
+    """
+    many = f"{name}es" if name.endswith("s") else f"{name}s"
+    return f"{n:,} {name if n == 1 else many}"
+
+
 def format_bytes(n: float) -> str:
     """Bytes for people.
 

@@ -13,7 +13,7 @@ from beam_volumes.plan import machine
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
 from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 
 def register(verbs: Any) -> None:
@@ -49,7 +49,8 @@ def report(trial: Profile) -> Iterator[str]:
     yield ""
     yield (
         f"as planned: {seconds_text(m.seconds)}, {m.plan.passes[0].voxels / m.seconds / 1e6:,.1f} Mvoxel/s, "
-        f"{m.plan.workers} slab(s) in flight, {m.busy / m.seconds:.1f} of {machine.cores()} cores busy"
+        f"{counted(m.plan.workers, 'slab')} in flight, {m.busy / m.seconds:.1f} of {machine.cores()} cores "
+        "busy"
     )
     waits = ", ".join(f"{_percent(share)} for {kind}s" for kind, share in m.waits.items())
     yield f"reading ahead and writing behind, slabs waited of their time: {waits}"
@@ -80,7 +81,7 @@ def table(m: Measured) -> list[str]:
     """Passes and what they do: seconds of CPU, their share, and the voxels of the pass in a second."""
     lines = []
     for p in m.plan.passes:
-        voxels = f"{_box(p.program.shape)} voxels in {len(p.grid)} slab(s)"
+        voxels = f"{_box(p.program.shape)} voxels in {counted(len(p.grid), 'slab')}"
         lines.append(f"pass {p.index + 1}/{len(m.plan.passes)}: {voxels}")
         lines.append(f"  {'':40s} {'CPU s':>8s} {'share':>8s} {'Mvoxel/s':>11s}")
         for item in m.items:

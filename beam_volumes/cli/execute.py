@@ -17,7 +17,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
 from beam_volumes.storage.formats.tables import csv_text
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -131,7 +131,7 @@ def summary(plan: Plan) -> str:
         what = ", ".join([*stages, *folds, *surveys, *ends])
         slab = " x ".join(map(str, p.grid.step))
         lines.append(
-            f"pass {p.index + 1}/{len(plan.passes)}: {what}; {len(p.grid)} slab(s) of {slab}"
+            f"pass {p.index + 1}/{len(plan.passes)}: {what}; {counted(len(p.grid), 'slab')} of {slab}"
         )
     lines.append(
         f"memory {format_bytes(plan.predicted_memory)} predicted of {format_bytes(plan.memory)} allowed; "

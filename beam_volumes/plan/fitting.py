@@ -31,7 +31,7 @@ from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.traffic import chunks_read, units_written
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import OVERLAPS
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _waits(
         needs |= {kept[n.token] for n in c.reached if n.token in c.before}
         for before in sorted({i for i, _ in needs}):
             names = ", ".join(sorted(name for i, name in needs if i == before))
-            lines.append(f"pass {k + 1} comes after pass {before + 1}, of which it needs {names}")
+            lines.append(f"pass {k + 1} waits for pass {before + 1}: it needs {names}")
         found |= {f.token: (k, f.reduction.name) for f in program.folds}
         found |= {b.token: (k, b.survey.name) for b in program.surveys}
         for n, _ in c.outputs:
@@ -215,9 +215,9 @@ def refuse(part: Partitioning, total: int, base: int, crew: Crew) -> None:
     """Raise what says which part is too large, and the smallest memory that would do."""
     need = memory.of_machine(base, part.memory, crew)
     raise ValueError(
-        f"memory {format_bytes(total)} is too small: {crew.processes} process(es) take "
-        f"{format_bytes(base)} each before any voxel, and {crew.workers} slab(s) in flight at least "
-        f"{format_bytes(part.memory)} each, the largest part being {part.largest.name} with "
+        f"memory {format_bytes(total)} is too small for {counted(crew.processes, 'process')} of "
+        f"{format_bytes(base)} before any voxel and {counted(crew.workers, 'slab')} in flight of at least "
+        f"{format_bytes(part.memory)}, whose largest part is {part.largest.name} with "
         f"{format_bytes(part.largest.bytes)}. "
         f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
         "fewer workers or smaller output chunks need less"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_volumes.plan import memory
 from beam_volumes.plan.passes import READ_COST, WRITE_COST
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
@@ -46,7 +46,7 @@ def advice(plan: Plan) -> str:
     >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
     >>> print(advice(plan))
-    machines: 4 core(s) and 2 GiB each (1.0 GiB of them for the system); more than 1 would have nothing to do
+    machines: 4 cores and 2 GiB each (1.0 GiB of them for the system); more than 1 would have nothing to do
     about 0.0 core-hours and 0.0 GiB-hours; reads 4.0 MiB and writes 4.0 MiB before compression
     """
     gib = max((needed(plan, p.index) for p in plan.passes), default=1)
@@ -54,8 +54,8 @@ def advice(plan: Plan) -> str:
     most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
     hours = core_hours(plan)
     return (
-        f"machines: {cores} core(s) and {gib} GiB each ({format_bytes(SYSTEM)} of them for the system); "
-        f"more than {most:,} would have nothing to do\n"
+        f"machines: {counted(cores, 'core')} and {gib} GiB each ({format_bytes(SYSTEM)} of them for the "
+        f"system); more than {most:,} would have nothing to do\n"
         f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
         f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
     )

@@ -289,9 +289,7 @@ def _choice(node: Node, passes: int, again: float) -> Choice:
     """Whether storing a node beats computing it again, at a cost, in so many later passes."""
     size, again = _bytes(node), passes * again
     store = size * WRITE_COST + passes * size * READ_COST
-    text = (
-        f"about {again / 1e9:.1f} s of computing and reading against {store / 1e9:.1f} s of storing"
-    )
+    text = f"about {again / 1e9:.1f} s to compute and read, against {store / 1e9:.1f} s to store"
     return Choice(node, store < again, text)
 
 

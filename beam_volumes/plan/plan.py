@@ -24,7 +24,7 @@ from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep.program import Step
 from beam_volumes.sweep.schedule import Overlap
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 _OVERLAPS = {
     Overlap(ahead=True, behind=True): "reading ahead and writing behind",
@@ -235,13 +235,13 @@ class Plan:
 def _explained(plan: Plan) -> str:
     """Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
     lines = [
-        f"{len(plan.passes)} pass(es), {plan.workers} slab(s) in flight in {plan.processes} process(es), "
-        f"{plan.threads} thread(s) a slab",
+        f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
+        f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab",
         f"memory: {format_bytes(plan.predicted_memory)} predicted = {plan.processes} x "
         f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} ours; "
         f"budget {format_bytes(plan.memory)}, smallest that works {format_bytes(plan.smallest_memory)}",
-        f"reads {format_bytes(plan.bytes_read)} in chunks, {plan.read_amplification:.2f}x what is needed "
-        f"once per pass; writes {format_bytes(plan.bytes_written)}",
+        f"reads {format_bytes(plan.bytes_read)}, {plan.read_amplification:.2f}x the chunks that each pass "
+        f"needs; writes {format_bytes(plan.bytes_written)}",
     ]
     inside = {sink.name for sink in plan.intermediates}
     for name, times in plan.times_read.items():
@@ -250,7 +250,7 @@ def _explained(plan: Plan) -> str:
         passes = [p.index + 1 for p in plan.passes if any(r.name == name for r in p.reads)]
         lines.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
     for name, sweeps in plan.sweeps.items():
-        lines.append(f"{name} takes {sweeps} sweep(s)")
+        lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
     for p in plan.passes:
         lines += ["", *_pass(plan, p)]
     if plan.reasons:
@@ -266,13 +266,13 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
     overlap = _OVERLAPS[part.overlap]
     shape = " x ".join(map(str, p.program.shape))
     lines = [
-        f"pass {p.index + 1}: {shape} voxels in {len(p.grid)} slab(s) of {slab}, "
-        f"windows of {part.window} slice(s), {overlap}",
+        f"pass {p.index + 1}: {shape} voxels in {counted(len(p.grid), 'slab')} of {slab}, "
+        f"windows of {counted(part.window, 'slice')}, {overlap}",
     ]
     answered = [_surveying(plan, token) for token in p.program.barriers]
     if answered:
         names = ", ".join(f"pass {k + 1}" for k in sorted({k for k, _ in answered}))
-        lines.append(f"  slabs and windows are those of {names}, whose answers it takes")
+        lines.append(f"  takes the answers of {names}, in the same slabs and windows")
     steps = p.program.steps
     for step in steps:
         lines.append("  " + _step(plan, p, step))
@@ -282,13 +282,13 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
         names = ", ".join(steps[e.step].name for e in seen.edges)
         name, limit_bytes = seen.survey.name, format_bytes(p.limit_bytes)
         lines.append(
-            f"  survey {name} of {names}, up to {limit_bytes} a slab; then merge what the slabs found"
+            f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' summaries"
         )
         if p.merges[name]:
             most = format_bytes(p.merges[name])
             lines.append(
-                f"    a step of the merge holds at most {most}; how much it will is known after this "
-                f"sweep, and more than {limit_bytes} is refused then"
+                f"    a step of the merge needs at most {most}; this sweep tells how much, and more than "
+                f"{limit_bytes} is refused then"
             )
     for o in p.program.outputs:
         unit = " x ".join(map(str, o.sink.unit))
@@ -303,10 +303,11 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
             inside = sink in plan.intermediates
             end = "for this run" if inside else f"to {sink.name}"
             lines.append(f"  {'store' if inside else 'write'} {rows} {end} ({sink.format})")
-    chunks = f"{p.chunks_read} chunk(s), " if p.chunks_read else ""
+    chunks = f"{counted(p.chunks_read, 'chunk')}, " if p.chunks_read else ""
     lines.append(
         f"  reads {chunks}{format_bytes(p.bytes_read)} "
-        f"({p.read_amplification:.2f}x); writes {p.units_written} unit(s), {format_bytes(p.bytes_written)}"
+        f"({p.read_amplification:.2f}x); writes {counted(p.units_written, 'unit')}, "
+        f"{format_bytes(p.bytes_written)}"
     )
     lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
     for item in sorted(part.parts, key=lambda item: -item.bytes):
@@ -341,5 +342,5 @@ def _step(plan: Plan, p: Pass, step: Step) -> str:
     text = f"{step.name} ({step.dtype}) of {', '.join(inputs)}"
     if step.completion is not None:
         index, name = _surveying(plan, step.barrier)
-        text += f" and what pass {index + 1} found of {name}"
+        text += f", with the answers of pass {index + 1} to {name}"
     return text

@@ -9,7 +9,7 @@ from beam_volumes.ops.filters.kernel_choice import cheaper
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured, needed, swept
-from beam_volumes.text import format_bytes
+from beam_volumes.text import counted, format_bytes
 
 #: Shares of the time from which on something is worth a word.
 _MUCH, _HALF, _SOME = 0.3, 0.5, 0.1
@@ -195,8 +195,8 @@ def _same(p: Pass, other: Plan | None) -> Pass | None:
 def _cores(m: Measured, setting: Setting) -> Iterator[str]:
     if setting.is_shared:
         yield (
-            f"this machine has other work, a load of {setting.load:.1f} on {setting.cores} core(s): times by "
-            "the clock are longer than they need be"
+            f"this machine has other work, a load of {setting.load:.1f} on "
+            f"{counted(setting.cores, 'core')}: times by the clock are longer than they need be"
         )
         return
     used = m.busy / m.seconds if m.seconds else 0.0

@@ -14,6 +14,7 @@ from beam_volumes.runs.record import Ranges, Record, count, indices, ranges, unp
 from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.units import Listing, Reading
+from beam_volumes.text import counted
 
 
 def verify(
@@ -94,9 +95,9 @@ class Check:
 
     def summary(self) -> str:
         """What was looked at, when nothing is wrong."""
-        parts = [f"{len(self.manifest.passes)} pass(es)", f"{self.slabs:,} slab(s)"]
+        parts = [counted(len(self.manifest.passes), "pass"), counted(self.slabs, "slab")]
         read = "read and held against their checksums" if self.checksums else "read"
-        parts.append(f"{self.written:,} unit(s) {read}, {self.empty:,} empty")
+        parts.append(f"{counted(self.written, 'unit')} {read}, {self.empty:,} empty")
         if self.unsummed:
             parts.append(f"{self.unsummed:,} of them without a checksum")
         if self.tables:

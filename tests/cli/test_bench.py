@@ -189,7 +189,7 @@ def test_advice_follows_from_what_was_measured(tmp_path):
     (stage,) = said(stage=9, read=1)
     assert stage.startswith("stage takes 90 %") and "correlate1d" in stage
     (busy,) = said(replace(QUIET, load=4.0), stage=4, fold=5)
-    assert "a load of 4.0 on 1 core(s)" in busy
+    assert "a load of 4.0 on 1 core" in busy
     (idle,) = said(replace(QUIET, cores=8), stage=4, fold=5)
     assert idle.startswith("1.0 of 8 cores were busy: workers")
     waiting = replace(made(plan, read=2, stage=8), waits={"read": 0.5, "write": 0.0})

@@ -85,7 +85,7 @@ def test_dry_run_writes_nothing(recipe, work, command):
     before = sorted(os.listdir(work))
     code, out, _ = command("run", recipe, "--runner", "none", "--dry-run")
     assert code == 0
-    assert out.startswith("2 pass(es)")
+    assert out.startswith("2 passes")
     assert "gaussian_filter (float32) of" in out
     assert sorted(os.listdir(work)) == before
 

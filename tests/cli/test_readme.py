@@ -121,7 +121,7 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
 def check_shown(page, said):
     """The lines that a page shows of a plan are there, in their order."""
     rest = iter(said.splitlines())
-    shown = next(text for text in snippets(page, "text") if "pass(es)" in text)
+    shown = next(text for text in snippets(page, "text") if "passes, " in text)
     for line in shown.splitlines():
         assert line == "..." or line in rest, line
 

@@ -51,5 +51,5 @@ def test_a_run_in_a_bucket_is_verified_and_continued(bucket, monkeypatch):
     assert "pass 2/2" in again.stderr and "4/4 slabs" in again.stderr
     np.testing.assert_array_equal(bv.open(out), bv.label(bv.open(array) > 140))
     whole = command("verify", out, "--checksums")
-    assert whole.returncode == 0 and "complete: 2 pass(es), 8 slab(s)" in whole.stdout, whole
+    assert whole.returncode == 0 and "complete: 2 passes, 8 slabs" in whole.stdout, whole
     assert "has ended" in command("resume", out).stdout

@@ -37,7 +37,7 @@ def test_a_filter_and_what_is_downsampled_of_it_read_the_input_once(tmp_path):
         g = f"{tmp_path}/g.zarr"
         assert f"gaussian_filter: read back from {g} in pass 2, 3, 4, 5, 6" in text
         assert f"{g} is read 5.00 times, in pass 2, 3, 4, 5, 6" in text
-        assert "pass 6 comes after pass 1, of which it needs the stored gaussian_filter" in text
+        assert "pass 6 waits for pass 1: it needs the stored gaussian_filter" in text
         assert text.count("chunks of 16 x 256 x 256, written by pass 1") == 5
 
 

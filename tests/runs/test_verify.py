@@ -55,7 +55,7 @@ def test_a_complete_run(finished, place, capsys):
     assert not said.err and said.out.count("\n") == 1
     units = [p for out in finished.glob("*.zarr") for p in out.rglob("*") if p.is_file()]
     units = sum(p.name.isdigit() for p in units)
-    assert f"complete: 5 pass(es), 17 slab(s), {units} unit(s) read" in said.out
+    assert f"complete: 5 passes, 17 slabs, {units:,} units read" in said.out
     assert "3 table(s)" in said.out
     assert bv.verify(finished / place, checksums=True) == []
 
