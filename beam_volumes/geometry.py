@@ -96,6 +96,11 @@ class Grid:
             raise IndexError(f"cell {index} of a grid of {len(self)}")
         return (index // (ny * nx), index // nx % ny, index % nx)
 
+    def index(self, cell: Triple) -> int:
+        """The number of the cell at a (z, y, x) position in the grid."""
+        _, ny, nx = self.counts
+        return (cell[0] * ny + cell[1]) * nx + cell[2]
+
     def box(self, index: int) -> Box:
         cell = self.cell(index)
         start = tuple(c * s for c, s in zip(cell, self.step, strict=True))

@@ -16,7 +16,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.progress import duration
-from beam_volumes.storage.formats.tables import csv_text
+from beam_volumes.storage.formats.text_tables import csv_text
 from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:

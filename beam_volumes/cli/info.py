@@ -12,8 +12,8 @@ from beam_volumes.cli.options import no_others, opening, parse_index, verb
 from beam_volumes.cli.say import say
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.formats.registry import formats
 from beam_volumes.storage.formats.zarr import find
-from beam_volumes.storage.opening import READERS
 from beam_volumes.storage.place import Place
 from beam_volumes.text import format_bytes
 
@@ -120,7 +120,7 @@ def _listing(path: str, arrays: list[str]) -> list[str]:
 
 def _format(place: Place, **options: Any) -> str:
     return next(
-        (name for name, reader in READERS.items() if reader(place, **options) is not None),
+        (f.title for f in formats() if f.open_place(place, **options) is not None),
         "unknown",
     )
 

@@ -28,8 +28,8 @@ from beam_volumes.session.resume import from_folder
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.text import format_bytes
 
 _LOG = logging.getLogger(__name__)

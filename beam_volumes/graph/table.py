@@ -9,7 +9,7 @@ import numpy as np
 
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.volume import computed
-from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.table_sink import TableSink
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,8 @@ from beam_volumes.graph.nodes import (
     Value,
 )
 from beam_volumes.plan.passes import Levels
-from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.version import __version__
 
 

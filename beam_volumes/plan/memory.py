@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.rings import Rings, largest_rings
-from beam_volumes.storage.sink import write_overhead_bytes
-from beam_volumes.storage.source import read_overhead_bytes
+from beam_volumes.storage.overhead import read_overhead_bytes, write_overhead_bytes
 from beam_volumes.sweep.program import Edge, Program
 from beam_volumes.sweep.resources import aligned
 from beam_volumes.sweep.schedule import Overlap

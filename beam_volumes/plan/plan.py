@@ -20,8 +20,8 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.traffic import Read, chunks_needed
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.program import Step
 from beam_volumes.sweep.schedule import Overlap
 from beam_volumes.text import counted, format_bytes

@@ -34,9 +34,10 @@ from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.chunking import default_chunk
 from beam_volumes.storage.kvstore import beside, join, kvstore_spec
-from beam_volumes.storage.sink import Sink, default_chunk, make_sink
+from beam_volumes.storage.sink import Sink, make_sink
+from beam_volumes.storage.table_sink import TableSink
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20

@@ -17,8 +17,8 @@ from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
 from beam_volumes.recipes.override import override, substitute
 from beam_volumes.runs.objects import Folder
+from beam_volumes.storage.formats import registry
 from beam_volumes.storage.kvstore import kvstore_spec
-from beam_volumes.storage.sink import make_sink
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.
@@ -39,7 +39,9 @@ _OPEN = tuple(inspect.signature(open_volume).parameters)
 _WRITE = (
     "step",
     "dtype",
-    *(p for p in inspect.signature(make_sink).parameters if p not in ("shape", "dtype", "space")),
+    "path",
+    "format",
+    *registry.options(),
 )
 
 

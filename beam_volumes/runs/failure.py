@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.storage.ownership import OutputExistsError
 
 
 class WorkerDied(RuntimeError):

@@ -11,8 +11,8 @@ from typing import Any
 from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.record import Ranges, Record, count, indices, ranges, unpacked
-from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.storage.units import Listing, Reading
 from beam_volumes.text import counted
 

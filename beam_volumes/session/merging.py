@@ -83,6 +83,8 @@ def finish_pass(
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
         }
+    for output in p.program.outputs:  # all units of it are there
+        output.sink.finish(session.run_id, session.durable)
     if journal is not None and found:
         journal.check()
         journal.write_scalars(pass_index, found)

@@ -1,13 +1,9 @@
-"""Where formats are registered, and `open_source`, which finds the one at hand.
-
-A format is a module with ``open_place(place, *, index, dataset, level) -> Source | None``, None
-meaning "not mine"; the first that does not say so wins.
-"""
+"""`open_source`: arrays, specs, and places, of whichever format they are."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,16 +12,10 @@ import tensorstore as ts
 
 from beam_volumes.storage import kvstore
 from beam_volumes.storage.arrays import open_array
-from beam_volumes.storage.formats import ome, slices, zarr
+from beam_volumes.storage.formats.registry import formats
 from beam_volumes.storage.formats.tensorstore_spec import open_spec
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source, with_space
-
-READERS: dict[str, Callable[..., Source | None]] = {
-    "OME-Zarr": ome.open_place,
-    "zarr (v2, v3)": zarr.open_place,
-    "a directory or glob of PNG or TIFF slices": slices.open_place,
-}
 
 
 def open_source(
@@ -99,15 +89,16 @@ def _open(
             f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or a numpy array"
         )
     place = Place.of(what)
-    for reader in READERS.values():
-        source = reader(place, index=index, dataset=dataset, level=level)
+    for format in formats():
+        source = format.open_place(place, index=index, dataset=dataset, level=level)
         if source is not None:
             return source
     raise _unknown(place)
 
 
 def _unknown(place: Place) -> Exception:
-    supported = f"supported are {', '.join(READERS)}, TensorStore specs and numpy arrays"
+    titles = ", ".join(f.title for f in formats() if f.title)
+    supported = f"supported are {titles}, TensorStore specs and numpy arrays"
     if place.local is None:
         return FileNotFoundError(
             f"{place.text}: no zarr metadata and no slices found there; {supported}"

@@ -82,6 +82,13 @@ def list_keys(directory: kvstore.Spec) -> list[str]:
     return sorted(key.decode() for key in found)
 
 
+def names_in(folder: kvstore.Spec) -> list[str]:
+    """What is directly in a folder on a disk, or all that is below it in a bucket, sorted."""
+    if kvstore.is_local(folder):
+        return sorted(os.listdir(folder["path"])) if os.path.isdir(folder["path"]) else []
+    return list_keys(folder)
+
+
 def delete_keys(directory: kvstore.Spec) -> None:
     """Delete all files below a directory; nothing there is no error."""
     try:

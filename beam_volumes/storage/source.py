@@ -15,12 +15,10 @@ import tensorstore as ts
 from beam_volumes.geometry import Box, Triple, cells_touched
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import unit_name
-from beam_volumes.storage.context import WAITING, opened
+from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.transfer import KEPT, Transfer, in_flight, read_into
-
-__all__ = ["Reader", "Source", "Transfer", "read_into", "read_overhead_bytes"]
+from beam_volumes.storage.transfer import Transfer, read_into
 
 #: What voxels may be.
 DTYPES = tuple(
@@ -141,7 +139,7 @@ class Source:
     def stack(self) -> str | None:
         """Tells the slices that it is decoded from, if others are from the same; else None.
 
-        Sources of one stack are parts of the same slices, of the same place: `slices.read_stack`.
+        Sources of one stack are parts of the same slices, of the same place: see `read_stack`.
         """
         stack = getattr(self.reader, "stack", None)
         return None if stack is None else digest(stack, self.offset, self.shape)
@@ -231,6 +229,19 @@ class Source:
         )
 
 
+def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
+    """Start reading boxes of the same slices into arrays: each slice is decoded once for all.
+
+    Parameters
+    ----------
+    parts : sequence of (Source, Box, numpy.ndarray)
+        Sources of one `Source.stack`, and for each what `read_into` takes.
+    """
+    reader: Any = parts[0][0].reader
+    transfer: Transfer = reader.read_together(parts)
+    return transfer
+
+
 @dataclass(frozen=True, eq=False)
 class ViewReader:
     """A source with its axes in another order, some reversed, or only every so many-th voxel."""
@@ -277,40 +288,6 @@ class ViewReader:
 
     def token(self) -> str:
         return digest("view", self.source.token(), self.axes, self.flipped, self.step)
-
-
-def read_overhead_bytes(sources: Sequence[Source], threads: int = 1) -> int:
-    """About how many bytes a process takes to read sources, beside the arrays it fills, at most.
-
-    Its sweeps share a lane for what is local and one for what is not. The chunks in flight are held
-    decoded and, if a codec compresses, encoded too (as large as decoded when they do not compress);
-    the allocator keeps some more. With incompressible voxels on two threads 25 to 36 MB were measured
-    for chunks of 4 MiB, 129 MB for chunks of 64 MiB.
-    """
-    total = KEPT if sources else 0
-    for remote in (False, True):
-        lane = [s for s in sources if s.reader.remote == remote]
-        most = touched = decoding = 0
-        for source in lane:
-            flying = in_flight(source.chunk_bytes, threads, remote)
-            copies = 1
-            if source.decode_bytes:
-                # A slice is decoded beside the buffer it is copied to, its file in memory.
-                several = min(WAITING, flying // source.chunk_bytes) if remote else threads
-                decoding = max(decoding, max(1, several) * 2 * source.decode_bytes)
-            elif source.encoded:
-                copies = 2
-            most = max(most, copies * flying)
-            touched += copies * _touched_bytes(source)
-        # Volumes smaller than what may fly do not fill it.
-        total += min(most, touched) + decoding
-    return total
-
-
-def _touched_bytes(source: Source) -> int:
-    """Bytes of all the source's chunks."""
-    whole = [-(-n // c) * c for n, c in zip(source.shape, source.chunk, strict=True)]
-    return max(math.prod(whole) * source.dtype.itemsize, source.chunk_bytes)
 
 
 def with_space(

@@ -319,7 +319,7 @@ def _write_unit(
         if stop[axis] < end:
             start = (*piece.start[:axis], stop[axis], *piece.start[axis + 1 :])
             beyond = Box(start, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
-            parts.append((beyond, handle.fill_value))
+            parts.append((beyond, 0 if handle.fill_value is None else handle.fill_value))
             stop[axis] = end
     left, failed = len(parts), None
     lock = threading.Lock()

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import Triple
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.checksums import checksum
 from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
@@ -27,39 +25,38 @@ class Listing:
     """Which of a sink's units the store holds, by listing its layers, each once as far as possible."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+        self._sink, self._format = sink, sink.its
+        # Where units are no objects of their own, reading them is all that tells.
+        self._is_whole = self._format.key(sink, (0, 0, 0)) is None or sink.is_finished()
         _, ny, nx = sink.grid.counts
-        self._layer: Triple = (1, ny, nx)
-        remember = max(2, _REMEMBERED // max(1024, ny * nx))
+        remember = max(2, _REMEMBERED // max(1024, 8 * ny * nx))
         self._listed = lru_cache(maxsize=remember)(self._list)
 
     def has(self, index: int) -> bool:
         """Whether a unit is stored."""
-        _, ny, nx = self._layer
-        z, rest = divmod(index, ny * nx)
-        return bool(self._listed(z)[rest])
+        if self._is_whole:
+            return True
+        listed = self._listed(self._format.layer(self._sink, self._sink.grid.cell(index)[0]))
+        at = int(np.searchsorted(listed, index))
+        return at < len(listed) and bool(listed[at] == index)
 
-    def _list(self, z: int) -> np.ndarray:
-        sink, (_, ny, nx) = self._sink, self._layer
-        axes = sink.space.visible
-        root = "0/" if sink.format == "ome-zarr" else ""
-        prefix = root + ("c/" if sink.zarr_version == 3 else "") + (f"{z}/" if 0 in axes else "")
-        found = np.zeros(ny * nx, bool)
+    def _list(self, prefix: str) -> np.ndarray:
+        """The units whose names begin so, sorted."""
+        sink = self._sink
         try:
-            directory = kvstore.join(sink.kvstore, directory=True)
-            store = ts.KvStore.open(directory, context=context()).result()
+            store = ts.KvStore.open(sink.home, context=context()).result()
             last = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else ""
             keys = store.list(ts.KvStore.KeyRange(prefix, last)).result()
         except ValueError as error:
             raise explain(error, f"listing {sink.name}") from None
-        for key in keys:
-            parts = key.decode().removeprefix(prefix).split("/")
-            if len(parts) == len(axes) - (0 in axes) and all(p.isdigit() for p in parts):
-                cell = dict(zip((a for a in axes if a), map(int, parts), strict=True))
-                y, x = cell.get(1, 0), cell.get(2, 0)
-                if y < ny and x < nx:
-                    found[y * nx + x] = True
-        return found
+        cells = (self._format.cell(sink, key.decode()) for key in keys)
+        counts = sink.grid.counts
+        found = [
+            sink.grid.index(cell)
+            for cell in cells
+            if cell is not None and all(c < n for c, n in zip(cell, counts, strict=True))
+        ]
+        return np.sort(np.array(found, np.int64))
 
 
 class Reading:

@@ -24,8 +24,8 @@ from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, pad_index
 from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.checksums import checksum
-from beam_volumes.storage.formats.slices import read_stack
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.source import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.meter import Activity, Meter
@@ -533,7 +533,7 @@ class _Sweep:
 
     def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
         """List the write units of a layer, and their checksums; an output's zeros are not stored."""
-        grid = sink.grid
+        grid, stores_empty = sink.grid, sink.stores_empty
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
         for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1])):
@@ -541,7 +541,7 @@ class _Sweep:
                 index = (z * ny + y) * nx + x
                 unit = grid.box(index).translate([-a for a in box.start])
                 # Slice by slice: the first one tells, mostly.
-                is_stored = sink.scratch or any(map(_is_stored, view[unit.slices]))
+                is_stored = stores_empty or any(map(_is_stored, view[unit.slices]))
                 found = self.result.written if is_stored else self.result.empty
                 found[sink.name].append(index)
                 if is_stored:

@@ -33,7 +33,7 @@ from beam_volumes.session.identity import journal_place
 from beam_volumes.session.large import at_hand, by_name
 from beam_volumes.session.places import check_portable, check_scratch
 from beam_volumes.session.session import Session
-from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.text import format_bytes

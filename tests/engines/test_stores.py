@@ -18,7 +18,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.storage import context
-from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.table_sink import TableSink
 from tests.engines.proxy import Weather, proxy
 
 SLABS = ["--slab", "16,64,64"]

@@ -16,9 +16,9 @@ from beam_volumes.ops.labels.label_surveys import (
     LookupSurvey,
 )
 from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
-from beam_volumes.storage.formats.tables import TableSink
 from beam_volumes.storage.kvstore import kvstore_spec
 from beam_volumes.storage.place import write_key
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.ops.test_table_surveys import SLABS, surveyed

@@ -13,7 +13,7 @@ from beam_volumes.runs import record as records
 from beam_volumes.runs.objects import Folder
 from beam_volumes.session.begin import begin
 from beam_volumes.storage import durable
-from beam_volumes.storage.formats.tables import TableSink
+from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import membranes, stored
 
@@ -73,9 +73,9 @@ def test_a_table_is_not_whole_before_the_disk_holds_it(tmp_path, disk):
     sink.write(0, {"label": np.arange(5)})
     held = []
     sync = durable._sync
-    durable._sync = lambda handle: held.append(sink._state().get("finished")) or sync(handle)
+    durable._sync = lambda handle: held.append(sink.state().get("finished")) or sync(handle)
     sink.finish(1, durable=True)
-    assert held == [None] and sink._state()["finished"]
+    assert held == [None] and sink.state()["finished"]
 
 
 def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):

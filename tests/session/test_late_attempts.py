@@ -15,7 +15,7 @@ from beam_volumes.runs.objects import Folder
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
-from beam_volumes.storage import sink as storage_sink
+from beam_volumes.storage import ownership
 from beam_volumes.storage.claims import Document, Superseded
 from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep import executor
@@ -84,7 +84,7 @@ def test_scratch_of_any_format_is_strict(tmp_path, version):
     sink.create("run")
     with pytest.raises(FileNotFoundError, match="is missing"):
         sink.read_back().read()
-    bv.storage.sink.write_units(sink.open(), sink.grid.box(0), np.zeros((2, 4, 4), "i2")).result()
+    bv.storage.write_units(sink.open(), sink.grid.box(0), np.zeros((2, 4, 4), "i2")).result()
     assert not sink.read_back().crop(sink.grid.box(0)).read().any()
     with pytest.raises(FileNotFoundError, match="is missing"):
         sink.read_back().read()
@@ -210,8 +210,8 @@ STOPS = {
     "after it has looked at the output": (Document, "read", 3, True),
     "before it claims the output": (Document, "replace", 2, False),
     "after it has claimed the output": (Document, "replace", 2, True),
-    "before it clears": (storage_sink, "clear", 1, False),
-    "after it has cleared": (storage_sink, "clear", 1, True),
+    "before it clears": (ownership, "clear", 1, False),
+    "after it has cleared": (ownership, "clear", 1, True),
     "before it is ready": (Document, "replace", 3, False),
 }
 

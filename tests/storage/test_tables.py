@@ -9,10 +9,12 @@ import pyarrow.csv
 import pyarrow.dataset
 import pytest
 
+from beam_volumes.storage import single_file
 from beam_volumes.storage.claims import Superseded
-from beam_volumes.storage.formats import tables
-from beam_volumes.storage.formats.tables import ParquetTable, TableSink
-from beam_volumes.storage.sink import OutputExistsError
+from beam_volumes.storage.formats import text_tables
+from beam_volumes.storage.formats.parquet import ParquetTable
+from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.table_sink import TableSink
 
 
 def shards_of(seed=0, sizes=(3, 0, 4)):
@@ -79,7 +81,7 @@ def test_finishes_at_once_do_not_cut_a_table_short(suffix, tmp_path, monkeypatch
     for i, shard in enumerate(shards):
         sink.write(i, shard)
     late_reads, early_is_done = threading.Event(), threading.Event()
-    replace, pieces = os.replace, tables._pieces
+    replace, pieces = os.replace, text_tables.pieces
     done = []
     late = threading.Thread(target=lambda: done.append(sink.finish(3)))
 
@@ -95,8 +97,8 @@ def test_finishes_at_once_do_not_cut_a_table_short(suffix, tmp_path, monkeypatch
             assert early_is_done.wait(30)
         return pieces(path)
 
-    monkeypatch.setattr(tables.os, "replace", replacing)
-    monkeypatch.setattr(tables, "_pieces", reading)
+    monkeypatch.setattr(single_file.os, "replace", replacing)
+    monkeypatch.setattr(text_tables, "pieces", reading)
     sink.finish(3)
     early_is_done.set()
     late.join()

@@ -11,7 +11,8 @@ import beam_volumes as bv
 from beam_volumes.cli.errors import report
 from beam_volumes.runs import Journal
 from beam_volumes.session import slabs
-from beam_volumes.storage.sink import OutputExistsError, Sink
+from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.sink import Sink
 from tests.transforms.trees import chunk_files, membranes, stored
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_volumes.across.lookup_rounds import Mapping
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.tables import ParquetTable
+from beam_volumes.storage.formats.parquet import ParquetTable
 from beam_volumes.sweep.stage import digest
 
 

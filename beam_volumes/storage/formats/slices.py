@@ -31,6 +31,7 @@ from beam_volumes.storage.axes import select
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.format import Format
 from beam_volumes.storage.place import Place, list_keys, read_key
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.transfer import Transfer, each_slice
@@ -129,6 +130,20 @@ class SliceReader:
         names = repr(self.names) if isinstance(self.names, Series) else list(self.names)
         return digest("slices", self.directory, names, self.shape, self.dtype.str, self.sample)
 
+    def read_together(self, parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
+        """Start reading for all of one stack: each slice is decoded once for all."""
+        source, box, _ = parts[0]
+
+        def take(z: int) -> None:
+            image = self.decoded(z + source.offset[0])
+            for part, wanted, out in parts:
+                of: Any = part.reader
+                _, y, x = wanted.translate(part.offset).slices
+                out[z - box.start[0]] = of.seen(image)[y, x]
+
+        where = waiting_context() if self.remote else context()
+        return each_slice(source.open(), box, take, self.decode_bytes, where, self.remote)
+
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         (z0, y0, x0), (z1, y1, x1) = domain.inclusive_min, domain.exclusive_max
         for z in range(z0, z1):
@@ -155,77 +170,65 @@ class SliceReader:
         return image
 
 
-def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
-    """Start reading boxes of the same slices into arrays: each slice is decoded once for all.
+class Slices(Format):
+    """A stack of images, one for each slice."""
 
-    Parameters
-    ----------
-    parts : sequence of (Source, Box, numpy.ndarray)
-        Sources of one `Source.stack`, and for each what `read_into` takes.
-    """
-    source, box, _ = parts[0]
-    reader: Any = source.reader
+    title = "a directory or glob of PNG or TIFF slices"
 
-    def take(z: int) -> None:
-        image = reader.decoded(z + source.offset[0])
-        for part, wanted, out in parts:
-            of: Any = part.reader
-            _, y, x = wanted.translate(part.offset).slices
-            out[z - box.start[0]] = of.seen(image)[y, x]
-
-    of = context if not reader.remote else waiting_context
-    return each_slice(source.open(), box, take, reader.decode_bytes, of(), reader.remote)
-
-
-def open_place(
-    place: Place,
-    *,
-    index: Mapping[str, int | str] | None = None,
-    dataset: str | None = None,
-    level: int | None = None,
-) -> Source | None:
-    """The stack at a place, or None if no slices are there."""
-    found = _find(place)
-    if found is None:
-        return None
-    for option, value in (("dataset", dataset), ("level", level)):
-        if value is not None:
-            raise ValueError(f"{option}={value!r}: {place.text} is a stack of slices and has none")
-    directory, listed, single = found
-    names = _series(sorted(listed, key=natural_key), place.text)
-    first = kvstore.url(kvstore.join(directory, names[0]))
-    shape, dtype = _header(directory, names[0], first)
-    if dtype not in DTYPES:
-        known = ", ".join(d.name for d in DTYPES)
-        raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
-    axes, sizes = ("y", "x"), shape[:2]
-    channels: Sequence[str] = ()
-    if len(shape) == 3:
-        axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
-        channels = {3: "RGB", 4: "RGBA", 2: ("grey", "alpha")}.get(shape[2], ())
-    chosen = select(axes, sizes, index, place.text, channels)
-    if len(chosen.dims) < 2:
-        raise ValueError(
-            f"index={dict(index or {})}: take a row or column of slices by slicing instead"
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+    ) -> Source | None:
+        found = _find(place)
+        if found is None:
+            return None
+        for option, value in (("dataset", dataset), ("level", level)):
+            if value is not None:
+                raise ValueError(
+                    f"{option}={value!r}: {place.text} is a stack of slices and has none"
+                )
+        directory, listed, single = found
+        names = _series(sorted(listed, key=natural_key), place.text)
+        first = kvstore.url(kvstore.join(directory, names[0]))
+        shape, dtype = _header(directory, names[0], first)
+        if dtype not in DTYPES:
+            known = ", ".join(d.name for d in DTYPES)
+            raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
+        axes, sizes = ("y", "x"), shape[:2]
+        channels: Sequence[str] = ()
+        if len(shape) == 3:
+            axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
+            channels = {3: "RGB", 4: "RGBA", 2: ("grey", "alpha")}.get(shape[2], ())
+        chosen = select(axes, sizes, index, place.text, channels)
+        if len(chosen.dims) < 2:
+            raise ValueError(
+                f"index={dict(index or {})}: take a row or column of slices by slicing instead"
+            )
+        y, x = shape[:2]
+        return Source(
+            name=place.text,
+            shape=(len(names), y, x),
+            dtype=dtype,
+            chunk=(1, max(1, y), max(1, x)),
+            chunk_origin=(0, 0, 0),
+            space=Space(axes=("y", "x") if single else ("z", "y", "x")),
+            reader=SliceReader(
+                directory,
+                names,
+                shape,
+                dtype,
+                dict(chosen.fixed).get(2) if len(shape) == 3 else None,
+                folder=not single
+                and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
+            ),
         )
-    y, x = shape[:2]
-    return Source(
-        name=place.text,
-        shape=(len(names), y, x),
-        dtype=dtype,
-        chunk=(1, max(1, y), max(1, x)),
-        chunk_origin=(0, 0, 0),
-        space=Space(axes=("y", "x") if single else ("z", "y", "x")),
-        reader=SliceReader(
-            directory,
-            names,
-            shape,
-            dtype,
-            dict(chosen.fixed).get(2) if len(shape) == 3 else None,
-            folder=not single
-            and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
-        ),
-    )
+
+
+FORMATS = (Slices(),)
 
 
 def natural_key(name: str) -> tuple[Any, ...]:

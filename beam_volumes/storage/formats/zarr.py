@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.geometry import Triple
+from beam_volumes.space import AXES, Space
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
+from beam_volumes.storage.context import context
+from beam_volumes.storage.description import Description
+from beam_volumes.storage.errors import explain
+from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
 from beam_volumes.storage.formats.tensorstore_spec import open_spec
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source
 
 #: The attribute under which this package keeps what zarr has no place for.
 OURS = "beam_volumes"
+#: Codecs by zarr version, with the level each has by default.
+CODECS: dict[int, dict[str, int | None]] = {
+    3: {"none": None, "zstd": 1, "gzip": 5, "blosc": 5},
+    2: {"none": None, "zstd": 1, "zlib": 5, "blosc": 5},
+}
+INNER_CHUNK: Triple = (16, 128, 128)
 
 
 @dataclass
@@ -46,46 +63,225 @@ def find(place: Place) -> Node | None:
     return None
 
 
-def open_place(
-    place: Place,
-    *,
-    index: Mapping[str, int | str] | None = None,
-    dataset: str | None = None,
-    level: int | None = None,
-) -> Source | None:
-    """The array at a place, or None if it is not zarr."""
-    node = find(place)
-    if node is None:
-        return None
-    if not node.is_array:
-        if dataset is None:
+class Zarr(WritableFormat):
+    """An array of zarr, which may be in a group."""
+
+    title = "zarr (v2, v3)"
+    name = "zarr"
+    suffixes = (".zarr",)
+    omits_empty = True
+    options: ClassVar[Options] = {
+        "chunks": CHUNKS,
+        "shards": (
+            "bool, int or sequence of int, optional",
+            "Put the chunks into shard files of this shape. True chooses one: 16 slices deep, up to "
+            "2,048 x 2,048, with chunks of 16 x 128 x 128.",
+        ),
+        "codec": (
+            "str or mapping, optional",
+            '``"zstd"`` (level 1), ``"blosc"`` (lz4, shuffled), ``"gzip"`` (zarr v3), ``"zlib"`` (zarr '
+            'v2), ``"none"`` or None; with a level as ``{"name": "zstd", "level": 5}``.',
+        ),
+        "zarr_version": ("{3, 2}, optional", "Of plain zarr."),
+    }
+    #: The array, below the output's place.
+    array: tuple[str, ...] = ()
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+    ) -> Source | None:
+        node = find(place)
+        if node is None:
+            return None
+        if not node.is_array:
+            if dataset is None:
+                raise ValueError(
+                    f"{place.text} is a zarr group: choose an array by dataset=; {_contents(place)}"
+                )
+            below = find(place.below(dataset))
+            if below is None or not below.is_array:
+                raise ValueError(
+                    f"dataset={dataset!r}: no zarr array of that name in {place.text}; {_contents(place)}"
+                )
+            node, dataset = below, None
+        if dataset is not None:
             raise ValueError(
-                f"{place.text} is a zarr group: choose an array by dataset=; {_contents(place)}"
+                f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
             )
-        below = find(place.below(dataset))
-        if below is None or not below.is_array:
+        if level is not None:
             raise ValueError(
-                f"dataset={dataset!r}: no zarr array of that name in {place.text}; {_contents(place)}"
+                f"level={level}: {node.place.text} is a plain array; only OME-Zarr has levels"
             )
-        node, dataset = below, None
-    if dataset is not None:
-        raise ValueError(f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out")
-    if level is not None:
-        raise ValueError(
-            f"level={level}: {node.place.text} is a plain array; only OME-Zarr has levels"
+        ours = node.attributes.get(OURS)
+        ours = ours if isinstance(ours, dict) else {}
+        names = node.attributes.get("_ARRAY_DIMENSIONS")
+        return open_spec(
+            node.spec,
+            name=node.place.text,
+            axes=names if isinstance(names, list) else None,
+            index=index,
+            scale=ours.get("voxel_size"),
+            translation=ours.get("origin"),
+            unit=ours.get("unit"),
         )
-    ours = node.attributes.get(OURS)
-    ours = ours if isinstance(ours, dict) else {}
-    names = node.attributes.get("_ARRAY_DIMENSIONS")
-    return open_spec(
-        node.spec,
-        name=node.place.text,
-        axes=names if isinstance(names, list) else None,
-        index=index,
-        scale=ours.get("voxel_size"),
-        translation=ours.get("origin"),
-        unit=ours.get("unit"),
-    )
+
+    def layout(
+        self,
+        name: str,
+        shape: Triple,
+        dtype: np.dtype,
+        space: Space,
+        *,
+        chunks: int | Sequence[int] | None = None,
+        shards: bool | int | Sequence[int] | None = None,
+        codec: str | Mapping[str, Any] | None = "zstd",
+        **versions: Any,
+    ) -> Layout:
+        options = self.versions(name, space, **versions)
+        version = options["zarr_version"]
+        given = per_axis("chunks", chunks, space, name)
+        chunk = None if given is None else no_larger(given, shape)
+        shard: Triple | None = None
+        if shards is None or shards is False:
+            chunk = chunk or default_chunk(shape, dtype.itemsize)
+        elif version == 2:
+            raise ValueError(f"{name}: shards={shards} needs zarr v3 (OME-Zarr 0.5)")
+        elif shards is True:
+            chunk = chunk or no_larger(INNER_CHUNK, shape)
+            shard = whole_chunks((16, 2048, 2048), chunk, shape)
+        else:
+            wanted = per_axis("shards", shards, space, name)
+            assert wanted is not None
+            if chunk is None:
+                z, y, x = (
+                    max(d for d in range(1, min(i, w) + 1) if w % d == 0)
+                    for i, w in zip(INNER_CHUNK, wanted, strict=True)
+                )
+                chunk = (z, y, x)
+            if any(w % i for w, i in zip(wanted, chunk, strict=True)):
+                raise ValueError(
+                    f"{name}: shards {wanted} are not whole multiples of the chunks {chunk}"
+                )
+            shard = whole_chunks(wanted, chunk, shape)
+        return Layout(chunk, shard, _codec(name, codec, version), options)
+
+    def versions(
+        self, name: str, space: Space, *, zarr_version: int | None = None
+    ) -> dict[str, Any]:
+        """The versions that an output is of, checked: ``zarr_version`` and those of what is around it."""
+        if zarr_version not in (None, 2, 3):
+            raise ValueError(f"{name}: zarr_version={zarr_version!r}; use 3 or 2")
+        return {"zarr_version": zarr_version or 3}
+
+    def check(self, d: Description) -> None:
+        ts.Spec(self.spec(d, d.shape))
+
+    def identity(self, d: Description) -> Sequence[Any]:
+        return (d.format, d.options.get("ome_version"), self.documents(d, ""))
+
+    def copies(self, d: Description) -> int:
+        """Copied and encoded, which may be as large again; blosc needs one more while it works."""
+        return 3 if d.codec[0] == "blosc" else 2
+
+    # documents
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        space = d.space
+        ours: dict[str, Any] = {"run": run_id}
+        if space.voxel_size is not None:
+            ours["voxel_size"] = d.stored(space.voxel_size)
+        if any(space.origin):
+            ours["origin"] = d.stored(space.origin)
+        if space.unit is not None:
+            ours["unit"] = space.unit
+        array = array_metadata(d, d.shape)
+        if _version(d) == 3:
+            return {"zarr.json": {**array, "attributes": {OURS: ours}}}
+        attributes = {"_ARRAY_DIMENSIONS": list(space.axes), OURS: ours}
+        return {".zattrs": attributes, ".zarray": array}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """A group: until the chunks of another run are cleared, there is no array."""
+        attributes = {OURS: dict(noted)}
+        if _version(d) == 2:
+            return attributes
+        return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+    def noted(self, document: Mapping[str, Any]) -> Any:
+        attributes = document.get("attributes", document)
+        return attributes.get(OURS) if isinstance(attributes, dict) else None
+
+    def found(self, home: Place) -> bytes | None:
+        data = home.read("zarr.json")
+        return home.read(".zattrs") if data is None else data
+
+    def is_there(self, place: Place) -> bool:
+        return any(
+            place.read(k) is not None for k in ("zarr.json", ".zarray", ".zgroup", ".zattrs")
+        )
+
+    # units
+
+    def key(self, d: Description, cell: Triple) -> str:
+        return self._root(d) + "/".join(map(str, d.stored(cell)))
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        parts = key.removeprefix(self._root(d)).split("/")
+        axes = d.space.visible
+        if len(parts) != len(axes) or not all(p.isdigit() for p in parts):
+            return None
+        at = dict(zip(axes, map(int, parts), strict=True))
+        return (at.get(0, 0), at.get(1, 0), at.get(2, 0))
+
+    def layer(self, d: Description, z: int) -> str:
+        return self._root(d) + (f"{z}/" if 0 in d.space.visible else "")
+
+    def _root(self, d: Description) -> str:
+        parts = (*self.array, "c") if _version(d) == 3 else self.array
+        return "".join(part + "/" for part in parts)
+
+    def spec(self, d: Description, shape: Triple) -> dict[str, Any]:
+        """The array as TensorStore opens it, without reading anything, as one of a shape."""
+        spec: dict[str, Any] = {
+            "driver": "zarr3" if _version(d) == 3 else "zarr",
+            "kvstore": kvstore.join(d.kvstore, *self.array, directory=True),
+            "metadata": array_metadata(d, shape),
+        }
+        if d.scratch:
+            spec |= {"fill_missing_data_reads": False, "store_data_equal_to_fill_value": True}
+        return spec
+
+    def open_units(self, d: Description) -> ts.TensorStore:
+        """Of metadata that are assumed, not read: those of the volume rounded up to whole units.
+
+        So the far edges can be written without reading; nothing of that is stored.
+        """
+        spec = self.spec(d, d.whole_units())
+        try:
+            store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
+        except ValueError as error:
+            raise explain(error, f"opening {d.name}") from None
+        store = store[ts.d[:].label[("",) * store.rank]]
+        return store[tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)]
+
+    def read_back(self, d: Description) -> Source:
+        space = d.space
+        return open_spec(
+            self.spec(d, d.shape),
+            name=d.name,
+            axes=space.axes,
+            scale=None if space.voxel_size is None else d.stored(space.voxel_size),
+            translation=d.stored(space.origin),
+            unit=space.unit,
+        )
+
+
+FORMATS = (Zarr(),)
 
 
 def _contents(place: Place) -> str:
@@ -111,3 +307,95 @@ def _is_array(path: str) -> bool:
         return True
     node = find(Place.of(path)) if os.path.exists(os.path.join(path, "zarr.json")) else None
     return node is not None and node.is_array
+
+
+# writing metadata
+
+
+def _version(d: Description) -> int:
+    version: int = d.options["zarr_version"]
+    return version
+
+
+def _codec(
+    name: str, codec: str | Mapping[str, Any] | None, version: int
+) -> tuple[str, int | None]:
+    given = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
+    known = CODECS[version]
+    which = given.pop("name", None)
+    if which not in known:
+        raise ValueError(f"{name}: codec={codec!r}; zarr v{version} takes {', '.join(known)}")
+    level = given.pop("level", known[which])
+    top = {"zstd": 22}.get(which, 9)
+    if given or (level is not None and (known[which] is None or not 0 <= int(level) <= top)):
+        raise ValueError(
+            f"{name}: codec={codec!r}; give a name and a level from 0 to {top}, nothing else"
+        )
+    return (which, None if level is None else int(level))
+
+
+def array_metadata(d: Description, shape: Triple) -> dict[str, Any]:
+    """The metadata document of an array, as if it had a shape."""
+    return _metadata2(d, shape) if _version(d) == 2 else _metadata3(d, shape)
+
+
+def _metadata2(d: Description, shape: Triple) -> dict[str, Any]:
+    name, level = d.codec
+    compressor: dict[str, Any] | None = {"id": name, "level": level}
+    if name == "none":
+        compressor = None
+    elif name == "blosc":
+        compressor = {"id": "blosc", "cname": "lz4", "clevel": level, "shuffle": 1, "blocksize": 0}
+    return {
+        "zarr_format": 2,
+        "shape": d.stored(shape),
+        "chunks": d.stored(d.chunk),
+        "dtype": d.dtype.newbyteorder("<").str,
+        "compressor": compressor,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+        "dimension_separator": "/",
+    }
+
+
+def _metadata3(d: Description, shape: Triple) -> dict[str, Any]:
+    name, level = d.codec
+    codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    if d.dtype.itemsize == 1:
+        codecs = [{"name": "bytes"}]
+    if name == "blosc":
+        blosc = {
+            "cname": "lz4",
+            "clevel": level,
+            "shuffle": "shuffle" if d.dtype.itemsize > 1 else "noshuffle",
+            "typesize": d.dtype.itemsize,
+            "blocksize": 0,
+        }
+        codecs.append({"name": "blosc", "configuration": blosc})
+    elif name == "zstd":
+        codecs.append({"name": "zstd", "configuration": {"level": level, "checksum": False}})
+    elif name != "none":
+        codecs.append({"name": name, "configuration": {"level": level}})
+    if d.shard is not None:
+        sharding = {
+            "chunk_shape": d.stored(d.chunk),
+            "codecs": codecs,
+            "index_codecs": [
+                {"name": "bytes", "configuration": {"endian": "little"}},
+                {"name": "crc32c"},
+            ],
+            "index_location": "end",
+        }
+        codecs = [{"name": "sharding_indexed", "configuration": sharding}]
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": d.stored(shape),
+        "data_type": d.dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": d.stored(d.unit)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0 if d.dtype.kind in "ui" else 0.0,
+        "codecs": codecs,
+        "dimension_names": list(d.space.axes),
+    }

@@ -47,7 +47,7 @@ class ArraySink:
 
     name: str
     array: np.ndarray
-    scratch = False
+    stores_empty = True
 
     @property
     def unit(self) -> tuple[int, ...]:

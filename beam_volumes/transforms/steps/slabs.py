@@ -24,7 +24,8 @@ from beam_volumes.plan.compile import ancestors
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
 from beam_volumes.plan.passes import Levels
 from beam_volumes.storage.claims import Superseded, lost
-from beam_volumes.storage.sink import OutputExistsError, Sink
+from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import write_units
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.complete import CheckComplete
@@ -249,6 +250,11 @@ class WriteSlabs(beam.PTransform):
                 f"the output {self.sink.name} exists: pass overwrite=True to replace it, or choose "
                 "another path"
             )
+        if partial and self.sink.its.assembles:
+            raise ValueError(
+                f"{self.sink.name}: {self.sink.format} is put together of all its units, so that slabs must "
+                "be the whole volume; leave partial=True out, or write .zarr"
+            )
         check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
         self.overwrite, self.partial = overwrite, partial
         self.run_id, self.replaces = uuid.uuid4().hex, self.sink.begun_run()
@@ -266,7 +272,9 @@ class WriteSlabs(beam.PTransform):
         if not self.partial:
             grid = next(_grids_of(steps, self.sink.shape), None)
             boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
-            _ = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
+            whole = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
+            if self.sink.its.assembles:
+                _ = whole | "Finish" >> beam.Map(_finish, self.sink, self.run_id)
         return written | "Keys" >> beam.Keys().with_output_types(SlabKey)
 
 
@@ -306,6 +314,10 @@ def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]
 def _make(_: Any, sink: Sink, run_id: str, overwrite: bool, replaces: str | None) -> str:
     sink.create(run_id, overwrite=overwrite, replaces=replaces)
     return run_id
+
+
+def _finish(_: int, sink: Sink, run_id: str) -> None:
+    sink.finish(run_id)
 
 
 def _write(slab: Slab, sink: Sink, made: str) -> tuple[SlabKey, Box]:

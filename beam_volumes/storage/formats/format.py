@@ -1,0 +1,296 @@
+"""What a format is: all that the package knows of how volumes are read from files and written to them.
+
+A module of this folder holds one format or a few, and names them in its ``FORMATS``; `registry` lists the
+modules. Everything else asks the format: whether a place is of it, which documents, units and files there
+are, and how they are opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.space import Space
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis
+from beam_volumes.storage.context import context, waiting_context
+from beam_volumes.storage.description import Description
+from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.ownership import home_of
+from beam_volumes.storage.place import Place, read_key, write_key
+from beam_volumes.storage.source import DTYPES, Source, digest
+
+#: The document of formats that have no other place for what a run notes of itself.
+RUN = "_beam_volumes.json"
+
+#: What a document holds: bytes, or what is written as JSON.
+Content = Mapping[str, Any] | bytes
+
+
+class Format:
+    """A format that can be read.
+
+    Attributes
+    ----------
+    title : str
+        How messages call what it opens; empty if it opens nothing.
+    """
+
+    title = ""
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+    ) -> Source | None:
+        """What lies at a place, or None if it is not of this format.
+
+        Parameters
+        ----------
+        place : Place
+            It remembers the small files that were read there.
+        index, dataset, level
+            As of `open_source`; a format refuses those that it does not know.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a format makes of the options of an output: fields of its `Description`."""
+
+    chunk: Triple
+    shard: Triple | None = None
+    codec: tuple[str, int | None] = ("none", None)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+#: What may be said of how an output is stored, as a numpydoc parameter: its type, and what it means.
+Options = Mapping[str, tuple[str, str]]
+
+CHUNKS = (
+    "int or sequence of int, optional",
+    "One number, or one per axis of the output; by default see `default_chunk`.",
+)
+
+
+class WritableFormat(Format):
+    """A format that can be written too: many processes at once write units, each of them whole.
+
+    As it stands, units are objects of their own: `encode` makes them of voxels, `decode` voxels of them, and
+    `key` names them. What is written in another way has its own `write_unit` or `open_units`, and its own
+    `read_back`. What is one file has ``is_file``; ``assembles`` and `assemble` make an output whole once all
+    its units are there.
+
+    Attributes
+    ----------
+    name : str
+        What ``format=`` takes.
+    suffixes : tuple of str
+        What paths end with that are of this format unless they say otherwise.
+    dtypes : tuple of numpy.dtype
+        What it holds.
+    options : mapping
+        The keywords that `layout` takes, with their types and meanings.
+    is_file : bool
+        Whether an output is one file, on a disk. Units, and what is noted of the run, are in a folder
+        beside it; units are removed in the end.
+    assembles : bool
+        Whether an output is to be assembled once all its units are there.
+    omits_empty : bool
+        Whether units of zeros alone are not stored.
+    """
+
+    name = ""
+    suffixes: tuple[str, ...] = ()
+    dtypes: tuple[np.dtype, ...] = DTYPES
+    options: ClassVar[Options] = {"chunks": CHUNKS}
+    is_file = False
+    assembles = False
+    omits_empty = False
+
+    # describing an output
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        """As which dtype voxels are stored: bool as uint8 0 and 1."""
+        return np.dtype(np.uint8) if dtype.kind == "b" else dtype
+
+    def layout(
+        self, name: str, shape: Triple, dtype: np.dtype, space: Space, **options: Any
+    ) -> Layout:
+        """What the ``options`` of an output say.
+
+        Raises
+        ------
+        ValueError
+            The message names the output, the option, its value, and what it may be.
+        """
+        chunk = per_axis("chunks", options.get("chunks"), space, name)
+        return Layout(no_larger(chunk or default_chunk(shape, dtype.itemsize), shape))
+
+    def check(self, d: Description) -> None:
+        """Refuse what cannot be stored, where `layout` has not."""
+
+    def identity(self, d: Description) -> Sequence[Any]:
+        """Everything that is stored but voxels, as plain data: with the place it makes up a token."""
+        stored = (d.shape, d.dtype.str, d.chunk, d.shard, d.codec, repr(d.space))
+        return (d.format, dict(d.options), stored, self.documents(d, ""))
+
+    def copies(self, d: Description) -> int:
+        """How often a unit is held while it is written, beside the array that it comes from."""
+        return 2
+
+    # making an output
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        """The metadata files by their names in the output's home, the one that names the run first."""
+        return {RUN: {"run": run_id}}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """The first document while it says more than which run's the output is."""
+        return noted
+
+    def noted(self, document: Mapping[str, Any]) -> Any:
+        """What a first document notes."""
+        return document
+
+    def found(self, home: Place) -> bytes | None:
+        """The first document of whatever output is there."""
+        return home.read(RUN)
+
+    def is_there(self, place: Place) -> bool:
+        """Whether an output of this format is at a place, so that it may be replaced."""
+        if self.is_file:
+            return place.local is not None and not os.path.isdir(place.local)
+        return place.read(RUN) is not None
+
+    # units
+
+    def key(self, d: Description, cell: Triple) -> str | None:
+        """The name of a unit in the output's home; None if it is no object of its own."""
+        return None
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        """Which unit has a name; None if it is no unit's."""
+        return None
+
+    def layer(self, d: Description, z: int) -> str:
+        """What all names of the units of a layer begin with, to list no more than is needed."""
+        return ""
+
+    def encode(self, d: Description, voxels: np.ndarray) -> bytes:
+        """A unit as it is stored; at the far edges it has no more voxels than the volume."""
+        raise NotImplementedError
+
+    def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
+        """The voxels of a unit."""
+        raise NotImplementedError
+
+    def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
+        """Store a unit, whole or not at all; several at once, on threads of TensorStore."""
+        key = self.key(d, cell)
+        assert key is not None
+        write_key(self.home(d), key, self.encode(d, voxels))
+
+    def home(self, d: Description) -> kvstore.Spec:
+        """The folder of units and documents."""
+        return home_of(d.kvstore, self.is_file)
+
+    def open_units(self, d: Description) -> ts.TensorStore:
+        """What is written to: z, y, x rounded up to whole units, which are its write chunks."""
+
+        def write(domain: ts.IndexDomain, voxels: np.ndarray, _: Any) -> None:
+            z, y, x = domain.inclusive_min
+            cell = (z // d.unit[0], y // d.unit[1], x // d.unit[2])
+            nz, ny, nx = d.shape
+            self.write_unit(d, cell, voxels[: nz - z, : ny - y, : nx - x])
+
+        return ts.virtual_chunked(
+            write_function=write,
+            dtype=d.dtype,
+            shape=d.whole_units(),
+            chunk_layout=ts.ChunkLayout(chunk_shape=d.unit),
+            context=waiting_context() if d.remote else context(),
+        )
+
+    def assemble(self, d: Description, is_ours: Callable[[], bool]) -> Mapping[str, Any]:
+        """Make the output whole of its units; what is given back is noted.
+
+        Parameters
+        ----------
+        d : Description
+        is_ours : callable
+            Says whether it is still this run's to be made; to be asked before anything that others see.
+        """
+        return {}
+
+    def read_back(self, d: Description) -> Source:
+        """The output as a source; nothing is read to make it."""
+        return Source(
+            name=d.name,
+            shape=d.shape,
+            dtype=d.dtype,
+            chunk=d.unit,
+            chunk_origin=(0, 0, 0),
+            space=d.space,
+            reader=UnitReader(self, d),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class UnitReader:
+    """Units that are objects of their own, as a `WritableFormat` decodes them."""
+
+    format: WritableFormat
+    d: Description
+
+    @property
+    def portable(self) -> bool:
+        return self.d.portable
+
+    @property
+    def remote(self) -> bool:
+        return self.d.remote
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return (Extent(self.format.home(self.d)),)
+
+    @property
+    def decode_bytes(self) -> int:
+        return self.d.unit_bytes
+
+    def open(self) -> ts.TensorStore:
+        return ts.virtual_chunked(
+            self._read,
+            dtype=self.d.dtype,
+            shape=self.d.shape,
+            chunk_layout=ts.ChunkLayout(chunk_shape=self.d.unit),
+            context=waiting_context() if self.remote else context(),
+        )
+
+    def token(self) -> str:
+        return digest("units", self.d.kvstore, self.format.identity(self.d))
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        d = self.d
+        z, y, x = (a // u for a, u in zip(domain.inclusive_min, d.unit, strict=True))
+        box = d.grid.box(d.grid.index((z, y, x)))
+        key = self.format.key(d, (z, y, x))
+        assert key is not None
+        data = read_key(self.format.home(d), key)
+        if data is None and (d.scratch or not self.format.omits_empty):
+            raise VolumeError(f"{d.name}: its unit {key} is missing; write it anew")
+        asked = Box(domain.inclusive_min, domain.exclusive_max)  # type: ignore[arg-type]
+        inside = asked.translate([-a for a in box.start])
+        out[...] = 0 if data is None else self.format.decode(d, data, box.shape)[inside.slices]

@@ -1,0 +1,189 @@
+"""Parquet: tables written as a directory of one file for each shard, and files read in parts."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_volumes.storage import kvstore
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.table_format import Columns, TableFormat
+from beam_volumes.storage.place import names_in, read_key
+from beam_volumes.storage.source import digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+
+class Parquet(TableFormat):
+    """A directory of files, one for each shard, anywhere that arrays can be too."""
+
+    name = "parquet"
+
+    def encode(self, columns: Columns) -> bytes:
+        import pyarrow as pa  # where it is used: it takes memory and time to load
+        import pyarrow.parquet as pq
+
+        table, buffer = pa.table(dict(columns)), io.BytesIO()
+        pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
+        return buffer.getvalue()
+
+    def problems(
+        self,
+        name: str,
+        place: kvstore.Spec,
+        shards: list[str],
+        noted: Mapping[str, Any],
+        checksums: bool,
+    ) -> Iterator[str]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for shard in shards:
+            try:
+                data = read_key(kvstore.join(place, directory=True), shard)
+                if data is None:
+                    yield f"{name}: shard {shard} is missing"
+                    continue
+                file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=checksums)
+                for group in range(file.num_row_groups):
+                    file.read_row_group(group)
+            except (OSError, pa.ArrowException) as error:
+                reason = " ".join(str(error).split())
+                yield f"{name}: shard {shard} cannot be read: {reason}"
+
+    def read(
+        self, name: str, place: kvstore.Spec, shards: list[str], noted: Mapping[str, Any]
+    ) -> pa.Table:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        parts = [read_key(kvstore.join(place, directory=True), shard) for shard in shards]
+        lost = [i for i, part in enumerate(parts) if part is None]
+        if lost:
+            raise FileNotFoundError(f"{name}: the shards {lost} are missing")
+        return pa.concat_tables([pq.read_table(io.BytesIO(p)) for p in parts if p is not None])
+
+
+FORMATS = (Parquet(),)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetTable:
+    """Parquet files to be read in parts; a description that travels.
+
+    Attributes
+    ----------
+    name : str
+    files : tuple of dict
+        Their places.
+    sizes : tuple of int
+        Rows of each file's row groups, one after the other.
+    counts : tuple of int
+        Row groups of each file.
+    schema : dict
+        Dtypes by name of the columns, None for what is no number.
+    identity : str
+        Of the content, as far as the files' metadata tell.
+    """
+
+    name: str
+    files: tuple[dict[str, Any], ...]
+    sizes: tuple[int, ...]
+    counts: tuple[int, ...]
+    schema: dict[str, np.dtype | None]
+    identity: str
+
+    @classmethod
+    def of(cls, place: Any) -> ParquetTable:
+        """A file, or a directory of files; their metadata are read."""
+        spec = kvstore.kvstore_spec(place)
+        name = kvstore.url(spec).rstrip("/")
+        if spec.get("driver") == "file" and os.path.isfile(spec["path"]):
+            files = [spec]
+        else:
+            names = names_in(kvstore.join(spec, directory=True))
+            keys = [k for k in names if k.endswith(".parquet") and k[0] not in "._"]
+            files = [kvstore.join(spec, k) for k in keys] or [spec]
+        sizes, counts, marks, schema = [], [], [], None
+        for file in files:
+            opened = _open(file)
+            meta, of = opened.metadata, opened.schema_arrow
+            counts.append(meta.num_row_groups)
+            for i in range(meta.num_row_groups):
+                group = meta.row_group(i)
+                sizes.append(group.num_rows)
+                marks.append((group.num_rows, group.total_byte_size))
+                for k in range(group.num_columns):
+                    c = group.column(k)
+                    marks.append((c.total_compressed_size, str(c.statistics)))
+            if schema is not None and of != schema:
+                raise ValueError(f"{name}: its files differ in their columns")
+            schema = of
+        assert schema is not None
+        dtypes = {field.name: _dtype(field.type) for field in schema}
+        return cls(name, tuple(files), tuple(sizes), tuple(counts), dtypes, digest(marks))
+
+    @property
+    def rows(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        """Where it lies: a file, or the directory of its files."""
+        first = self.files[0]
+        if kvstore.url(first) == self.name:
+            return (Extent(first),)
+        return (Extent({**first, "path": str(first["path"]).rpartition("/")[0]}),)
+
+    def groups(self) -> list[tuple[int, int]]:
+        """File and row group of each part."""
+        return [(i, k) for i, n in enumerate(self.counts) for k in range(n)]
+
+    def read(self, group: Sequence[int], columns: Sequence[str]) -> dict[str, np.ndarray]:
+        """Some columns of a part."""
+        file, k = group
+        part = _open(self.files[file]).read_row_group(k, columns=list(columns))
+        found = {}
+        for name in columns:
+            column = part[name]
+            if column.null_count:
+                raise ValueError(f"{self.name}: column {name} has rows without a value")
+            found[name] = column.to_numpy()
+        return found
+
+    def token(self) -> str:
+        return digest(self.files, self.identity)
+
+
+def _open(file: kvstore.Spec) -> pq.ParquetFile:
+    """A Parquet file; of another place than the local disk all of it is read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = kvstore.url(file)
+    try:
+        if file.get("driver") == "file":
+            return pq.ParquetFile(file["path"])
+        folder, _, key = str(file["path"]).rpartition("/")
+        data = read_key({**file, "path": folder + "/" if folder else ""}, key)
+        if data is None:
+            raise FileNotFoundError(f"reading {name}: there is no such file")
+        return pq.ParquetFile(io.BytesIO(data))
+    except pa.ArrowInvalid as error:
+        raise OSError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
+
+
+def _dtype(kind: pa.DataType) -> np.dtype | None:
+    import pyarrow as pa
+
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        floats = {"halffloat": "float16", "float": "float32", "double": "float64"}
+        return np.dtype(floats.get(str(kind), str(kind)))
+    return None

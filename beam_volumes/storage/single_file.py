@@ -1,0 +1,45 @@
+"""Files that are put together of parts."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+
+
+def pieces(path: str) -> Iterator[bytes]:
+    """A file's content, some of it at a time."""
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            yield data
+
+
+def put_together(
+    place: str, home: str, content: Iterable[bytes], is_ours: Callable[[], bool]
+) -> None:
+    """Make a file, whole or not at all, of a content that is never in memory as a whole.
+
+    Parameters
+    ----------
+    place : str
+        The file.
+    home : str
+        A folder on the same disk: what is not yet whole is there, in a file of this attempt alone, for
+        another one may be at it.
+    content : iterable of bytes
+    is_ours : callable
+        Says whether it is still this run's to be made.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not, or another attempt has removed parts of the content.
+    """
+    whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
+    with open(whole, "xb") as out:
+        for data in content:
+            out.write(data)
+    if not is_ours():
+        os.remove(whole)
+        raise FileNotFoundError(f"{place}: another run has taken its place")
+    os.replace(whole, place)
