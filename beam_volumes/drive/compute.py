@@ -14,6 +14,7 @@ from beam_volumes.graph.nodes import SourceNode, Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume, computes
 from beam_volumes.graph.volume import options as settings
+from beam_volumes.ops.docs import documented
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
@@ -80,44 +81,55 @@ def compute(
     journal: Any = None,
     keep_journal: bool = True,
 ) -> Any:
-    """Compute volumes, tables and numbers; write the targets.
+    """Compute volumes, tables and numbers, and write those that have a path.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in memory.
-    memory : int or str, optional
-        What this machine may use, e.g. ``"2GiB"``: a quarter of its RAM by default.
+        ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in
+        memory.
+    %(memory)s
     %(workers)s
-    runner : str, beam Runner or None
-        ``"FnApiRunner"`` runs a Beam pipeline on this machine; None runs in this process without
-        Beam; any other runner is Beam's to know.
+    runner : str, apache_beam.runners.PipelineRunner or None, default: "FnApiRunner"
+        ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in this
+        process; any other one is looked up by Beam.
     options : PipelineOptions or list of str, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
     %(resume)s
     %(overwrite)s
     progress : bool or callable, optional
-        Show progress on standard error (by default if that is a terminal), or call a function with it.
+        Whether to show progress on standard error, by default if that is a terminal; or a
+        function that is called with it.
     %(slab)s
     %(window)s
     %(threads)s
     %(journal)s
-    keep_journal : bool
-        False removes it when the run has ended well.
+    keep_journal : bool, default: True
+        Whether the journal stays when the run has ended well. `verify` needs it.
 
     Returns
     -------
     object or tuple
-        Per target: the written `Volume`, a numpy array, or a numpy scalar; of tables the path that was
-        written, or a `pyarrow.Table`. None where ``options`` ask Dataflow's runner for a description of the
-        job (``dry_run``, ``template_location``): it says so in the log, and nothing is run.
+        For each target the written `Volume`, a numpy array or number, the path of a table that
+        was written, or a `pyarrow.Table`; a tuple if there are several. None where ``options``
+        ask Dataflow's runner for a description of the job (``dry_run``, ``template_location``):
+        nothing is run then.
 
     Raises
     ------
-    ValueError
-        The request cannot work; nothing was started.
+    %(run_errors)s
     WorkerDied
-        A worker process was killed; the message names the last slabs started.
+        If a worker process was killed. The message names the slabs that were begun last.
+
+    See Also
+    --------
+    plan : what a run would take, without running it.
+    Compute : the same as a step of a Beam pipeline.
+
+    Notes
+    -----
+    All targets are computed together: they share passes over the inputs. Memory stays below
+    ``memory``; results that come back as arrays have `options.max_inmemory` as their limit.
 
     Examples
     --------

@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """A table that is computed when it is asked for, sorted by its first column.
+    """A lazy table, which is computed when it is asked for, sorted by its first column.
 
-    `compute` gives a `pyarrow.Table`; ``table.to(path)`` says where it is to be written, which may be
-    larger than memory.
+    `compute` gives a `pyarrow.Table`; ``table.to(path)`` says where it is to be written, which may
+    be larger than memory. `regionprops_table` and `region_adjacency` make tables.
 
     Attributes
     ----------
     columns : dict
         Names of the columns, in order, and their dtypes.
+
+    Examples
+    --------
+    >>> table = bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"])
+    >>> table
+    <lazy table regionprops_table: label, area>
+    >>> table.to_pyarrow().to_pydict()
+    {'label': [1, 2], 'area': [2.0, 1.0]}
     """
 
     __slots__ = ("barrier",)
@@ -35,6 +43,7 @@ class Table:
 
     @property
     def columns(self) -> dict[str, np.dtype]:
+        """Names of the columns, in order, and their dtypes."""
         empty = self.barrier.survey.no_rows(self.barrier.shape)
         return {name: column.dtype for name, column in empty.items()}
 
@@ -42,40 +51,65 @@ class Table:
         return f"<lazy table {self.barrier.name}: {', '.join(self.columns)}>"
 
     def to(self, path: Any, *, format: str | None = None) -> TableTarget:
-        """Say where the table is to be written; `compute` does it.
+        """Say where the table is to be written; `compute` writes it.
 
         Parameters
         ----------
         path : str, os.PathLike or dict
-            Ends in ``.parquet`` (a folder of one file per range of labels, as pyarrow and pandas read
-            it), ``.csv`` or ``.jsonl`` (one local file).
+            Ends in ``.parquet`` (a folder with a file for each range of labels, as pyarrow and
+            pandas read it), ``.csv`` or ``.jsonl`` (one local file).
         format : {"parquet", "csv", "jsonl"}, optional
-            Instead of by the ending.
+            The format, instead of by the ending.
+
+        Returns
+        -------
+        TableTarget
+            The table and its place, for `compute`.
+
+        Raises
+        ------
+        ValueError
+            If the format is not known, or not possible at that place.
+
+        Examples
+        --------
+        >>> table = bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"])
+        >>> _ = bv.compute(table.to("cells.csv"), runner=None)
+        >>> print(open("cells.csv").read())
+        label,area
+        1,2.0
+        2,1.0
+        <BLANKLINE>
         """
         return TableTarget(self, TableSink.of(path, format))
 
     def at(self, index: Any, column: str) -> np.ndarray:
-        """Compute it, in this process, and look up labels, as `scipy.ndimage`'s ``labels=, index=`` do.
+        """Compute the table in this process, and look up labels in it.
+
+        As ``index`` of the measurements in `scipy.ndimage` does.
 
         Parameters
         ----------
         index : int or sequence of int
             Labels in any order.
         column : str
-            ``"intensity_mean"`` for scipy's ``mean``, ``"intensity_sum"`` for ``sum_labels``,
-            ``"centroid_weighted"`` for ``center_of_mass``, and so on; all of its columns if it has
-            several.
+            Name of a column: ``"intensity_mean"`` for scipy's ``mean``, ``"intensity_sum"`` for
+            ``sum_labels``, ``"centroid_weighted"`` for ``center_of_mass``, and so on. If a
+            property has several columns, all are taken.
 
         Returns
         -------
         numpy.ndarray
-            An entry, or for several columns a row, for each label. Of labels that are not there NaN, or
-            0 in columns of integers.
+            For each label a number, or for several columns a row. Labels that are not there
+            have NaN, or 0 in columns of integers.
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import beam_volumes as bv
         >>> labels, em = np.array([[1, 1, 2]], "u1"), np.array([[3.0, 5.0, 7.0]])
         >>> bv.regionprops_table(labels, em).at([2, 1, 9], "intensity_mean")
         array([ 7.,  4., nan])
@@ -97,17 +131,54 @@ class Table:
         return results[0] if len(results) == 1 else np.stack(results, axis=-1)
 
     def to_pyarrow(self) -> pyarrow.Table:
-        """Compute it, in this process."""
+        """Compute the table in this process.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows, sorted by the first column.
+
+        Examples
+        --------
+        >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).to_pyarrow().num_rows
+        2
+        """
         return computed(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Compute it, in this process; needs pandas."""
+        """Compute the table in this process, as a data frame; needs pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows, sorted by the first column.
+
+        Examples
+        --------
+        >>> table = bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"])
+        >>> table.to_pandas()["area"].tolist()
+        [2.0, 1.0]
+        """
         return self.to_pyarrow().to_pandas()
 
 
 @dataclass(frozen=True, eq=False)
 class TableTarget:
-    """A table and where it is to be written."""
+    """A table and where it is to be written; made by `Table.to`.
+
+    Attributes
+    ----------
+    table : Table
+        The table.
+    sink : TableSink
+        Its place and format; ``sink.name`` is the path or URL.
+
+    Examples
+    --------
+    >>> table = bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"])
+    >>> table.to("cells.parquet").sink.format
+    'parquet'
+    """
 
     table: Table
     sink: TableSink

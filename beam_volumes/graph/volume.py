@@ -80,32 +80,42 @@ def open(
     Parameters
     ----------
     path : str, os.PathLike, dict or array_like
-        A zarr array or OME-Zarr group (v2 or v3, local path, ``s3://`` or ``gs://``), a directory or
-        glob of PNG or TIFF slices (natural order), any TensorStore spec, or a numpy array.
+        A zarr array or an OME-Zarr image (v2 or v3; a local path, ``s3://`` or ``gs://``), a
+        directory or glob of PNG or TIFF slices (in natural order), a TensorStore spec, or a
+        numpy array of 2 to 5 dimensions, of which the last ones are z, y, x.
     voxel_size : float or sequence of float, optional
-        Spacing along each axis in ``unit``; overrides the metadata.
+        Extent of a voxel in ``unit``, one for all axes or one for each; that of the metadata by
+        default.
     unit : str, optional
-        Length unit, e.g. ``"nm"`` or ``"micrometer"``.
+        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; that of the metadata by default.
     index : dict, optional
-        Which time point and channel, e.g. ``{"t": 0, "c": "DAPI"}``. Axes of extent 1 need none.
+        The time point and the channel to open, e.g. ``{"t": 0, "c": "DAPI"}``. Axes of extent 1
+        need none.
     dataset : str, optional
-        Path of the array inside a zarr group.
+        Path of the array or image inside a group.
     level : int, optional
-        Pyramid level of an OME-Zarr, 0 by default.
+        Level of an OME-Zarr pyramid; 0, the finest, by default.
 
     Returns
     -------
     Volume
+        The lazy volume, with the axes z, y, x, or y, x.
 
     Raises
     ------
+    FileNotFoundError
+        If nothing is there.
     ValueError
-        Nothing readable is there, slices are missing, or an axis needs a choice.
+        If nothing there can be read, slices are missing, or an axis needs ``index``.
+    TypeError
+        If ``path`` is of another type, or voxels are of a dtype that is not offered.
+
+    Notes
+    -----
+    Voxels may be of bool, integers or floats of up to 64 bits.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> bv.open(np.zeros((4, 5, 6), "u1"), voxel_size=(4, 1, 1), unit="nm").shape
     (4, 5, 6)
     """
@@ -127,26 +137,48 @@ def as_volume(item: Any) -> Volume:
 
 
 class Volume(np.lib.mixins.NDArrayOperatorsMixin):
-    """A lazy volume: opened, or computed from others. Nothing is read before `compute`.
+    """A lazy volume: opened, or computed from others. Nothing is read before it is computed.
 
-    Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting. Slicing with
-    step 1 crops the result: what lies upstream still sees the whole volume. ``np.asarray`` computes,
-    up to ``options.max_inmemory`` bytes.
+    Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting. Slicing
+    with step 1 crops the result: what lies upstream still sees the whole volume. ``np.asarray``
+    computes, up to ``options.max_inmemory`` bytes. `open` and functions of this package make
+    volumes.
 
     Attributes
     ----------
-    shape, dtype, ndim, size, nbytes
-        As of a numpy array.
+    shape : tuple of int
+        Number of voxels along each axis.
+    dtype : numpy.dtype
+        Type of the voxels.
+    ndim : int
+        Number of axes, up to three.
+    size : int
+        Number of voxels.
+    nbytes : int
+        Bytes of all voxels.
     axes : tuple of str
         Names of the axes, e.g. ``("z", "y", "x")``.
     voxel_size : tuple of float or None
-        Per axis, in ``unit``.
+        Extent of a voxel along each axis, in ``unit``.
     unit : str or None
-        OME-NGFF name of the length unit.
+        Unit of length, by its OME-NGFF name.
     origin : tuple of float
-        Position of the first voxel's centre, in ``unit``.
+        Position of the first voxel's centre along each axis, in ``unit``.
+    num_labels : Scalar
+        Number of labels, of a result of `label`.
     chunks : tuple of int or None
-        Chunk shape of an opened volume; None for a computed one.
+        Shape of chunks of an opened volume; None for a computed one.
+
+    Examples
+    --------
+    >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4), voxel_size=(40, 8, 8), unit="nm")
+    >>> em
+    <Volume a numpy array of shape (2, 3, 4): z=2 y=3 x=4, uint8, 24 B, chunks 1x3x4, voxel 40x8x8 nanometer>
+    >>> bright = (em > bv.mean(em))[1]
+    >>> bright.shape, bright.dtype, bright.axes
+    ((3, 4), dtype('bool'), ('y', 'x'))
+    >>> int(np.asarray(bright).sum())
+    12
     """
 
     __slots__ = ("node", "space")
@@ -158,44 +190,53 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Number of voxels along each axis."""
         return tuple(self.node.shape[i] for i in self.space.visible)
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of the voxels."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
+        """Number of axes, up to three."""
         return len(self.space.axes)
 
     @property
     def size(self) -> int:
+        """Number of voxels."""
         return Box.of_shape(self.node.shape).size
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all voxels."""
         return self.size * self.dtype.itemsize
 
     @property
     def axes(self) -> tuple[str, ...]:
+        """Names of the axes, e.g. ``("z", "y", "x")``."""
         return self.space.axes
 
     @property
     def voxel_size(self) -> tuple[float, ...] | None:
+        """Extent of a voxel along each axis, in `unit`; None if it is not known."""
         size = self.space.voxel_size
         return None if size is None else tuple(size[i] for i in self.space.visible)
 
     @property
     def unit(self) -> str | None:
+        """Unit of length, by its OME-NGFF name; None if it is not known."""
         return self.space.unit
 
     @property
     def origin(self) -> tuple[float, ...]:
+        """Position of the first voxel's centre along each axis, in `unit`."""
         return tuple(self.space.origin[i] for i in self.space.visible)
 
     @property
     def num_labels(self) -> Scalar:
-        """The lazy number of labels of what `beam_volumes.label` gave."""
+        """Lazy number of labels of a result of `beam_volumes.label`; of others an AttributeError."""
         if (
             not isinstance(self.node, AcrossNode)
             or "count" not in self.node.barrier.survey.empty_numbers()
@@ -205,6 +246,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
+        """Shape of chunks of an opened volume; None for a computed one."""
         if not isinstance(self.node, SourceNode):
             return None
         return tuple(self.node.source.chunk[i] for i in self.space.visible)
@@ -221,7 +263,24 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         return f"<Volume {self.node.name}: {axes}, {self.dtype}{size}{chunks}{spacing}>"
 
     def derive(self, node: Node) -> Volume:
-        """A volume on the same grid."""
+        """Make a volume on the same grid: for operations, which know nodes.
+
+        Parameters
+        ----------
+        node : Node
+            How its voxels are computed.
+
+        Returns
+        -------
+        Volume
+            The volume of that node, with the axes, voxel size, unit and origin of this one.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((2, 3)), voxel_size=8)
+        >>> v.derive((v + 1).node).voxel_size
+        (8.0, 8.0)
+        """
         return Volume(node, self.space)
 
     def __getitem__(self, key: Any) -> Volume:
@@ -296,12 +355,30 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         return apply_ufunc(ufunc.__name__, *inputs)
 
     def astype(self, dtype: Any, copy: bool = True) -> Volume:
-        """Cast voxels as numpy does; floats beyond an integer's range saturate and NaN becomes 0.
+        """Cast voxels to another dtype.
+
+        Integers wrap around as in numpy. Floats are truncated; those beyond an integer's range
+        saturate, and NaN becomes 0.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Bool, an integer or a float of up to 64 bits.
+        copy : bool, default: True
+            Without effect, as volumes are lazy; numpy has it.
+
+        Returns
+        -------
+        Volume
+            A volume of that dtype.
+
+        Raises
+        ------
+        TypeError
+            If the dtype is not offered.
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import beam_volumes as bv
         >>> np.asarray(bv.open(np.array([[1.9, -3.0, 300.0]])).astype("u1"))
         array([[  1,   0, 255]], dtype=uint8)
         """
@@ -312,7 +389,25 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         return self.derive(StageNode.of(stage, (self.node,)))
 
     def clip(self, min: Any = None, max: Any = None) -> Volume:
-        """Limit the values; see `numpy.clip`."""
+        """Limit the values of voxels to a range, as `beam_volumes.clip` does.
+
+        Parameters
+        ----------
+        min : number, Scalar, Volume or numpy.ndarray, optional
+            Voxels below become this value.
+        max : number, Scalar, Volume or numpy.ndarray, optional
+            Voxels above become this value.
+
+        Returns
+        -------
+        Volume
+            A volume of the dtype that numpy promotes the volume and its limits to.
+
+        Examples
+        --------
+        >>> np.asarray(bv.open(np.array([[1, 5, 3]])).clip(2, 4))
+        array([[2, 4, 3]])
+        """
         result = self
         if min is not None:
             result = np.maximum(result, min)
@@ -321,24 +416,42 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
         return result
 
     def to(self, path: Any, **storage: Any) -> Target:
-        """Say where the volume is to be written; `compute` does it.
+        """Say where the volume is to be written; `compute` writes it.
 
         Parameters
         ----------
         path : str, os.PathLike or dict
-            Ends in ``.zarr`` (zarr v3), ``.ome.zarr`` (OME-Zarr 0.5), or any name with ``format=``.
-        **storage
-            ``chunks``, ``shards``, ``codec``, ``dtype``, ``format``, ``zarr_version``,
-            ``ome_version``; see `beam_volumes.storage.sink.make_sink`.
+            A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store.
+            It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in anything with
+            ``format``.
+        **storage : options
+            ``format`` : ``"zarr"`` or ``"ome-zarr"``, instead of by the ending. ``dtype`` :
+            dtype to store; integers are rounded half to even and saturate. ``chunks`` : int or
+            one for each axis. ``shards`` : int or one for each axis; True chooses 16 slices of
+            up to 2048 x 2048 voxels. ``codec`` : ``"zstd"`` (the default), ``"blosc"``,
+            ``"gzip"`` (zarr v3), ``"zlib"`` (zarr v2) or ``"none"``; with a level as ``{"name":
+            "zstd", "level": 5}``. ``zarr_version`` : 3 or 2, for zarr. ``ome_version`` :
+            ``"0.5"`` or ``"0.4"``, for OME-Zarr.
 
         Returns
         -------
         Target
+            The volume and its place, for `compute`.
 
         Raises
         ------
         ValueError
-            The format cannot hold the dtype, or an option is not known.
+            If the format cannot hold the dtype, an option is out of its range, or the volume
+            has less than two axes.
+        TypeError
+            If an option is not known.
+
+        Examples
+        --------
+        >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr", chunks=(2, 5, 6), codec="blosc")
+        >>> stored = bv.compute(target, runner=None)
+        >>> stored.shape, stored.chunks
+        ((4, 5, 6), (2, 5, 6))
         """
         if self.ndim < 2:
             raise ValueError(
@@ -357,7 +470,21 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A volume and where it is to be written."""
+    """A volume and where it is to be written; made by `Volume.to`.
+
+    Attributes
+    ----------
+    volume : Volume
+        The volume.
+    sink : Sink
+        Its place and format; ``sink.name`` is the path or URL.
+
+    Examples
+    --------
+    >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr")
+    >>> target.volume.shape, target.sink.format
+    ((4, 5, 6), 'zarr')
+    """
 
     volume: Volume
     sink: Sink
@@ -367,10 +494,31 @@ class Target:
 
 
 class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
-    """A number (or a small array) that is known only once the volume has been swept.
+    """A lazy number, or a small lazy array, which is known once volumes have been read.
 
-    It takes part in expressions as a numpy scalar of its dtype would: with volumes it gives volumes,
-    with numbers and other scalars it gives scalars. `compute`, ``float()`` and ``np.asarray`` yield it.
+    It takes part in expressions as a numpy scalar of its dtype would: with volumes it gives
+    volumes, with numbers and other lazy numbers it gives lazy numbers. `compute`, ``float()``,
+    ``int()`` and ``np.asarray`` compute it. Indexing gives an element, or a slice. Functions such
+    as `mean` make such numbers.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Type of the number.
+    shape : tuple of int
+        Shape of a lazy array; ``()`` for a number.
+    ndim : int
+        Number of dimensions; 0 for a number.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 2, 6]]))
+    >>> bv.mean(v)
+    <lazy float64 scalar: mean>
+    >>> np.asarray(v > 2 * bv.mean(v) - 1)
+    array([[False, False,  True]])
+    >>> float(bv.mean(v)), np.asarray(bv.max(v, axis="y")[1:])
+    (3.0, array([2, 6]))
     """
 
     __slots__ = ("value",)
@@ -381,14 +529,17 @@ class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def dtype(self) -> np.dtype:
+        """Type of the number."""
         return self.value.dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of a lazy array; ``()`` for a number."""
         return self.value.shape
 
     @property
     def ndim(self) -> int:
+        """Number of dimensions; 0 for a number."""
         return len(self.shape)
 
     def __repr__(self) -> str:
@@ -524,15 +675,21 @@ def checked_dtype(dtype: Any) -> np.dtype:
 
 @dataclass
 class Options:
-    """Settings of this process.
+    """Settings of this process, as `beam_volumes.options`.
 
     Attributes
     ----------
     max_inmemory : int
-        Largest result in bytes that `compute` and ``np.asarray`` return as an array.
+        Size in bytes of the largest result that `compute` and ``np.asarray`` return as an
+        array, 1 GiB by default.
     durable : bool
-        Have runs that begin in this process wait for the disk: before a slab is recorded as finished, its
-        voxels would survive a power cut.
+        Whether runs that begin in this process wait for the disk: before a slab is recorded as
+        finished, its voxels would survive a power cut. False by default.
+
+    Examples
+    --------
+    >>> bv.options.max_inmemory
+    1073741824
     """
 
     max_inmemory: int = 1 << 30

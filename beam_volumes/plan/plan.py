@@ -59,41 +59,61 @@ class Return:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How targets will be computed; made by `plan`, run by `compute`.
+    """How targets will be computed; made by `plan`.
 
     Attributes
     ----------
     passes : tuple of Pass
-    targets : tuple of Target, Volume or Scalar
-        What was asked for.
+        The passes over the volume, each with its stages, slabs, window, memory and I/O.
+    targets : tuple of Target, TableTarget, Volume, Table or Scalar
+        The targets that were asked for.
     memory : int
-        The budget in bytes for one machine.
+        The budget for one machine, in bytes.
     workers : int
-        Slabs in flight.
+        Number of slabs in flight.
     processes : int
-        Worker processes they are spread over.
+        Number of worker processes that they are spread over.
     threads : int
-        Threads computing a slab.
+        Number of threads that compute a slab.
     base : int
-        Predicted bytes a process takes before any voxel.
+        Predicted bytes of a process before any voxel.
     smallest_memory : int
         The smallest budget that would do, for as many workers and processes.
+    reasons : tuple of str
+        Why passes are cut where they are, and what is stored between them.
+    results : tuple of Sink, TableSink or Value
+        For each target, where its result is found.
+    intermediates : tuple of Sink
+        Outputs that are stored for the run alone.
+    scratch_place : dict or None
+        Where they are stored, if there are any.
     sweeps : dict
-        For each lazy scalar asked for or used by a pass: how many sweeps it takes.
+        For each lazy number that is asked for or used by a pass, how many sweeps it takes.
+    fingerprint : dict
+        Hashes of what the run computes, by which a run that is continued is recognised.
     tables : dict
         By barrier, where its table is written.
     returns : tuple of Return
         For each target, as what it comes back.
-    slab, window
-        As they were asked for.
     kernels : int
-        How many kernels are compiled: part of ``base``.
+        Number of kernels that are compiled, which is part of ``base``.
     inputs : tuple of (str, tuple of Extent)
-        What is read of storage, by name, and where it is.
-    reasons : tuple of str
-        Why passes are cut where they are and what is stored between them.
-    planner : callable, optional
-        What made the plan, and would make another with other slabs to be compared with.
+        All that is read of storage, by name, and where it is.
+    slab : tuple of int or None
+        The shape of slabs that was asked for.
+    window : int or None
+        The number of slices of a window that was asked for.
+    planner : callable or None
+        What made the plan; it makes another one with other slabs, to be compared with.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> p = bv.plan((v > bv.mean(v)).to("mask.zarr"), memory="1GiB", workers=1)
+    >>> len(p.passes), p.sweeps, p.bytes_written
+    (2, {'mean': 1}, 32768)
+    >>> p.smallest_memory <= p.predicted_memory <= p.memory
+    True
     """
 
     passes: tuple[Pass, ...]
@@ -124,6 +144,7 @@ class Plan:
 
     @property
     def crew(self) -> Crew:
+        """Slabs in flight, processes and threads."""
         return Crew(self.workers, self.processes, self.threads)
 
     @property
@@ -148,10 +169,12 @@ class Plan:
 
     @property
     def bytes_read(self) -> int:
+        """Bytes of the chunks that all passes read."""
         return sum(p.bytes_read for p in self.passes)
 
     @property
     def bytes_written(self) -> int:
+        """Bytes that all passes write, before they are compressed."""
         return sum(p.bytes_written for p in self.passes)
 
     @property
@@ -189,7 +212,19 @@ class Plan:
         return [sink for sink in self.sinks if sink not in self.intermediates]
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan's numbers as plain data."""
+        """Give the plan's numbers as plain data.
+
+        Returns
+        -------
+        dict
+            Numbers, texts, lists and dicts, which `json.dumps` takes.
+
+        Examples
+        --------
+        >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
+        >>> p.to_dict()["sweeps"], p.to_dict()["passes"][0]["shape"]
+        ({'mean': 1}, [8, 64, 64])
+        """
         return {
             "memory": self.memory,
             "smallest_memory": self.smallest_memory,
@@ -209,7 +244,24 @@ class Plan:
         }
 
     def replanned(self, slab: Sequence[int] | None) -> Plan | None:
-        """The plan that other slabs would give; None if it does not fit the memory."""
+        """Make the plan that other slabs would give.
+
+        Parameters
+        ----------
+        slab : sequence of int or None
+            Shape of slabs along the volume's axes; None chooses one.
+
+        Returns
+        -------
+        Plan or None
+            None if it does not fit the memory, or the plan is not in the process that made it.
+
+        Examples
+        --------
+        >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
+        >>> len(p.replanned((2, 64, 64)).passes[0].grid)
+        4
+        """
         if self.planner is None or not self.targets:  # workers have none
             return None
         try:
@@ -228,7 +280,22 @@ class Plan:
             return None
 
     def explain(self) -> str:
-        """The plan in words and numbers."""
+        """Tell the plan in words and numbers.
+
+        Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made.
+
+        Returns
+        -------
+        str
+            Several lines.
+
+        Examples
+        --------
+        >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
+        >>> print(p.explain())  # doctest: +ELLIPSIS
+        1 pass(es), 1 slab(s) in flight in 1 process(es), ... thread(s) a slab
+        memory: ...
+        """
         return _explained(self)
 
 

@@ -23,6 +23,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.plan import machine
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
@@ -63,30 +64,43 @@ def plan(
     Parameters
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
-        What `compute` would be given.
-    memory : int or str, optional
-        What one machine may use for the run, e.g. ``"2GiB"``; a quarter of its RAM by default.
+        The same that `compute` would be given.
+    %(memory)s
     %(workers)s
-    processes : int
-        Worker processes the workers are spread over.
+    processes : int, default: 1
+        Number of worker processes that the slabs in flight are spread over.
     %(threads)s
     %(slab)s
     %(window)s
-    base : int
-        Bytes a worker process takes before any voxel and any kernel.
-    held : bool
-        Put arrays that come back together in this process's memory, instead of storing and reading
-        them; they are not part of the budget.
+    base : int, default: 335544320
+        Bytes that a worker process takes before any voxel and any kernel.
+    held : bool, default: False
+        Whether arrays that come back are put together in this process's memory, instead of
+        being stored and read. They are not part of ``memory`` then.
 
     Returns
     -------
     Plan
+        Passes, slabs, windows, memory, and bytes read and written. ``print(plan.explain())``
+        tells them.
 
     Raises
     ------
     ValueError
-        The budget is too small (the message names the stage and the smallest budget that would do),
-        or an explicit slab is not aligned with the outputs' write units.
+        If the request cannot work: memory is too little (the message names the stage and the
+        least that would do), ``slab`` does not consist of whole write units, or an output is
+        also an input.
+    TypeError
+        If a target is none of those above.
+
+    See Also
+    --------
+    compute : plans and runs.
+
+    Notes
+    -----
+    Only metadata are looked at. Memory that depends on the voxels, as that of components, is
+    planned for the worst case that fits.
 
     Examples
     --------

@@ -13,27 +13,43 @@ from beam_volumes.plan.memory import BASE_BEAM
 #: What these mean wherever a user says them, for docstrings.
 documented = filled(
     {
+        "memory": """\
+memory : int or str, optional
+    Memory that this machine may use for the run, in bytes or as ``"2GiB"``; a quarter of its
+    RAM by default.""",
+        "process_memory": """\
+memory : int or str, optional
+    Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of its
+    machine's RAM by default.""",
         "workers": """\
 workers : int, optional
-    Slabs in flight; by default one for every four cores.""",
+    Number of slabs in flight; one for every four cores by default.""",
         "threads": """\
 threads : int, optional
-    Threads computing one slab; by default the cores divided by the processes.""",
+    Number of threads that compute one slab; by default the cores divided by the processes.""",
         "slab": """\
 slab : sequence of int, optional
-    Slab shape, along the volume's axes, instead of one chosen by the budget.""",
+    Shape of slabs along the volume's axes, in voxels, instead of one that the memory chooses.
+    It consists of whole write units (chunks or shards) of the outputs.""",
         "window": """\
 window : int, optional
-    Slices finished at a time, instead of a number chosen by the budget.""",
+    Number of slices that are finished at a time, instead of one that the memory chooses.""",
         "journal": """\
-journal : path, optional
-    Where the journal is kept instead of beside the first output.""",
+journal : str, os.PathLike or dict, optional
+    Where the journal is kept, instead of in the folder ``.run`` beside the first output.""",
         "resume": """\
-resume : bool
-    Continue a run that was stopped, from the slabs that are complete.""",
+resume : bool, default: False
+    Whether to continue a run that was stopped, from the slabs that are complete.""",
         "overwrite": """\
-overwrite : bool
-    Replace outputs that exist.""",
+overwrite : bool, default: False
+    Whether to replace outputs that exist; otherwise they are an error.""",
+        "run_errors": """\
+ValueError
+    If the request cannot work: memory is too little (the message names the least that would
+    do), ``slab`` does not consist of whole write units, or an output is also an input. Nothing
+    was started then.
+FileExistsError
+    If an output exists, and neither ``resume`` nor ``overwrite`` is asked for.""",
     }
 )
 
@@ -45,8 +61,7 @@ class RunOptions:
 
     Attributes
     ----------
-    memory : int or str, optional
-        What one machine may use, e.g. ``"2GiB"``.
+    %(memory)s
     %(workers)s
     processes : int
         Worker processes the workers are spread over.

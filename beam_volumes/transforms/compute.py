@@ -22,6 +22,7 @@ from beam_volumes.across.rounds import Key, Round
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
@@ -54,51 +55,67 @@ States = dict[str, Any]
 
 @documented
 class Compute(beam.PTransform):
-    """Compute volumes and numbers as a step of a pipeline.
+    """Compute volumes, tables and numbers as a step of a pipeline.
 
-    The plan is made when the transform is constructed, so that whatever cannot work fails there.
-    Applied to a pipeline it yields a dict of PCollections of one element each: per target
-    ``volume.to(path)``, under the output's full name (``target.sink.name``), that name once its last
-    slab is written; likewise per ``table.to(path)``; per scalar, under its name (``"mean"``, the next
-    one ``"mean-2"``), the number. A table without a place yields its rows, under its name: dicts of
-    numpy columns, each of some rows, in no order of their own.
+    Applied to a pipeline it gives a dict of PCollections, one for each target: for
+    ``volume.to(path)`` and ``table.to(path)`` under the output's full name (``target.sink.name``),
+    with that name as its one element once the output is complete; for a lazy number under its name
+    (``"mean"``, the next one ``"mean-2"``), with the number; for a table without a path under its
+    name, with its rows: dicts of numpy columns, each of some rows, in no order.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
-        Volumes with a place, ``volume.to(path)``, tables and lazy scalars.
+        ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path
+        are an error: pipelines carry no voxels.
     memory : int or str, optional
-        What one worker process may use, e.g. ``"8GiB"``: by default a quarter of this machine's RAM.
+        Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of this
+        machine's RAM by default.
     workers : int, optional
-        Slabs in flight in one worker process.
+        Number of slabs in flight in one worker process; one for every four cores by default.
     %(slab)s
     %(window)s
     %(threads)s
-    journal : path, optional
-        Where the journal is kept instead of beside the first output, and what lies between passes.
+    journal : str, os.PathLike or dict, optional
+        Where the journal and what lies between passes are kept, instead of beside the first
+        output.
     %(resume)s
     %(overwrite)s
     run_id : str, optional
-        A name for the run instead of a random one. Whatever runs under one name is the same run:
-        its steps may be repeated, and slabs that have a record are not swept again.
-    resource_hints : bool
-        Tell the runner by ``min_ram`` what memory a machine must have for each pass. Dataflow hires
-        machines by that; others may start more worker processes, and gain nothing.
+        A name for the run instead of a random one. Whatever runs under one name is the same
+        run: its steps may be repeated, and slabs that have a record are not computed again.
+    resource_hints : bool, default: False
+        Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass.
+        Dataflow hires machines by that; others may start more worker processes, and gain
+        nothing.
+
+    Raises
+    ------
+    %(run_errors)s
+    TypeError
+        If a target is none of those above.
+
+    See Also
+    --------
+    ComputeAll : an element of a PCollection is a volume.
+    beam_volumes.compute : makes and runs such a pipeline.
+
+    Notes
+    -----
+    The plan is made when the transform is constructed, so that whatever cannot work fails there.
+    Voxels go from storage to storage; what is shuffled are ranges of slabs, and summaries.
 
     Examples
     --------
-    >>> import tempfile
     >>> import apache_beam as beam
     >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> bright = (em > bv.mean(em)).to(f"{folder.name}/bright.zarr")
+    >>> bright = (em > bv.mean(em)).to("bright.zarr")
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     done = p | bv.Compute(bright, bv.mean(em))
     ...     _ = done["mean"] | beam.Map(print)
     11.5
-    >>> int(np.asarray(bv.open(bright.sink.name)).sum())
+    >>> int(np.asarray(bv.open("bright.zarr")).sum())
     12
-    >>> folder.cleanup()
     """
 
     def __init__(

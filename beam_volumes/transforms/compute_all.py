@@ -19,7 +19,7 @@ from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.runs import Journal
 from beam_volumes.runs.journal import ENDED
 from beam_volumes.runs.manifest import Manifest
@@ -41,43 +41,56 @@ _CONTINUED = RunOptions(resume=True)
 Targets = Mapping[str, Target | TableTarget | Table | Scalar]
 
 
+@documented
 class ComputeAll(beam.PTransform):
     """Compute every element of a PCollection: a path, or whatever else stands for volumes.
 
-    A worker computes an element whole, in its process, slab by slab within the memory there is. What
-    comes out is a PCollection of ``(element, results)``. The results are a dict with the targets'
-    names: of ``volume.to(path)`` and ``table.to(path)`` the output's full name, of a scalar the number,
-    of a table without a path a `pyarrow.Table`.
-
-    An element that is tried again, because a worker died or the pipeline failed elsewhere, continues
-    where it was: slabs that have a record in the journal beside its first output are not swept again.
+    A worker computes an element whole, in its process, slab by slab within the memory there is. The
+    result is a PCollection of ``(element, results)``. Results are a dict with the names of the
+    targets: the output's full name for ``volume.to(path)`` and ``table.to(path)``, the number for a
+    lazy one, and a `pyarrow.Table` for a table without a path.
 
     Parameters
     ----------
     function : callable
-        From an element to a dict of targets: ``volume.to(path)``, ``table.to(path)``, tables and lazy
-        scalars, by names of your own. It is called in the worker.
-    memory : int or str, optional
-        What one worker process may use, e.g. ``"8GiB"``: by default a quarter of its machine's RAM.
-    workers : int
-        Elements that one process computes at a time, which share the memory.
+        Takes an element and gives a dict of targets by names of your own: ``volume.to(path)``,
+        ``table.to(path)``, tables and lazy numbers. It is called in the worker.
+    %(process_memory)s
+    workers : int, default: 1
+        Number of elements that one process computes at a time. They share the memory.
     threads : int, optional
-        Threads computing one element; by default the machine's cores.
-    on_error : {"raise", "emit"}
-        Fail, naming the element; or go on. With ``"emit"`` there come out a dict of two PCollections:
-        ``"results"``, and ``"errors"`` of ``(element, text)``. Those are not tried again.
+        Number of threads that compute one element; by default the machine's cores.
+    on_error : {"raise", "emit"}, default: "raise"
+        Whether an error stops the pipeline, naming the element; or is an element of another
+        PCollection. With ``"emit"`` the result is a dict of ``"results"`` and ``"errors"``, the
+        latter with ``(element, text)``; those elements are not tried again.
     run : str, optional
-        A name for the run instead of a random one. A pipeline of the same name continues the elements
-        that another has begun, and does not compute again those that it has finished.
-    resume : bool
-        Continue the elements whose outputs were begun by any run that asked for the same.
-    overwrite : bool
-        Replace outputs that exist.
+        A name for the run instead of a random one. A pipeline of the same name continues the
+        elements that another one has begun, and does not compute again those that it has
+        finished.
+    resume : bool, default: False
+        Whether to continue elements whose outputs were begun by any run that asked for the
+        same.
+    %(overwrite)s
 
     Raises
     ------
+    ValueError
+        If a parameter is out of its range.
+    TypeError
+        If ``function`` is not callable, or ``run`` is not a text.
     RuntimeError
         In a worker, with the element's name: whatever went wrong with it.
+
+    See Also
+    --------
+    Compute : computes one plan with all workers.
+
+    Notes
+    -----
+    An element that is tried again, because a worker died or the pipeline failed elsewhere,
+    continues where it was: slabs that have a record in the journal beside its first output are not
+    computed again.
 
     Examples
     --------

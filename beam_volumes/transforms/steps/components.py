@@ -32,6 +32,7 @@ from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
 from beam_volumes.ops.labels.merge_estimate import Load, MergeEstimate
 from beam_volumes.plan.machine import parse_bytes
@@ -63,45 +64,61 @@ class SummaryCoder(beam.coders.Coder):
 beam.coders.registry.register_coder(SlabSummary, SummaryCoder)
 
 
+@documented
 class LabelComponents(beam.PTransform):
-    """Find the components of each slab: PCollection[Slab] to a PCollection of ``((index,), summary)``.
+    """Find the components of each slab: a PCollection of `Slab` to one of ``((index,), summary)``.
+
+    With `MergeEquivalences` and `RelabelSlabs`, one after the other, it is `label` as steps of a
+    pipeline.
 
     Parameters
     ----------
     slabs : ReadSlabs or Grid
-        Where the slabs come from, with the halo ``(0, 1)`` along each axis: one plane more on the
-        upper side; or their grid.
-    connectivity, structure, by_value, background
-        As of `beam_volumes.label`.
-    measures : tuple of str
-        What `MergeEquivalences` is to know of components: ``"size"``, ``"box"``, ``"touches_border"``.
+        Where the slabs come from, with the halo ``(0, 1)`` along each axis: one plane more on
+        the upper side; or their grid.
+    %(connectivity)s
+    %(neighbours)s
+    by_value : bool, default: False
+        Whether neighbours belong together only if they are equal, as in
+        `skimage.measure.label`.
+    background : number or None, default: 0
+        With ``by_value``, the value that is left out; None for none.
+    measures : sequence of str, default: ()
+        What `MergeEquivalences` has to know of components: ``"size"``, ``"box"``,
+        ``"touches_border"``.
 
     Raises
     ------
     ValueError
-        In a worker, where a slab lacks the plane above, or a summary would be larger than 8 MiB.
+        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or a
+        summary would be larger than 8 MiB. The message says what would do.
+
+    See Also
+    --------
+    beam_volumes.label : the same of a whole volume.
+
+    Notes
+    -----
+    Voxels are read twice. Summaries of slabs and ids are shuffled, and nothing else.
 
     Examples
     --------
-    >>> import tempfile
     >>> import apache_beam as beam
     >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
     >>> read = bv.ReadSlabs(mask, depth=2, halo=((0, 1), (0, 1), (0, 1)))
     >>> label = bv.LabelComponents(read)
     >>> merge = bv.MergeEquivalences(label)
     >>> relabel = bv.RelabelSlabs(mask, label)
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> write = bv.WriteSlabs(f"{folder.name}/cells.zarr", like=mask.astype("u4"), chunks=(2, 1, 3))
+    >>> write = bv.WriteSlabs("cells.zarr", like=mask.astype("u4"), chunks=(2, 1, 3))
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     merged = p | read | label | merge
     ...     _ = merged["numbers"] | beam.Map(print)
     ...     _ = merged["answers"] | relabel | write
     ((), {'count': 2})
-    >>> np.asarray(bv.open(f"{folder.name}/cells.zarr"))[:, 0]
+    >>> np.asarray(bv.open("cells.zarr"))[:, 0]
     array([[1, 0, 2],
            [1, 0, 0],
            [1, 1, 1]], dtype=uint32)
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -168,30 +185,58 @@ def _summarise(
 class MergeEquivalences(beam.PTransform):
     """Merge the components of all slabs: a PCollection of `LabelComponents` to a dict of two.
 
-    ``"answers"`` is for `RelabelSlabs`: per slab, in pieces, the final ids of its components. They are
-    1, 2, ... in the raster order of first voxels, over the components that are kept.
+    ``"answers"`` is for `RelabelSlabs`: for each slab, in pieces, the final ids of its components.
+    They are 1, 2, ... in the raster order of first voxels, over the components that are kept.
     ``"numbers"`` has one element, ``((), {"count": how many are kept})``.
 
     Parameters
     ----------
     slabs : LabelComponents or Grid
-    min_size, max_size : int, optional
-        Keep components of so many voxels, inclusive; `LabelComponents` needs the measure ``"size"``.
+        The step before, or the grid of its slabs.
+    min_size : int, optional
+        Keep components of at least so many voxels. `LabelComponents` needs the measure
+        ``"size"``.
+    max_size : int, optional
+        Keep components of at most so many voxels; needs ``"size"``.
     touches_border : bool, optional
-        Keep those that do, or do not; needs the measure ``"touches_border"``.
+        Keep components that touch the border of the volume, or those that do not; needs
+        ``"touches_border"``.
     k_largest : int, optional
         Keep so many of those, the largest; needs ``"size"``.
-    as_mask : bool
-        Answers say only whether components are kept.
-    dtype : dtype
-        Of the ids.
+    as_mask : bool, default: False
+        Whether answers say only which components are kept.
+    dtype : dtype, default: numpy.uint32
+        Dtype of the ids.
     memory : int or str, optional
-        What one step of the merge may hold, e.g. ``"1GiB"``. Where that is not enough, the pipeline
-        fails before merging begins, with the slabs that would do.
+        Memory that one step of the merge may hold, e.g. ``"1GiB"``. Where that is not enough,
+        the pipeline fails before merging begins, and says which slabs would do.
+
+    Raises
+    ------
+    ValueError
+        If components were not measured as is needed; in a worker, if the merge would take more
+        than ``memory``.
+
+    See Also
+    --------
+    LabelComponents : the step before, whose example has all steps.
+    RelabelSlabs : the step after.
+
+    Notes
+    -----
+    Components meet by key, up a tree of slabs: one step holds the components on the faces of a
+    block of slabs.
 
     Examples
     --------
-    See `LabelComponents`.
+    >>> import apache_beam as beam
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
+    >>> label = bv.LabelComponents(bv.ReadSlabs(mask, 2, halo=((0, 1),) * 3), measures=("size",))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     merged = p | bv.ReadSlabs(mask, 2, halo=((0, 1),) * 3) | label
+    ...     numbers = (merged | bv.MergeEquivalences(label, min_size=2))["numbers"]
+    ...     _ = numbers | beam.Map(print)
+    ((), {'count': 1})
     """
 
     def __init__(
@@ -265,36 +310,54 @@ class _Loads(beam.CombineFn):
 
 
 class RelabelSlabs(beam.PTransform):
-    """Label each slab again, with final ids: the answers of `MergeEquivalences` to PCollection[Slab].
+    """Label each slab again, with final ids: answers of `MergeEquivalences` to a PCollection of `Slab`.
 
-    The mask is read again, slab by slab, rather than shuffled; that it is what was labelled the first
-    time is checked.
-
-    Given a dict of ``"answers"`` and a ``"mapping"``, ids become new values: the mapping is a
-    PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays, which takes far less time
-    if there are many. It may be of any size, and each slab is told of its own labels only.
+    Applied to a dict of ``"answers"`` and a ``"mapping"``, it gives ids new values. The mapping is
+    a PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays, which takes far
+    less time if there are many. It may be of any size, and each slab is told of its own labels
+    only.
 
     Parameters
     ----------
     mask : Volume
-        What `LabelComponents` was given, as slabs.
+        The volume that `LabelComponents` was given, as slabs.
     label : LabelComponents
         That step.
-    dtype : dtype
-        Of the labels: what `MergeEquivalences` was given, or bool for a mask; with a mapping, of the
-        values.
-    missing : {"error", "keep"} or number
-        What becomes of labels that the mapping has no value for.
+    dtype : dtype, default: numpy.uint32
+        Dtype of the labels: the one that `MergeEquivalences` was given, or bool for a mask;
+        with a mapping, that of the values.
+    missing : {"error", "keep"} or number, default: "error"
+        Labels that the mapping lacks are an error, keep their number, or become this number.
 
     Raises
     ------
     ValueError
-        Slabs of labels would be larger than 8 MiB; in a worker, where voxels differ from what was
-        labelled, answers are of another dtype, or the mapping has no value for a label, or two.
+        If slabs of labels would be larger than 8 MiB; in a worker, if voxels differ from those
+        that were labelled, answers are of another dtype, or the mapping has no value for a
+        label, or two.
+
+    See Also
+    --------
+    LabelComponents : the first step, whose example has all steps.
+
+    Notes
+    -----
+    The mask is read again, slab by slab, rather than shuffled. That it is what was labelled the
+    first time is checked.
 
     Examples
     --------
-    See `LabelComponents`.
+    >>> import apache_beam as beam
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
+    >>> read = bv.ReadSlabs(mask, 2, halo=((0, 1),) * 3)
+    >>> label = bv.LabelComponents(read)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     answers = (p | read | label | bv.MergeEquivalences(label))["answers"]
+    ...     values = p | beam.Create([(1, 70), (2, 90)])
+    ...     slabs = {"answers": answers, "mapping": values} | bv.RelabelSlabs(mask, label)
+    ...     _ = slabs | beam.Map(lambda slab: print(slab.key.z, slab.voxels[:, 0].tolist()))
+    0 [[70, 0, 90], [70, 0, 0]]
+    2 [[70, 70, 70]]
     """
 
     def __init__(
@@ -407,25 +470,36 @@ def _labelled(
 
 
 class SlabScan(beam.PTransform):
-    """Combine the states of all slabs before each: PCollections of ``((index,), state)`` to the same.
+    """Combine the states of all slabs before each: a PCollection of ``((index,), state)`` to another one.
 
-    What comes out for a slab is the combination, in order, of the states of the slabs before it along
-    z, in the same tile; None where there is none. With the slab's own voxels it gives running sums,
+    For each slab it gives the combination, in order, of the states of the slabs before it along z,
+    in the same tile; None where there is none. With the slab's own voxels it gives running sums,
     distances and the like.
 
     Parameters
     ----------
     slabs : ReadSlabs or Grid
-        Where the slabs come from, or their grid; the index is that in the grid.
+        Where the slabs come from, or their grid. The index is that in the grid.
     combine : callable
-        ``combine(a, b)`` of the states of neighbours in the order of the scan: associative.
-    backward : bool
-        From the last slab to the first: ``a`` is the upper neighbour then.
-    itemsize : int
-        Bytes of a state per row and column of the slab. States of more than 4 MB are cut into tiles:
-        they must be planes, or dataclasses that hold planes, and combined pixel by pixel.
-    radix : int
-        Slabs that one step combines.
+        ``combine(a, b)`` of the states of neighbours in the order of the scan. It is
+        associative.
+    backward : bool, default: False
+        Whether to scan from the last slab to the first: ``a`` is the upper neighbour then.
+    itemsize : int, default: 8
+        Bytes of a state for each row and column of the slab. States of more than 4 MB are cut
+        into tiles: they must be planes, or dataclasses that hold planes, and combined pixel by
+        pixel.
+    radix : int, default: 16
+        Number of slabs that one step combines.
+
+    Raises
+    ------
+    ValueError
+        If the state of a slab would be larger than 8 MiB.
+
+    Notes
+    -----
+    States meet by key, in a tree along z of as many rounds as the grid needs.
 
     Examples
     --------

@@ -20,7 +20,23 @@ _LEVEL = 1
 
 
 class SlabKey(NamedTuple):
-    """Where a slab begins: the first voxel of its core, without the halo."""
+    """Where a slab begins: the first voxel of its core, without the halo.
+
+    Parameters
+    ----------
+    z : int
+        Index of the slice.
+    y : int
+        Index of the row.
+    x : int
+        Index of the column.
+
+    Examples
+    --------
+    >>> from beam_volumes.transforms import SlabKey
+    >>> SlabKey(8, 0, 0).z
+    8
+    """
 
     z: int
     y: int
@@ -34,20 +50,22 @@ class Slab:
     Attributes
     ----------
     core : Box
-        The voxels this slab is about; the cores of all slabs are the volume.
-    halo : Halo
-        Voxels (before, after) the core that are here too, along z, y, x; fewer at the volume's edges.
+        The voxels that this slab is about. The cores of all slabs are the volume.
+    halo : sequence of pairs of int
+        Voxels (before, after) the core that are here too, along z, y, x; fewer at the volume's
+        edges.
     data : numpy.ndarray
-        Core and halo, z, y, x. Not to be changed: other steps may hold it.
+        Core and halo, with the axes z, y, x. It must not be changed: other steps may hold it.
     shape : tuple of int
-        Of the whole volume.
+        Shape of the whole volume.
     space : Space
         Axes, voxel size, unit and origin of the whole volume.
 
     Examples
     --------
+    >>> from beam_volumes.geometry import Box
     >>> core = Box((8, 0, 0), (16, 4, 4))
-    >>> slab = Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
+    >>> slab = bv.Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
     >>> slab.key, str(slab.box), slab.voxels.shape
     (SlabKey(z=8, y=0, x=0), '[6:18, 0:4, 0:4]', (8, 4, 4))
     """
@@ -69,6 +87,7 @@ class Slab:
 
     @property
     def key(self) -> SlabKey:
+        """Where the slab begins, by which steps know it."""
         return SlabKey(*map(int, self.core.start))
 
     @property

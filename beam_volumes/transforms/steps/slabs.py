@@ -46,24 +46,30 @@ HaloLike = int | Sequence[int | Sequence[int]]
 
 @dataclass(eq=False)
 class ReadSlabs(beam.PTransform):
-    """Read a volume, or compute an expression, as slabs: applied to a pipeline, PCollection[Slab].
+    """Read a volume, or compute an expression, as slabs: applied to a pipeline, a PCollection of `Slab`.
 
     Parameters
     ----------
     volume : Volume
         Opened, or an expression of pointwise and neighbourhood functions.
-    depth : int
-        Slices of a slab's core.
-    tile : (int, int), optional
+    depth : int, default: 32
+        Number of slices of a slab's core.
+    tile : pair of int, optional
         Rows and columns of a slab's core, where whole planes are too large.
-    halo : int or sequence, optional
-        Voxels around the core that each slab has too, inside the volume: a number, or per axis a
-        number or ``(before, after)``.
+    halo : int or sequence, default: 0
+        Voxels around the core that each slab has too, inside the volume: one number for all
+        axes, or for each axis a number or a pair ``(before, after)``.
 
     Raises
     ------
     ValueError
-        A slab would be larger than 8 MiB; the message says what would do.
+        If a slab would be larger than 8 MiB (the message says what would do), the volume needs
+        numbers of itself, or workers cannot read it.
+
+    See Also
+    --------
+    ApplyStages, WriteSlabs, LabelComponents : steps that take slabs.
+    Compute : computes volumes without slabs in the pipeline.
 
     Examples
     --------
@@ -123,28 +129,39 @@ def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo) -> Slab:
 
 @dataclass(eq=False)
 class ApplyStages(beam.PTransform):
-    """Apply pointwise and neighbourhood functions to slabs: PCollection[Slab] to PCollection[Slab].
+    """Apply pointwise and neighbourhood functions to slabs: a PCollection of `Slab` to another one.
 
-    The slabs keep their cores; of their halos remains what the functions do not use up. At the edges
-    of the volume, and only there, boundary modes apply: voxels are those of the whole volume's result.
+    Slabs keep their cores; as much is left of their halos as the functions do not use. Boundary
+    modes apply at the edges of the volume, and only there: voxels are those of the whole volume's
+    result.
 
     Parameters
     ----------
     function : callable
-        From a `Volume` to a `Volume`, e.g. ``lambda v: bv.median_filter(v, 3)``. It stands for the
-        whole volume, but has only functions applied that need neither numbers nor slices of it.
+        Takes a `Volume` and gives one, e.g. ``lambda v: bv.median_filter(v, 3)``. Its argument
+        stands for the whole volume, but only functions that need neither numbers nor crops of
+        it can be applied.
 
     Raises
     ------
     ValueError
-        In a worker, where a slab's halo is smaller than what the functions need.
+        In a worker, if the halo of a slab is smaller than the functions need. The message says
+        what would do.
+
+    See Also
+    --------
+    ReadSlabs : makes slabs, with the halo that is needed.
 
     Examples
     --------
+    >>> import apache_beam as beam
     >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
-    >>> slab = read_slab(1, em, Grid((5, 3, 4), (2, 3, 4)), ((1, 1), (0, 0), (0, 0)))
-    >>> apply_stages(slab, lambda v: bv.maximum_filter(v, 3)).voxels[:, 0, 0]
-    array([41, 53], dtype=uint8)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | bv.ReadSlabs(em, depth=3, halo=1)
+    ...     largest = slabs | bv.ApplyStages(lambda v: bv.maximum_filter(v, 3))
+    ...     _ = largest | beam.Map(lambda slab: print(slab.key, slab.voxels.max()))
+    SlabKey(z=0, y=0, x=0) 47
+    SlabKey(z=3, y=0, x=0) 59
     """
 
     function: Callable[[Volume], Volume]
@@ -190,45 +207,50 @@ def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
 
 
 class WriteSlabs(beam.PTransform):
-    """Write slabs to an output: PCollection[Slab] to a PCollection of the keys of those written.
+    """Write slabs to an output: a PCollection of `Slab` to one of the keys of those written.
 
-    The output is made once, by the pipeline's first step; slabs are whole write units (chunks, or
+    The output is made once, by the pipeline's first step. Slabs are whole write units (chunks, or
     shards), so that none is written twice or read, and a retry writes the same again.
 
     Parameters
     ----------
-    path : str or os.PathLike
-        As of `Volume.to`.
+    path : str, os.PathLike or dict
+        A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store, which
+        all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in
+        anything with ``format``.
     like : Volume
         An expression of the shape, dtype and space that the slabs have.
-    overwrite : bool
-        Replace an output that exists.
-    partial : bool
-        Write the slabs there are. Otherwise the pipeline fails, at its end, if they are not the whole
-        volume: what no slab has written reads as 0.
-    **options
-        ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`.
+    overwrite : bool, default: False
+        Whether to replace an output that exists; otherwise it is an error.
+    partial : bool, default: False
+        Whether slabs may be missing: voxels that no slab has written are read as 0. Otherwise
+        the pipeline fails, at its end, if the slabs are not the whole volume.
+    **options : options
+        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
+        `Volume.to` takes them.
 
     Raises
     ------
     ValueError
-        The output exists, or is read by a step before; in a worker, where a slab is not made of whole
-        write units or not of ``like``'s shape and dtype, or slabs are missing (the message names them).
+        If the output exists, or is read by a step before; in a worker, if a slab is not made of
+        whole write units or not of the shape and dtype of ``like``, or slabs are missing. The
+        message names them.
+
+    See Also
+    --------
+    ReadSlabs : makes slabs.
 
     Examples
     --------
-    >>> import tempfile
     >>> import apache_beam as beam
     >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
-    >>> folder = tempfile.TemporaryDirectory()
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     slabs = p | bv.ReadSlabs(em, depth=2, halo=1)
     ...     smooth = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3))
-    ...     _ = smooth | bv.WriteSlabs(f"{folder.name}/out.zarr", like=em, chunks=(2, 3, 4))
-    >>> out = np.asarray(bv.open(f"{folder.name}/out.zarr"))
+    ...     _ = smooth | bv.WriteSlabs("out.zarr", like=em, chunks=(2, 3, 4))
+    >>> out = np.asarray(bv.open("out.zarr"))
     >>> bool((out == np.asarray(bv.median_filter(em, 3))).all())
     True
-    >>> folder.cleanup()
     """
 
     def __init__(

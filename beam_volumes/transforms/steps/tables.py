@@ -14,6 +14,7 @@ from beam_volumes.across.rounds import Key
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.table_surveys import RegionSurvey
 from beam_volumes.ops.labels.tables import spacing_of
 from beam_volumes.transforms.compute import row_batches
@@ -24,39 +25,52 @@ from beam_volumes.transforms.steps.slab import Slab
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
 
 
+@documented
 class RegionTable(beam.PTransform):
-    """Measure the regions of slabs of labels: PCollection[Slab] to a PCollection of batches of rows.
+    """Measure the regions of slabs of labels: a PCollection of `Slab` to one of batches of rows.
 
-    A batch is a dict of numpy columns, ``label`` first and sorted by it. What is shuffled are sums per
-    label and slab; each label is in one batch, of at most 4 MiB, and labels of two batches do not
-    interleave. Of labels without a region there is none.
+    A batch is a dict of numpy columns, ``label`` first and sorted by it. Each label is in one
+    batch, of at most 4 MiB, and labels of two batches do not interleave.
 
     Parameters
     ----------
     slabs : ReadSlabs, LabelComponents or Grid
-        Where the slabs come from, or their grid. ``surface_area_faces``, which is among the properties
-        by default, needs one plane more on the upper side: the halo ``(0, 1)`` along each axis.
+        Where the slabs come from, or their grid. ``surface_area_faces``, which is among the
+        properties by default, needs one plane more on the upper side: the halo ``(0, 1)`` along
+        each axis.
     intensity : Volume, optional
-        An expression of the same shape, of which each slab's voxels are read where its labels are.
-    properties, spacing, nan
-        As of `beam_volumes.regionprops_table`.
+        An expression of the same shape. Its voxels are read slab by slab, where labels are.
+    properties : sequence of str, optional
+        Names of the properties, as `regionprops_table` has them; by default all that are
+        possible.
+    %(spacing)s
+    nan : {"raise", "omit"}, default: "raise"
+        NaN and infinite intensities are an error, or they are left out.
 
     Raises
     ------
     ValueError
-        In a worker, where a slab lacks the plane above, or intensities are not finite.
+        If a property is not known or needs ``intensity``; in a worker, if a slab lacks the
+        plane above, or an intensity is NaN or infinite and ``nan="raise"``.
+
+    See Also
+    --------
+    beam_volumes.regionprops_table : the same of a whole volume.
+
+    Notes
+    -----
+    Sums for each label and slab are shuffled, and nothing else.
 
     Examples
     --------
-    >>> import tempfile
     >>> import apache_beam as beam
     >>> labels = bv.open(np.array([[[7, 7, 0]], [[7, 0, 4]], [[0, 0, 4]]], "u4"))
     >>> read = bv.ReadSlabs(labels, depth=2, halo=((0, 1), (0, 1), (0, 1)))
-    >>> table = bv.RegionTable(read, labels * 2, ["area", "bbox", "intensity_mean"])
+    >>> table = bv.RegionTable(read, labels * 2, ["area", "intensity_mean"])
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | read | table
     ...     _ = rows | beam.Map(lambda batch: print({k: v.tolist() for k, v in batch.items()}))
-    {'label': [4, 7], 'area': [2.0, 3.0], 'bbox-0': [1, 0], ...'intensity_mean': [8.0, 14.0]}
+    {'label': [4, 7], 'area': [2.0, 3.0], 'intensity_mean': [8.0, 14.0]}
     """
 
     def __init__(
