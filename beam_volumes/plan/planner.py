@@ -23,7 +23,6 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.ops.docs import documented
 from beam_volumes.plan import machine
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
