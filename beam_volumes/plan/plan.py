@@ -293,7 +293,7 @@ class Plan:
         --------
         >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
         >>> print(p.explain())  # doctest: +ELLIPSIS
-        1 pass(es), 1 slab(s) in flight in 1 process(es), ... thread(s) a slab
+        1 pass, 1 slab in flight in 1 process, ... a slab
         memory: ...
         """
         return _explained(self)
