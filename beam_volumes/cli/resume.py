@@ -9,6 +9,7 @@ from beam_volumes.cli.execute import finish
 from beam_volumes.cli.options import run_options, running, verb
 from beam_volumes.cli.say import say
 from beam_volumes.drive import compute
+from beam_volumes.plan.run_options import AS_BEGUN
 
 
 def register(verbs: Any) -> None:
@@ -24,7 +25,7 @@ def register(verbs: Any) -> None:
         help="the run's first output, its .run folder, or the place of its journal",
     )
     running(parser)
-    parser.set_defaults(runner=compute.AS_BEGUN)
+    parser.set_defaults(runner=AS_BEGUN)
     parser.add_argument("--quiet", action="store_true", help="print results and errors only")
 
 

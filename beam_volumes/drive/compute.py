@@ -20,10 +20,10 @@ from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.progress import Watch, Watching, Work, reporter
+from beam_volumes.runs.progress import Watch, Work, reporter
 from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
-from beam_volumes.session.local import run_local
+from beam_volumes.session.local import Drive, run_local
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
@@ -34,8 +34,6 @@ from beam_volumes.text import format_bytes
 
 _LOG = logging.getLogger(__name__)
 
-#: The runner of a run that is continued where nobody names another.
-AS_BEGUN = "as it was begun"
 #: What is said of a run that was none.
 DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
 
@@ -195,7 +193,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
         The output it writes first, its ``.run`` folder, or its journal's place.
     options : RunOptions
         On which machine and runner, and how it is shown: memory and workers are those of the run by
-        default, and so is the runner `AS_BEGUN`.
+        default, and so is the runner ``AS_BEGUN``.
 
     Returns
     -------
@@ -212,20 +210,9 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     stopped = from_folder(run)
     if stopped is None:
         return None
-    options = options.or_else(workers=stopped.plan.workers, journal=stopped.journal.spec)
-    if options.runner == AS_BEGUN:
-        beam = stopped.request.beam or options.beam_options
-        options = replace(options, runner="FnApiRunner" if beam else None)
-    drive, options = _driver(options)
+    drive, options = _driver(stopped.as_begun(options))
     _check_places(stopped.plan, options)
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
-
-
-def _is_written(target: Wanted) -> bool:
-    return isinstance(target, Target | TableTarget)
-
-
-Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
@@ -239,7 +226,8 @@ def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     # What a run is continued from lies in its folder, with what it gives back.
-    kept = options.journal is not None or any(map(_is_written, targets))
+    written = any(isinstance(t, Target | TableTarget) for t in targets)
+    kept = written or options.journal is not None
     return make_plan(targets, replace(options, held=options.runner is None and not kept))
 
 

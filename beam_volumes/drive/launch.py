@@ -14,7 +14,7 @@ import logging
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
@@ -41,6 +41,7 @@ from beam_volumes.runs.failure import RemoteTraceback
 from beam_volumes.runs.progress import Watching, last_started, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import numbers_of
+from beam_volumes.session.local import Drive
 from beam_volumes.session.places import check_portable, check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
@@ -59,10 +60,6 @@ REMOTE = {"dataflow"}
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
-
-#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
-#: described the job.
-Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:

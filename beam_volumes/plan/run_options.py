@@ -10,6 +10,9 @@ from beam_volumes.docstrings import filled
 from beam_volumes.plan import machine
 from beam_volumes.plan.memory import BASE_BEAM
 
+#: The runner of a run that is continued, where nobody names another.
+AS_BEGUN = "as it was begun"
+
 #: What these mean wherever a user says them, for docstrings.
 documented = filled(
     {

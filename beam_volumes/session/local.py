@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +15,10 @@ from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
 from beam_volumes.sweep.resources import gate
+
+#: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
+#: described the job.
+Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
 
 def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any]:

@@ -10,11 +10,13 @@ wrong with it and what to do.
 1. There is a run. By its folder one that has ended is left as it is (`from_folder`); where none has begun
    yet, a program begins one (`asked_again`).
 2. What is asked for is what the run computes, by their fingerprints (`differences`).
-3. The package and Python are of the versions that it was begun with, and its plan is there (`load_plan`).
-   A run that could not keep its plan has that of the program, if both store the same between passes.
-4. Its inputs are what they were, as far as metadata tell (`check_inputs`).
+3. The package and Python are of the versions that it was begun with (`check_versions`).
+4. Its plan is there, and its inputs are what they were, as far as metadata tell (`load_plan`,
+   `check_inputs`). A run that could not keep its plan has that of the program, if both store the same
+   between passes (`plan_of`).
 5. Its plan is adapted to this machine and this runner: memory, workers, processes, threads
-   (`for_this_machine`, `_as_begun`).
+   (`for_this_machine`, `plan_of`). From its folder alone, a run has the memory, the workers and the kind of
+   runner that it was begun with, where the options do not say others (`Stopped.as_begun`).
 6. Slabs and windows stay those of the run, whose records speak of them, and fit the memory
    (`_in_its_own_slabs`).
 7. What the records say was written is there (`check_outputs_are_there`).
@@ -43,7 +45,7 @@ from beam_volumes.plan.fitting import costed, refuse
 from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
 from beam_volumes.plan.partitioning import fit
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
 from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, Journal, Tally, find_run
 from beam_volumes.runs.manifest import Difference, Manifest, compare
@@ -69,11 +71,16 @@ class Stopped:
     plan: Plan
     request: Request
 
-    def continued(self, options: RunOptions) -> Session:
-        """The run, on the machine and the runner that the options are of.
+    def as_begun(self, options: RunOptions) -> RunOptions:
+        """The options, and what the run was begun with where they say nothing."""
+        if options.runner == AS_BEGUN:
+            beam = self.request.beam or options.beam_options
+            options = replace(options, runner="FnApiRunner" if beam else None)
+        plan = self.plan
+        return options.or_else(memory=plan.memory, workers=plan.workers, journal=self.journal.spec)
 
-        Memory and workers are those of the run where the options say none.
-        """
+    def continued(self, options: RunOptions) -> Session:
+        """The run, on the machine and the runner that the options are of."""
         check_not_nested()
         manifest = Journal.load(self.journal.spec)
         if manifest is None or manifest.run_id != self.journal.run_id:
@@ -97,6 +104,11 @@ def from_folder(run: Any) -> Stopped | None:
     journal = find_run(run)
     if journal.marked(ENDED):
         return None
+    manifest = Journal.load(journal.spec)
+    assert manifest is not None
+    check_versions(journal, manifest)
+    if manifest.closed:
+        raise ValueError(f"cannot resume {journal.url} from its folder alone: {manifest.closed}")
     return Stopped(journal, *load_plan(journal))
 
 
@@ -130,7 +142,8 @@ def asked_again(
         )
     if run_id not in (None, manifest.run_id):
         raise ValueError(f"resume=True continues the run {manifest.run_id}, not {run_id!r}")
-    plan = _as_begun(with_scratch(plan, scratch_of(journal)), journal, manifest)
+    check_versions(journal, manifest)
+    plan = plan_of(with_scratch(plan, scratch_of(journal)), journal, manifest)
     return _session(plan, journal, manifest, request)
 
 
@@ -151,19 +164,27 @@ def differences(manifest: Manifest, plan: Plan) -> list[Difference]:
     return compare(manifest, make_manifest(plan, manifest.run_id))
 
 
+def check_versions(journal: Journal, manifest: Manifest) -> None:
+    """Refuse a run of another version of the package or of Python: plan and records are pickles of it."""
+    for name, then, now in (
+        ("beam_volumes", manifest.package, __version__),
+        ("Python", manifest.python, python_version()),
+    ):
+        if then != now:
+            raise ValueError(
+                f"cannot resume {journal.url}: it was begun with {name} {then or 'unknown'}, and this is "
+                f"{now}; continue with that version, or start anew with overwrite=True"
+            )
+
+
 def load_plan(journal: Journal) -> tuple[Plan, Request]:
-    """The plan and request of a run, if it can be continued here.
+    """The plan and request of a run that has kept them.
 
     Raises
     ------
     ValueError
-        If not: the message says why, and what to do.
+        They cannot be loaded here, or inputs have changed: the message says what to do.
     """
-    manifest = Journal.load(journal.spec)
-    assert manifest is not None
-    _check_versions(journal, manifest)
-    if manifest.closed:
-        raise ValueError(f"cannot resume {journal.url} from its folder alone: {manifest.closed}")
     data = journal.read_plan()
     if data is None:
         raise ValueError(
@@ -179,18 +200,6 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
         ) from error
     check_inputs(plan, journal)
     return plan, request
-
-
-def _check_versions(journal: Journal, manifest: Manifest) -> None:
-    for name, then, now in (
-        ("beam_volumes", manifest.package, __version__),
-        ("Python", manifest.python, python_version()),
-    ):
-        if then != now:
-            raise ValueError(
-                f"cannot resume {journal.url}: it was begun with {name} {then or 'unknown'}, and this is "
-                f"{now}; continue with that version, or start anew with overwrite=True"
-            )
 
 
 def check_inputs(plan: Plan, journal: Journal) -> None:
@@ -228,7 +237,6 @@ def _table_now(name: str) -> str:
 
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     """The plan of a run for the machine and the runner that the options are of."""
-    options = options.or_else(memory=plan.memory, workers=plan.workers)
     workers = options.slabs_in_flight
     processes = min(options.processes, workers)
     return replace(
@@ -241,7 +249,7 @@ def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     )
 
 
-def _as_begun(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
+def plan_of(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
     """The plan that a run was begun with, for the machine of a plan that computes the same.
 
     What is stored between passes, and how many there are, may depend on memory and slabs.

@@ -1,5 +1,6 @@
 """What `compute` refuses, continues and replaces."""
 
+import json
 import re
 import shutil
 
@@ -14,6 +15,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
+from beam_volumes.version import __version__
 
 ARRAY = np.random.default_rng(0).integers(0, 255, (12, 20, 24), np.uint8)
 
@@ -63,6 +65,18 @@ def test_another_chain_is_refused_naming_what_differs(out):
     compute(out)
     with pytest.raises(ValueError, match=r"differs in step gaussian_filter 1"):
         compute(out, 2.0, resume=True)
+
+
+@pytest.mark.parametrize("closed", ["", "its outputs were memory"])
+def test_a_run_of_an_older_version_is_refused_naming_both(out, closed):
+    compute(out)
+    manifest = out.parent / "out.zarr.run" / "manifest.json"
+    fields = {"package": "0.0.1", "closed": closed}
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **fields}))
+    with pytest.raises(
+        ValueError, match=f"begun with beam_volumes 0.0.1, and this is {__version__}"
+    ):
+        compute(out, resume=True)
 
 
 def test_records_of_an_output_that_is_gone_are_not_believed(out):
@@ -119,7 +133,7 @@ def test_resume_with_too_little_memory_says_what_would_do(tmp_path, monkeypatch,
 
     # A plan of its own would do with less.
     least = bv.plan(target, memory="2GiB", workers=1, base=BASE_ALONE).smallest_memory
-    with pytest.raises(ValueError, match=r"too small: .* smallest memory that works is") as caught:
+    with pytest.raises(ValueError, match=r"too small .* smallest memory that works is") as caught:
         again(least if how == "again" else "100MiB")  # which no pass has enough of
     (needed,) = map(int, re.findall(r"works is (\d+) bytes", str(caught.value)))
     assert needed > least
