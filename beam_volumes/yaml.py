@@ -158,8 +158,8 @@ def source_of(slabs: beam.PCollection, name: str) -> Any:
             return at.transform
         at = at.parent
     raise ValueError(
-        f"{name} takes the slabs of ReadSlabs or LabelComponents, directly; what is to be done with them "
-        "before can be among the steps: of ReadSlabs"
+        f"{name} takes the slabs of ReadSlabs or LabelComponents, directly; list operations that come "
+        "before it in the steps: of ReadSlabs"
     )
 
 

@@ -369,7 +369,7 @@ def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
         said = dict(entry.value)
     step = said.pop("step", None)
     if step is None and last is None:
-        raise entry.error("an output needs step: the name of what is written")
+        raise entry.error("an output needs step: the name of the step that it writes")
     if step is not None and split_name(str(step.value))[0] not in names:
         raise step.error(
             f"no step or input is called {step.plain()!r}{nearest(str(step.value), names)}"

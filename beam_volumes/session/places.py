@@ -50,7 +50,7 @@ def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
     if plan.scratch_place is None or journal_place(plan, journal) is not None or scratch:
         return
     raise ValueError(
-        f"what lies between passes or comes back in memory would be stored on this machine, and {workers} "
+        f"results between passes, or without a path, would be stored on this machine, and {workers} "
         "may be on others: write the results with .to(path), or give journal=, a folder that all of them "
         "share, such as a bucket (bv.compute also takes temp_location in options)"
     )
@@ -74,7 +74,7 @@ def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> 
     if plan.scratch_place is not None:
         root = book or (kvstore_spec(scratch) if scratch else plan.scratch_place)
         if is_local(root):
-            here.append(f"what lies between passes or comes back in memory, {url(root)},")
+            here.append(f"the place of results between passes or without a path, {url(root)},")
     if here:
         raise ValueError(
             f"{here[0]} is on this machine, where {runner} has no workers; use a bucket, gs:// or s3://"

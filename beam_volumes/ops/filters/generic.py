@@ -121,8 +121,8 @@ def _plain(arguments: Any, name: str) -> tuple[Any, ...]:
         number = isinstance(a, bool | int | float | np.number | np.bool_)
         if not number and not (isinstance(a, np.ndarray) and a.dtype.kind in "buif"):
             raise TypeError(
-                f"{name}: extra_arguments has {a!r}; give numbers or arrays of them, all others "
-                "by a function inside of which they are known"
+                f"{name}: extra_arguments has {a!r}; give numbers or arrays of numbers, and let the "
+                "function refer to all other values by itself"
             )
     plain = tuple(a.copy() if isinstance(a, np.ndarray) else a for a in arguments)
     for a in plain:

@@ -281,7 +281,7 @@ class AdjacencySurvey(Survey):
                 f"{name}: bins={bins}; a number from 0 to {MOST_BINS:,}: each is a column"
             )
         if bins and boundary is None:
-            raise ValueError(f"{name}: {bins} bins of what? give a boundary volume")
+            raise ValueError(f"{name}: bins={bins} make a histogram of a boundary volume; give one")
         if bins and range is None:
             raise ValueError(f"{name}: {bins} bins need range=(low, high)")
         if range is not None:
