@@ -4,6 +4,7 @@
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make docs    docs/coverage.md and docs/images, from code
+# make site    the documentation as a site, in build/site
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10
 # make bench   benchmarks against other ways to do the same
@@ -17,7 +18,7 @@ MINUTES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
 
-.PHONY: venv demo test test-thorough engines test-engines soak docs lint bench clean
+.PHONY: venv demo test test-thorough engines test-engines soak docs site lint bench clean
 
 venv: $(VENV)/.checks
 
@@ -54,6 +55,14 @@ soak: venv
 docs: venv
 	$(VENV)/bin/python docs/coverage.py
 	$(VENV)/bin/python docs/pictures.py
+	$(VENV)/bin/python docs/concept_pictures.py
+
+site: $(VENV)/.docs
+	$(VENV)/bin/python docs/site/build.py build/site
+
+$(VENV)/.docs: $(VENV)/.ready
+	$(PIP) install --quiet -e '.[docs]'
+	touch $@
 
 lint: venv
 	$(VENV)/bin/ruff check .

@@ -7,6 +7,7 @@ is 1 if a picture is not current.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -212,11 +213,11 @@ def house() -> Drawing:
 PICTURES = {"sweep.svg": sweep, "house.svg": house}
 
 
-def main(check: bool) -> int:
-    """Write the pictures, or say which are not current."""
+def main(check: bool, pictures: dict[str, Callable[[], Drawing]]) -> int:
+    """Write pictures, or say which are not current."""
     stale = [
         name
-        for name, draw in PICTURES.items()
+        for name, draw in pictures.items()
         if not (IMAGES / name).exists() or (IMAGES / name).read_text() != draw().svg()
     ]
     if check:
@@ -225,9 +226,9 @@ def main(check: bool) -> int:
         return int(bool(stale))
     IMAGES.mkdir(exist_ok=True)
     for name in stale:
-        (IMAGES / name).write_text(PICTURES[name]().svg())
+        (IMAGES / name).write_text(pictures[name]().svg())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv))
+    sys.exit(main("--check" in sys.argv, PICTURES))

@@ -1,0 +1,127 @@
+"""Takes the repository's documents into the site, as they are, but for where their links lead."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+#: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
+PARTS = {
+    "Start": ["docs/quickstart.md", "docs/concepts.md", "docs/python.md"],
+    "Reference": ["functions", "classes", "transforms", "verbs"],
+    "Guides": [
+        "docs/command-line.md",
+        "docs/recipes.md",
+        "docs/formats.md",
+        "docs/memory.md",
+        "docs/runs.md",
+        "docs/pipelines.md",
+        "docs/runners.md",
+        "examples/README.md",
+        "engines/README.md",
+        "templates/flink/README.md",
+        "templates/dataflow/README.md",
+    ],
+    "Facts": ["docs/coverage.md", "docs/differences.md", "docs/speed.md", "docs/glossary.md"],
+    "Project": ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/stability.md"],
+}
+#: Where a link to one of these leads.
+INSTEAD = {"examples": "examples/README.md"}
+
+LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
+#: How files that are no documents are shown.
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".sh": "sh", ".toml": "toml", ".pyi": "python"}
+
+
+def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
+    """Write all documents. The README is the start page, and has the table of contents.
+
+    Parameters
+    ----------
+    root : Path
+        Of the repository.
+    pages : Path
+        The folder of the site's pages, which holds those that are made.
+    made : dict
+        By its name in `PARTS`, the page of each part of the reference, relative to `pages`.
+    """
+    parts = {title: list(names) for title, names in PARTS.items()}
+    listed = {name for names in parts.values() for name in names}
+    parts["Project"] += [
+        name
+        for name in sorted(str(path.relative_to(root)) for path in root.glob("docs/*.md"))
+        if name not in listed
+    ]
+    where = {name: made.get(name, _place(name)) for names in parts.values() for name in names}
+    where["README.md"] = "index.md"
+    shutil.copytree(root / "docs/images", pages / "images")
+    documents = _Documents(root, pages, where)
+    for name in [name for name in where if (root / name).is_file()]:
+        documents.copy(name)
+    with (pages / "index.md").open("a") as index:
+        for title, names in parts.items():
+            entries = "\n".join(where[name] for name in names)
+            index.write(f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{entries}\n```\n")
+
+
+def _place(name: str) -> str:
+    """Where a document of the repository lies in the site: pages of docs/ at the top."""
+    return name.removeprefix("docs/")
+
+
+class _Documents:
+    def __init__(self, root: Path, pages: Path, where: dict[str, str]):
+        self.root, self.pages, self.where = root, pages, where
+
+    def copy(self, name: str) -> None:
+        """Write a document, with links that lead to pages of the site."""
+        page = self.where[name]
+
+        def lead(found: re.Match[str]) -> str:
+            text, link, place = found[1], found[2], found[3] or ""
+            if "://" in link or link.startswith("mailto:"):
+                return found[0]
+            target = os.path.normpath(os.path.join(os.path.dirname(name), link))
+            there = os.path.relpath(self._page(name, target), os.path.dirname(page))
+            return f"{text}{there}{place})"
+
+        self._write(page, LINK.sub(lead, (self.root / name).read_text()))
+
+    def _page(self, name: str, target: str) -> str:
+        """The page or picture for a file of the repository."""
+        target = INSTEAD.get(target, target)
+        if target in self.where:
+            return self.where[target]
+        path = self.root / target
+        if not path.exists():
+            raise FileNotFoundError(f"{name} links to {target}, which is not there")
+        if path.is_dir():
+            raise IsADirectoryError(f"{name} links to the folder {target}: link to a file in it")
+        if path.suffix in (".svg", ".png"):
+            place = _place(target)
+            (self.pages / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, self.pages / place)
+            return place
+        self.where[target] = f"files/{target.replace('.', '_')}.md"
+        self._show(target)
+        return self.where[target]
+
+    def _show(self, target: str) -> None:
+        """A page of a file's text."""
+        path = self.root / target
+        if path.suffix == ".md":
+            self.copy(target)
+            text = "---\norphan: true\n---\n\n" + (self.pages / self.where[target]).read_text()
+        else:
+            language = LANGUAGES.get(path.suffix, "text")
+            text = (
+                f"---\norphan: true\n---\n\n# {target}\n\n````{language}\n{path.read_text()}````\n"
+            )
+        self._write(self.where[target], text)
+
+    def _write(self, page: str, text: str) -> None:
+        place = self.pages / page
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)

@@ -1,0 +1,68 @@
+"""What the documentation's site is made of; `make site` builds it, with every warning an error."""
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.cli.main import parser
+
+SITE = Path(__file__).parents[1] / "docs/site"
+
+
+@pytest.fixture
+def site(monkeypatch):
+    """A module of the site's, by name."""
+    monkeypatch.syspath_prepend(str(SITE))
+    return lambda name: runpy.run_path(str(SITE / f"{name}.py"))
+
+
+def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    known = {}
+    text = (SITE.parent / "quickstart.md").read_text()
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
+        exec(compile(block, "quickstart.md", "exec"), known)
+    assert "pass 2" in capsys.readouterr().out
+    assert known["rows"].num_rows == known["count"] == len(np.unique(bv.open("cells.ome.zarr"))) - 1
+
+
+def test_every_function_has_its_picture_or_none_to_show(site):
+    gallery = site("gallery")
+    functions = {name for names, *_ in gallery["FUNCTIONS"] for name in names.split()}
+    assert functions == gallery["PICTURES"].keys() | gallery["NOTHING_TO_SHOW"]
+
+
+def test_every_verb_has_an_example_that_is_understood(site):
+    reference = site("reference")
+    verbs = reference["_subparsers"](parser())
+    assert verbs.keys() == reference["EXAMPLES"].keys()
+    for verb, example in reference["EXAMPLES"].items():
+        program, *arguments = shlex.split(example)
+        assert program == "beam-volumes" and arguments[0] == verb
+        parser().parse_args(arguments)
+
+
+def test_pictures_of_concepts_are_current():
+    script = SITE.parent / "concept_pictures.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_link_that_leads_nowhere_is_found(site, tmp_path):
+    (tmp_path / "b.html").write_text('<p id="here">')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here"></a><a href="b.html#there"></a><img src="c.png">'
+        '<a href="https://example.org/x"></a>'
+    )
+    lines = site("links")["broken_links"](tmp_path)
+    assert lines == [
+        "a.html: b.html#there: no such place in that page",
+        "a.html: c.png is not there",
+    ]
