@@ -11,6 +11,7 @@ ring.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections import deque
@@ -536,16 +537,29 @@ class _Sweep:
         grid, stores_empty = sink.grid, sink.stores_empty
         _, ny, nx = grid.counts
         z = box.start[0] // grid.step[0]
-        for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1])):
-            for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2])):
-                index = (z * ny + y) * nx + x
-                unit = grid.box(index).translate([-a for a in box.start])
+        units = [
+            (z * ny + y) * nx + x
+            for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1]))
+            for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2]))
+        ]
+
+        def sums(a: int, b: int) -> list[int | None]:
+            """The checksums of some units; None where there is nothing to store."""
+            found: list[int | None] = []
+            for index in units[a:b]:
+                voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
                 # Slice by slice: the first one tells, mostly.
-                is_stored = stores_empty or any(map(_is_stored, view[unit.slices]))
-                found = self.result.written if is_stored else self.result.empty
-                found[sink.name].append(index)
-                if is_stored:
-                    self.result.sums[sink.name].append(checksum(view[unit.slices]))
+                is_stored = stores_empty or any(map(_is_stored, voxels))
+                found.append(checksum(voxels) if is_stored else None)
+            return found
+
+        checked = itertools.chain(*in_strips(len(units), view.size, self.threads, sums))
+        for index, found in zip(units, checked, strict=True):
+            if found is None:
+                self.result.empty[sink.name].append(index)
+            else:
+                self.result.written[sink.name].append(index)
+                self.result.sums[sink.name].append(found)
 
     def _bytes_of(self, i: int) -> int:
         """Bytes of the chunks that this slab reads of a source."""
