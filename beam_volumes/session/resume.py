@@ -13,10 +13,10 @@ wrong with it and what to do.
 3. The package and Python are of the versions that it was begun with (`check_versions`).
 4. Its plan is there, and its inputs are what they were, as far as metadata tell (`load_plan`,
    `check_inputs`). A run that could not keep its plan has that of the program, if both store the same
-   between passes (`plan_of`).
+   between passes (`begun_plan`).
 5. Its plan is adapted to this machine and this runner: memory, workers, processes, threads
-   (`for_this_machine`, `plan_of`). From its folder alone, a run has the memory, the workers and the kind of
-   runner that it was begun with, where the options do not say others (`Stopped.as_begun`).
+   (`for_this_machine`, `begun_plan`). From its folder alone, a run has the memory, the workers and the kind
+   of runner that it was begun with, where the options do not say others (`Stopped.as_begun`).
 6. Slabs and windows stay those of the run, whose records speak of them, and fit the memory
    (`_in_its_own_slabs`).
 7. What the records say was written is there (`check_outputs_are_there`).
@@ -31,7 +31,7 @@ pickles too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -143,7 +143,7 @@ def asked_again(
     if run_id not in (None, manifest.run_id):
         raise ValueError(f"resume=True continues the run {manifest.run_id}, not {run_id!r}")
     check_versions(journal, manifest)
-    plan = plan_of(with_scratch(plan, scratch_of(journal)), journal, manifest)
+    plan = begun_plan(with_scratch(plan, scratch_of(journal)), journal, manifest)
     return _session(plan, journal, manifest, request)
 
 
@@ -204,18 +204,7 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
 
 def check_inputs(plan: Plan, journal: Journal) -> None:
     """Refuse inputs that are not what the run was begun with, as far as their metadata tell."""
-    found: list[tuple[str, str, Callable[[], str]]] = []
-    for p in plan.passes:
-        for step in p.program.steps:
-            if step.source is not None:
-                source = step.source
-                found.append((source.name, source.reader.token(), partial(_now, source)))
-        for b in p.program.surveys:
-            mapping = getattr(b.survey, "mapping", None)
-            if isinstance(mapping, ParquetMapping):
-                name = mapping.table.name
-                found.append((name, mapping.table.token(), partial(_table_now, name)))
-    for name, then, now in found:
+    for name, then, now in _inputs_of(plan):
         try:
             same = now() == then
         except (ValueError, OSError) as error:
@@ -227,7 +216,20 @@ def check_inputs(plan: Plan, journal: Journal) -> None:
             )
 
 
-def _now(source: Source) -> str:
+def _inputs_of(plan: Plan) -> Iterator[tuple[str, str, Callable[[], str]]]:
+    """Of each input its name, its token in the plan, and what gives its token now."""
+    for p in plan.passes:
+        for step in p.program.steps:
+            if step.source is not None:
+                yield step.source.name, step.source.reader.token(), partial(_token_now, step.source)
+        for b in p.program.surveys:
+            mapping = getattr(b.survey, "mapping", None)
+            if isinstance(mapping, ParquetMapping):
+                table = mapping.table
+                yield table.name, table.token(), partial(_table_now, table.name)
+
+
+def _token_now(source: Source) -> str:
     return reopened(source).reader.token()
 
 
@@ -249,7 +251,7 @@ def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     )
 
 
-def plan_of(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
+def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
     """The plan that a run was begun with, for the machine of a plan that computes the same.
 
     What is stored between passes, and how many there are, may depend on memory and slabs.
