@@ -1,5 +1,7 @@
 """The documentation speaks of things that are there."""
 
+import ast
+import builtins
 import functools
 import importlib
 import re
@@ -7,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apache_beam
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +65,7 @@ def test_files_that_are_named_are_there(page):
 
 @by_page
 def test_names_that_are_named_are_there(page):
-    """`plan.machine`, `sweep.stage.Stage`, `beam_volumes.across.rounds`: modules and what they hold."""
+    """`plan.machine`, `sweep.stage.Stage`, `beam_volumes.across.rounds`: modules and what they define."""
     for text in named(page):
         text = re.sub(r"\(.*\)$", "", text).removeprefix("beam_volumes.")
         ours = re.fullmatch(r"\w+(\.\w+)+", text) and text.split(".")[0] in {*ROOMS, "bv"}
@@ -79,8 +82,11 @@ def found(name):
             module = importlib.import_module(".".join(parts[:k]))
         except ModuleNotFoundError:
             continue
-        if has(module, parts[k:]):
-            return True
+        if k < len(parts):  # what is imported there is defined elsewhere
+            first = getattr(module, parts[k], None)
+            if getattr(first, "__module__", module.__name__) not in (module.__name__, "builtins"):
+                return False
+        return has(module, parts[k:])
     return False
 
 
@@ -90,6 +96,38 @@ def has(thing, names):
     except AttributeError:
         return False
     return True
+
+
+@pytest.mark.parametrize("name", ["architecture", "glossary", "rules"])
+def test_classes_that_are_named_are_there(name):
+    """`Median3`, `Volume.to`: classes of ours, Python's or Beam's; a class has the attribute."""
+    for text in named(ROOT / f"docs/{name}.md"):
+        text = re.sub(r"\(.*\)$", "", text)
+        if not re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)?", text):
+            continue
+        head, _, attribute = text.partition(".")
+        there = classes().get(head)
+        if there is None:
+            assert hasattr(builtins, head) or hasattr(apache_beam, head) or head in FOREIGN, text
+        else:
+            assert not attribute or attribute in there, text
+
+
+#: Classes of others that the documentation speaks of.
+FOREIGN = {"ContextVar"}
+
+
+@functools.cache
+def classes():
+    """The classes of the package, with what they define."""
+    there = {}
+    for file in (ROOT / "beam_volumes").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                inside = {getattr(n, "name", None) for n in node.body}
+                inside |= {getattr(getattr(n, "target", None), "id", None) for n in node.body}
+                there.setdefault(node.name, set()).update(inside)
+    return there
 
 
 def test_pictures_are_current():
