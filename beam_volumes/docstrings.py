@@ -7,7 +7,6 @@ is imported, as in `scipy.ndimage`. Signatures, annotations and the function its
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -17,12 +16,12 @@ _PLACE = re.compile(r"^( *)%\((\w+)\)s$", re.MULTILINE)
 
 
 def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
-    """Make a decorator that puts texts where a function's or a class's docstring names them.
+    r"""Make a decorator that puts texts where a function's or a class's docstring names them.
 
     Parameters
     ----------
     texts : mapping of str to str
-        The texts by name, not indented, without a newline at the end.
+        The texts by name, not indented, without empty lines and a newline at the end.
 
     Returns
     -------
@@ -32,27 +31,23 @@ def filled(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
 
     Examples
     --------
-    >>> @filled({"axis": "axis : int\\n    Counted from 0."})
+    >>> @filled({"axis": "axis : int\n    Counted from 0."})
     ... def lines(axis):
     ...     '''Count lines.
     ...
-    ...     Parameters
-    ...     ----------
     ...     %(axis)s
     ...     '''
     >>> import inspect
     >>> print(inspect.getdoc(lines))
     Count lines.
     <BLANKLINE>
-    Parameters
-    ----------
     axis : int
         Counted from 0.
     """
 
     def text(place: re.Match[str]) -> str:
         indent, name = place.groups()
-        return textwrap.indent(texts[name], indent)
+        return indent + texts[name].replace("\n", "\n" + indent)
 
     def decorate(item: Documented) -> Documented:
         if item.__doc__ is not None:

@@ -1,0 +1,1 @@
+"""The command `beam-volumes`: one module for each verb."""

@@ -40,8 +40,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 2 for a user's mistake, 1 for another error
-    and for what `verify` found wrong."""
+    """Run a command and return its exit code.
+
+    It is 0, 2 for a user's mistake, 1 for another error and for what `verify` found wrong.
+    """
     args, others = parser().parse_known_args(arguments)
     if not args.debug:
         quiet()

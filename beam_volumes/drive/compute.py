@@ -180,7 +180,7 @@ def run(
 
 
 def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
-    """The plan that `run` makes of the same."""
+    """Return the plan that `run` makes of the same."""
     return _planned(targets, _driver(options)[1])
 
 
@@ -216,7 +216,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
 
 
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
-    """What runs sessions, and the options with its processes and what each takes before any voxel."""
+    """Return what runs sessions, and the options with its processes and what each takes before any voxel."""
     if options.runner is None:
         return run_local, replace(options, processes=1, base=BASE_ALONE)
     from beam_volumes.drive.launch import launcher
@@ -277,7 +277,7 @@ def _works(plan: Plan) -> list[Work]:
 
 
 def _yields(plan: Plan, p: Pass) -> str:
-    """What a pass is for, in a word or two."""
+    """Return what a pass is for, in a word or two."""
     outputs = p.program.outputs
     kept = [o for o in outputs if o.sink not in plan.intermediates]
     stored = [p.program.steps[o.edge.step].name for o in outputs if o not in kept]
@@ -304,5 +304,5 @@ def _result(back: Return, result: Sink | TableSink | Value, known: dict[str, Any
 
 @computes
 def in_process(item: Volume | Table | Scalar) -> Any:
-    """What ``np.asarray``, ``float`` and the like do: this process, no pipeline, no journal."""
+    """Compute for ``np.asarray``, ``float`` and the like: in this process, without pipeline and journal."""
     return compute(item, runner=None, progress=False)

@@ -1,0 +1,1 @@
+"""Lazy expressions: volumes, tables, numbers, and the nodes that they hold."""

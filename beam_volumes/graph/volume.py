@@ -58,6 +58,7 @@ def nothing_computed() -> Iterator[None]:
 
 
 def computed(item: Any) -> Any:
+    """Compute an expression in this process, as numpy asks for it."""
     if not _allowed.get():
         raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
     if _compute is None:  # its name was not asked for yet: `beam_volumes.exports`
@@ -128,7 +129,7 @@ def open(
 
 
 def as_volume(item: Any) -> Volume:
-    """A volume of a volume or an array."""
+    """Return a volume, or open an array."""
     if isinstance(item, Volume):
         return item
     if isinstance(item, np.ndarray):
@@ -595,7 +596,7 @@ class Ufunc(Formula):
 
 
 def lazy(item: Any) -> Value:
-    """The value of a lazy scalar or a number."""
+    """Return the value of a lazy scalar or a number."""
     return item.value if isinstance(item, Scalar) else ConstantValue.of(item)
 
 
@@ -609,7 +610,7 @@ def _stand_in(item: Any) -> Any:
 
 
 def apply_ufunc(name: str, *operands: Any) -> Any:
-    """A ufunc on volumes, lazy scalars and numbers, lazily."""
+    """Apply a ufunc to volumes, lazy scalars and numbers, lazily."""
     operands = tuple(open(o) if isinstance(o, np.ndarray) and o.ndim else o for o in operands)
     for o in operands:
         if not isinstance(o, Volume | Scalar | bool | int | float | np.generic | np.ndarray):
@@ -631,7 +632,7 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
 def elementwise_volume(
     name: str, function: str, dtype: np.dtype, operands: Sequence[Any]
 ) -> Volume:
-    """A volume computed voxel by voxel from volumes, lazy scalars and numbers."""
+    """Compute a volume voxel by voxel from volumes, lazy scalars and numbers."""
     nodes: list[Node] = []
     values: list[Value] = []
     arguments: list[tuple[str, Any]] = []
@@ -657,14 +658,14 @@ def elementwise_volume(
 
 
 def rounded(volume: Volume, dtype: np.dtype) -> Volume:
-    """The volume in another dtype; integers are rounded half to even and saturate."""
+    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
     if dtype == volume.dtype:
         return volume
     return elementwise_volume("round", "round", dtype, [volume])
 
 
 def checked_dtype(dtype: Any) -> np.dtype:
-    """A real number dtype, in native byte order."""
+    """Return a dtype of real numbers in native byte order; others are an error."""
     result = np.dtype(dtype).newbyteorder("=")
     if result.kind not in "buif" or result.itemsize > 8:
         raise TypeError(

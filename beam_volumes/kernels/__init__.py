@@ -1,0 +1,1 @@
+"""Numba kernels on plain arrays, in the families of `ops`."""

@@ -1,0 +1,1 @@
+"""Plans: passes, windows, slabs, memory and I/O, before anything is read."""

@@ -300,7 +300,7 @@ class Plan:
 
 
 def _explained(plan: Plan) -> str:
-    """Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
+    """Tell passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
         f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab",
@@ -383,7 +383,7 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
 
 
 def _surveying(plan: Plan, token: str) -> tuple[int, str]:
-    """The pass that surveys for a barrier, and what it is called."""
+    """Return the pass that surveys for a barrier, and what it is called."""
     return next(
         (p.index, b.survey.name) for p in plan.passes for b in p.program.surveys if b.token == token
     )

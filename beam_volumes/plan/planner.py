@@ -259,7 +259,7 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
 
 
 def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
-    """A unit of at most so many voxels that divides another, of about the shape that is wanted.
+    """Return a unit of at most so many voxels that divides another, of about the shape that is wanted.
 
     As near to it as there are divisors that leave no slivers: a prime stays as it is.
 
@@ -287,7 +287,7 @@ def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
 
 
 def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
-    """What will be read; an error where it is also written."""
+    """Find what will be read; an error where it is also written."""
     # What lies behind lazy scalars is read too.
     levels = Levels(
         [t.node for t in targets if isinstance(t, Volume)]

@@ -99,7 +99,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def load(text: str, name: str) -> Entry:
-    """Read a YAML document.
+    r"""Read a YAML document.
 
     Parameters
     ----------

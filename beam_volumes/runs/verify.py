@@ -89,13 +89,13 @@ class Check:
         return cls(journal, manifest, checksums)
 
     def problems(self) -> Iterator[str]:
-        """What is wrong, found one by one."""
+        """Find what is wrong, one by one."""
         yield from self._outputs()
         for k, p in enumerate(self.manifest.passes):
             yield from self._pass(k, p)
 
     def summary(self) -> str:
-        """What was looked at, when nothing is wrong."""
+        """Tell what was looked at, when nothing is wrong."""
         parts = [counted(len(self.manifest.passes), "pass"), counted(self.slabs, "slab")]
         read = "read and held against their checksums" if self.checksums else "read"
         parts.append(f"{counted(self.written, 'unit')} {read}, {self.empty:,} empty")
@@ -187,7 +187,7 @@ class Check:
 
 
 def _others(missing: Ranges, total: int) -> Iterator[int]:
-    """The slabs that are not missing."""
+    """Return the slabs that are not missing."""
     at = 0
     for a, b in (*missing, (total, total)):
         yield from range(at, a)

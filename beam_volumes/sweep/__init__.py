@@ -1,0 +1,1 @@
+"""Passes over a volume: what a stage is, and how slabs stream along z."""

@@ -52,8 +52,11 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One array of a sweep: read from ``source``, or computed from other steps by ``stage``, or by
-    ``completion`` with the slab's answer from ``barrier``."""
+    """One array of a sweep.
+
+    It is read from ``source``, or computed from other steps by ``stage``, or by ``completion`` with the
+    slab's answer from ``barrier``.
+    """
 
     name: str
     shape: Triple

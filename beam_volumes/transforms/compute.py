@@ -180,7 +180,7 @@ class Compute(beam.PTransform):
 
 
 def _written(plan: Plan, p: Pass) -> list[Any]:
-    """What is complete when a pass and its merges are."""
+    """Return what is complete when a pass and its merges are."""
     sinks: list[Any] = [o.sink for o in p.program.outputs]
     return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
 
@@ -227,12 +227,12 @@ def _instead(_: Any, item: Any) -> Any:
 
 
 def end(_: Any, session: Session) -> None:
-    """The last step of a session, where no driver waits for it."""
+    """End a session, where no driver waits for it."""
     session.end()
 
 
 def _without_places(plan: Plan) -> Plan:
-    """A plan that writes no table that nobody named."""
+    """Return a plan that writes no table that nobody named."""
     tables = {
         token: tuple(s for s in sinks if s not in plan.intermediates)
         for token, sinks in plan.tables.items()
@@ -243,7 +243,7 @@ def _without_places(plan: Plan) -> Plan:
 
 
 def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
-    """A shard's rows in elements that runners take."""
+    """Return a shard's rows in elements that runners take."""
     count = len(next(iter(columns.values())))
     size = sum(c.itemsize for c in columns.values())
     step = max(1, _BATCH // size)
@@ -392,7 +392,7 @@ class _Pass(beam.PTransform):
         return known | "Finish merge" >> finish, answers, rows
 
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:
-        """The slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
+        """Return the slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
         begun = known.pipeline | "Begin" >> beam.Impulse()
         wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked

@@ -216,7 +216,7 @@ class _Each(beam.DoFn):
         return results
 
     def _begun(self, planned: Plan, run_id: str) -> Manifest | None:
-        """The run that an element is to continue, if there is one."""
+        """Find the run that an element is to continue, if there is one."""
         for sink in planned.outputs:
             other = sink.begun_run()
             if other is not None and not _is(run_id, other) and other.startswith(f"{self.run}-"):
@@ -263,7 +263,7 @@ def _key(target: Any) -> str:
 
 
 def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The results of an element that another attempt has finished, if its outputs are still there."""
+    """Return the results of an element that another attempt has finished, if its outputs are still there."""
     place = journal_place(planned, None)
     assert place is not None
     journal = Journal(place, begun.run_id)
@@ -298,7 +298,7 @@ def _short(element: Any, most: int = 300) -> str:
 
 
 def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:
-    """What is handed on for a target: nothing that holds voxels."""
+    """Return what is handed on for a target: nothing that holds voxels."""
     if isinstance(target, Scalar):
         return evaluate(result, known)
     return result.read() if isinstance(target, Table) else result.name

@@ -116,8 +116,10 @@ def _polynomial(c, x):
 
 @row_kernel
 def _roots(u, v, w, d, e, f):
-    """Of a matrix the mean of its eigenvalues, how far they are from it, and whether it is the greatest that
-    is apart from the other two, else the least.
+    """What the eigenvalues of a matrix have in common.
+
+    Their mean, how far they are from it, and whether it is the greatest that is apart from the other two,
+    else the least.
 
     The roots of the characteristic polynomial of A - mean of its diagonal are 2p cos(angle / 3 + ...), and
     the angle's cosine is r = det / (2 p**3) (O. K. Smith, Comm. ACM 4, 1961). Of |r|, the half angle's sine t

@@ -1,0 +1,1 @@
+"""Kernels of components, regions and lookups."""

@@ -1,0 +1,1 @@
+"""Neighbourhood filters: linear, rank, derivatives, tensors, local thresholds, your own."""

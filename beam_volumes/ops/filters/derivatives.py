@@ -306,7 +306,7 @@ def _gaussian_derivatives(
     axes: Any,
     dtype: Any,
 ) -> list[Volume]:
-    """The Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
+    """Take the Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
     volume = as_volume(volume)
     chosen = par.axes_of(volume, axes, name)
     if not chosen:

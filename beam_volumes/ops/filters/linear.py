@@ -22,7 +22,7 @@ MOST_ORDER = 20
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
-    """What linear filters compute and return: float32 up to 16 bits and for float32, else float64.
+    """Return the dtype of linear filters: float32 up to 16 bits and for float32, else float64.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def accumulator(dtype: np.dtype) -> np.dtype:
 
 
 def float_dtype(dtype: Any) -> Any:
-    """What parts are computed in if a result of ``dtype`` is wanted: the same if it is a float."""
+    """Return the dtype of parts if a result of ``dtype`` is wanted: the same if it is a float."""
     return dtype if dtype is not None and np.issubdtype(np.dtype(dtype), np.floating) else None
 
 
 def in_dtype(volume: Volume, dtype: Any) -> Volume:
-    """A result in the dtype that is wanted; None is its own."""
+    """Convert a result to the dtype that is wanted; None is its own."""
     return volume if dtype is None else rounded(volume, checked_dtype(dtype))
 
 
@@ -80,7 +80,7 @@ def separable(
 
 
 def _dtypes(dtype: np.dtype, asked: Any) -> tuple[np.dtype, np.dtype, np.dtype]:
-    """What a filter of voxels of ``dtype`` computes in, its stage gives, and is asked for."""
+    """Return what a filter of voxels of ``dtype`` computes in, its stage gives, and is asked for."""
     compute = accumulator(dtype)
     if asked is None:
         return compute, compute, compute
@@ -351,7 +351,7 @@ def correlate(
 
 
 def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
-    """A correlation with a footprint's weights, tap by tap."""
+    """Correlate with the weights of a footprint, tap by tap."""
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     assert around.numbers is not None
     weights = around.numbers[around.inside].astype(compute)

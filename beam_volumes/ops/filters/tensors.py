@@ -257,7 +257,7 @@ def _axes(elements: Sequence[Volume]) -> int:
 
 
 def _ordered(elements: Sequence[Volume], name: str) -> list[Volume]:
-    """The diagonal, and then what is above it."""
+    """Check the elements of a matrix; return the diagonal, and then what is above it."""
     volumes = [as_volume(e) for e in elements]
     if len(volumes) not in (3, 6):
         raise ValueError(

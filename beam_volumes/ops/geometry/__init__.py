@@ -1,0 +1,1 @@
+"""Volumes on other grids: resampled, padded, flipped, transposed."""

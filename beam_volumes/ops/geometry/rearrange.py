@@ -267,7 +267,7 @@ def by_axes(
     space: Space,
     cval: float = 0.0,
 ) -> Volume:
-    """The volume whose voxels each axis by itself says."""
+    """Return the volume whose voxels each axis by itself says."""
     source = kernel_input(volume)
     z, y, x = along
     stage = Axes(name, source.dtype, source.node.shape, triple(grid), (z, y, x), cval)
@@ -275,6 +275,7 @@ def by_axes(
 
 
 def not_empty(volume: Volume, name: str) -> Volume:
+    """Return a volume, unless it has no voxels."""
     if not volume.size:
         raise ValueError(f"{name}: the volume of shape {volume.shape} has no voxels")
     return volume

@@ -506,7 +506,7 @@ def _affine(
 
 
 def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix and the offset over the axes that the user sees."""
+    """Return the matrix and the offset over the axes that the user sees."""
     m = np.asarray(matrix, np.float64)
     add = np.array(par.per_axis(offset, v.space.visible, 0.0, "offset"), np.float64)
     add = add[list(v.space.visible)]
@@ -532,7 +532,7 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
 
 
 def _of_order(volume: Volume, order: int, name: str) -> Volume:
-    """The volume, if an order of interpolation is offered for it."""
+    """Return the volume, if an order of interpolation is offered for it."""
     v = not_empty(as_volume(volume), name)
     if isinstance(order, bool) or order not in (0, 1):
         raise ValueError(
@@ -555,7 +555,7 @@ def _refuse(mode: Any, name: str) -> str:
 
 
 def _checked_cval(v: Volume, cval: float, name: str) -> float:
-    """The constant outside, as a number of the volume's dtype."""
+    """Return the constant outside, as a number of the volume's dtype."""
     if not representable(cval, v.dtype):
         raise ValueError(
             f"{name}: cval={cval!r} is not a {v.dtype} number; cast the volume with astype"
@@ -564,7 +564,7 @@ def _checked_cval(v: Volume, cval: float, name: str) -> float:
 
 
 def _signed(v: Volume, length: Any, axis: int) -> float:
-    """A length that may be negative, in voxels."""
+    """Return a length that may be negative, in voxels."""
     if isinstance(length, str):
         text = length.strip()
         size = par.in_voxels(v, text.lstrip("+-"), axis, "shift")

@@ -1,0 +1,1 @@
+"""Intensities on another scale: ranges, curves, histograms, slices."""

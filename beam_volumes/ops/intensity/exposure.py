@@ -113,12 +113,14 @@ def dtype_for(volume: Volume, out_range: Any, dtype: Any) -> np.dtype:
 
 
 def is_pair(given: Any) -> bool:
+    """Tell whether a range is given by its ends."""
     return isinstance(given, tuple | list | np.ndarray) or (
         isinstance(given, Scalar) and given.shape == (2,)
     )
 
 
 def value_of(number: Any) -> Any:
+    """Return the value of a lazy number or another one."""
     return number.value if isinstance(number, Scalar) else lazy(number)
 
 
@@ -131,7 +133,7 @@ def range_of(
     nan: str,
     positive: bool,
 ) -> tuple[Any, Any]:
-    """The ends of a range; those of a dtype without its negative numbers if ``positive``."""
+    """Return the ends of a range; those of a dtype without its negative numbers if ``positive``."""
     if is_pair(given):
         if not isinstance(given, Scalar) and len(given) != 2:
             raise ValueError(f"{name}: {what}={given!r} has {len(given)} entries; give two")
@@ -365,7 +367,7 @@ def _number(name: str, what: str, value: Any) -> None:
 
 
 def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
-    """A function of intensities from 0 to 1; of integers up to 16 bits by a table of all values."""
+    """Apply a function to intensities from 0 to 1; to integers up to 16 bits by a table of all values."""
     volume = as_volume(volume)
     dtype = volume.dtype
     if dtype.kind == "b":
@@ -383,7 +385,7 @@ def _adjusted(volume: Volume, name: str, curve: Any) -> Volume:
 
 
 def _at_once(name: str, *operands: Any) -> Any:
-    """A ufunc of arrays, with the same bits as of volumes."""
+    """Apply a ufunc to arrays, with the same bits as to volumes."""
     if name not in ("exp", "log"):
         return getattr(np, name)(*operands)
     out = np.empty((1, len(operands[0])))

@@ -206,7 +206,7 @@ def normalize_slices(
 
 
 def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:
-    """The axes of a slice, by their numbers in the volume, and that (of z, y, x) along which they lie."""
+    """Return the axes of a slice, by number in the volume, and that of z, y, x along which slices lie."""
     if isinstance(axis, str):
         if axis not in volume.axes:
             raise ValueError(
@@ -222,7 +222,7 @@ def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]
 def _of_moments(
     volume: Volume, others: list[int], mean: Any, std: Any, mask: Volume | None, nan: str
 ) -> FormulaValue:
-    """The numbers of all slices, from their moments."""
+    """Return the numbers of all slices, from their moments."""
     name = "normalize_slices"
     # SliceMoments have the dtype of floats, and are not to be rounded to that of narrow ones.
     wide = volume.astype(np.float64) if volume.dtype.kind == "f" else volume
@@ -246,7 +246,7 @@ def _of_percentiles(
     mask: Volume | None,
     nan: str,
 ) -> FormulaValue:
-    """The numbers of all slices, from their percentiles."""
+    """Return the numbers of all slices, from their percentiles."""
     name = "normalize_slices"
     if volume.dtype == bool:
         raise TypeError(f"{name}: a bool volume has no range to rescale; cast it with astype first")
@@ -263,7 +263,7 @@ def _of_percentiles(
 
 
 def _number(name: str, what: str, given: Any, default: Scalar) -> Value:
-    """A given number, lazy or not, or the default."""
+    """Return a given number, lazy or not, or the default."""
     if given is None:
         return default.value
     if isinstance(given, Scalar):

@@ -551,7 +551,7 @@ def _relabelled(barrier: Barrier) -> Node:
 
 
 def _axes(volume: Volume) -> tuple[int, ...]:
-    """The axes with ends: those that the user sees."""
+    """Return the axes with ends: those that the user sees."""
     return tuple(volume.space.visible)
 
 
@@ -580,7 +580,7 @@ def _structure(volume: Volume, connectivity: int, structure: Any, name: str) -> 
 
 
 def _least_size(volume: Volume, max_size: Any, min_size: Any, name: str) -> int:
-    """The largest size that goes."""
+    """Return the largest size that goes."""
     if min_size is not None and max_size != 64:
         raise TypeError(f"{name}: give max_size= or min_size=, not both")
     size = max_size if min_size is None else min_size

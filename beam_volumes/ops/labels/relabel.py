@@ -112,7 +112,7 @@ def by_key(
 
 
 def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:
-    """The labels that stay by their size over the whole volume, 0 for the others."""
+    """Return the labels that stay by their size over the whole volume, 0 for the others."""
     axes = labels.space.visible
     survey = FilterSurvey.of(labels.dtype, keep, k_largest, axes, name=name)
     return _looked_up(labels, survey, labels.dtype)

@@ -180,7 +180,7 @@ def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[
 
 
 def spacing_of(volume: Volume, spacing: Any, name: str) -> tuple[float, float, float]:
-    """The size of a voxel along z, y, x that a table's ``spacing=`` means."""
+    """Return the size of a voxel along z, y, x that a table's ``spacing=`` means."""
     if spacing is None:
         return (1.0, 1.0, 1.0)
     if isinstance(spacing, str):

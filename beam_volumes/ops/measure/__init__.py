@@ -1,0 +1,1 @@
+"""Numbers of whole volumes, or of lines along axes: lazy and exact."""

@@ -33,7 +33,7 @@ def fold(
     *parameters: Scalar,
     others: tuple[Volume, ...] = (),
 ) -> Scalar:
-    """The lazy result of a reduction of volumes, where ``mask`` is not zero."""
+    """Return the lazy result of a reduction of volumes, where ``mask`` is not zero."""
     node = None
     if mask is not None:
         mask = as_volume(mask)
@@ -46,7 +46,7 @@ def fold(
 
 
 def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
-    """A reduction of all axes, or a lazy array of it along some."""
+    """Reduce all axes, or some to a lazy array."""
     kept, axes = _kept(reduction.name, volume, axis)
     if not axes:
         return fold(reduction, volume, mask)

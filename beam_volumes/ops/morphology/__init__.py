@@ -1,0 +1,1 @@
+"""Binary and grey morphology, distances, and footprints."""

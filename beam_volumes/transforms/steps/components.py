@@ -147,6 +147,7 @@ class LabelComponents(beam.PTransform):
 
 
 def grid_of(slabs: ReadSlabs | LabelComponents | Grid) -> Grid:
+    """Return the grid of the slabs that a step yields."""
     found = slabs if isinstance(slabs, Grid) else getattr(slabs, "grid", None)
     if not isinstance(found, Grid):
         raise TypeError(f"{slabs!r} has no grid of slabs: give the ReadSlabs that yields them")
@@ -408,7 +409,7 @@ class RelabelSlabs(beam.PTransform):
 
 
 def _labels_of(group: tuple[Key, Iterable[bytes]]) -> tuple[Key, Tally]:
-    """The labels of a slab, each once."""
+    """Return the labels of a slab, each once."""
     labels = np.unique(_answer(group[1])[0]).astype(np.uint64)
     labels = labels[labels != 0]
     return group[0], Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
@@ -459,7 +460,7 @@ def _relabel(
 def _labelled(
     index: int, mask: Volume, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int
 ) -> Slab:
-    """A slab labelled again, its components called ``ids``."""
+    """Label a slab again, its components called ``ids``."""
     slab = read_slab(index, mask, grid, _UPPER)
     labels = np.empty(slab.core.shape, ids.dtype)
     try:

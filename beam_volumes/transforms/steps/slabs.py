@@ -176,7 +176,7 @@ class ApplyStages(beam.PTransform):
 
 
 def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
-    """A slab of what a function makes of the whole volume."""
+    """Compute a slab of what a function makes of the whole volume."""
     node = SourceNode.of(BlockSource.of(slab.data, slab.box, slab.shape, slab.space))
     result = function(Volume(node, slab.space))
     if not isinstance(result, Volume):
@@ -301,7 +301,7 @@ class WriteSlabs(beam.PTransform):
 
 
 def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
-    """The transforms of the pipeline that some slabs come of, those nearest to them first."""
+    """Find the transforms of the pipeline that some slabs come of, those nearest to them first."""
     steps, seen = deque([slabs.producer]), set()
     while steps:
         step = steps.popleft()
@@ -315,7 +315,7 @@ def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
 
 
 def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
-    """What some transforms read of volumes."""
+    """Return what some transforms read of volumes."""
     found: list[Named] = []
     for step in steps:
         nodes = [v.node for v in vars(step).values() if isinstance(v, Volume)]
@@ -326,7 +326,7 @@ def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
 
 
 def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]:
-    """The grids of slabs of a volume of a shape that some transforms know."""
+    """Return the grids of slabs of a volume of a shape that some transforms know."""
     for step in steps:
         grid = getattr(step, "grid", None)
         if isinstance(grid, Grid) and grid.shape == shape:
@@ -380,7 +380,7 @@ def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
 
 
 def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
-    """A halo (before, after) along z, y, x, from one number, or one or two per axis.
+    """Return a halo (before, after) along z, y, x, from one number, or one or two per axis.
 
     Examples
     --------
@@ -404,7 +404,7 @@ def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
 
 
 def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo = NO_HALO) -> Grid:
-    """The cores of a volume's slabs; those with their halos must do as elements.
+    """Return the cores of a volume's slabs; those with their halos must do as elements.
 
     Examples
     --------
@@ -435,7 +435,7 @@ def _bytes(core: Triple, halo: Halo, volume: Volume) -> int:
 
 
 def _remedy(core: Triple, halo: Halo, volume: Volume) -> str:
-    """A depth, and a tile, that would do."""
+    """Return a depth, and a tile, that would do."""
     z, y, x = core
     fits = [d for d in range(z, 0, -1) if _bytes((d, y, x), halo, volume) <= MOST_BYTES]
     offers = []

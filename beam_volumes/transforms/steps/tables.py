@@ -126,7 +126,7 @@ def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def measure_slab(
     slab: Slab, grid: Grid, survey: RegionSurvey, intensity: Volume | None
 ) -> tuple[Key, Regions]:
-    """What one slab adds to the table, under its index."""
+    """Return what one slab adds to the table, under its index."""
     z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
     core, region = region_of(grid, (z, y, x))
     if slab.shape != grid.shape or slab.core != core:
