@@ -114,7 +114,7 @@ def load(text: str, name: str) -> Entry:
 
     Examples
     --------
-    >>> entry = load("a: 1\\nb: [x, 2.5]", "r.yaml")
+    >>> entry = load("a: 1\nb: [x, 2.5]", "r.yaml")
     >>> entry.plain(), entry.value["b"].where
     ({'a': 1, 'b': ['x', 2.5]}, 'r.yaml:2')
     """
