@@ -24,6 +24,11 @@ def read_stub(stub: Path) -> dict[str, str]:
 EXPORTS = read_stub(Path(__file__).with_name("__init__.pyi"))
 
 
+def public(name: str) -> Any:
+    """What the package exports under a name; its module is imported if it was not yet."""
+    return getattr(import_module(EXPORTS[name], __package__), name)
+
+
 def lazy(
     package: str, space: dict[str, Any]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -32,7 +37,7 @@ def lazy(
     def get(name: str) -> Any:
         if name not in EXPORTS:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        space[name] = getattr(import_module(EXPORTS[name], package), name)
+        space[name] = public(name)
         return space[name]
 
     return get, lambda: list(EXPORTS), list(EXPORTS)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from beam_volumes.exports import public
 from beam_volumes.geometry import Box
 from beam_volumes.graph import elementwise
 from beam_volumes.graph.nodes import (
@@ -61,8 +61,8 @@ def computed(item: Any) -> Any:
     """Compute an expression in this process, as numpy asks for it."""
     if not _allowed.get():
         raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
-    if _compute is None:  # its name was not asked for yet: `beam_volumes.exports`
-        import_module("beam_volumes.drive.compute")
+    if _compute is None:  # nobody has asked for it yet
+        public("compute")
     assert _compute is not None
     return _compute(item)
 
