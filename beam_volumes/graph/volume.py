@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.docstrings import filled
 from beam_volumes.exports import public
 from beam_volumes.geometry import Box
 from beam_volumes.graph import elementwise
@@ -27,6 +28,7 @@ from beam_volumes.graph.nodes import (
     Value,
 )
 from beam_volumes.space import AXES, Space
+from beam_volumes.storage.formats import registry
 from beam_volumes.storage.opening import open_source
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.stage import digest
@@ -416,6 +418,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
             result = np.minimum(result, max)
         return result
 
+    @filled({"options": registry.options_text()})
     def to(self, path: Any, **storage: Any) -> Target:
         """Say where the volume is to be written; `compute` writes it.
 
@@ -426,13 +429,8 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
             It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in anything with
             ``format``.
         **storage : options
-            ``format`` : ``"zarr"`` or ``"ome-zarr"``, instead of by the ending. ``dtype`` :
-            dtype to store; integers are rounded half to even and saturate. ``chunks`` : int or
-            one for each axis. ``shards`` : int or one for each axis; True chooses 16 slices of
-            up to 2048 x 2048 voxels. ``codec`` : ``"zstd"`` (the default), ``"blosc"``,
-            ``"gzip"`` (zarr v3), ``"zlib"`` (zarr v2) or ``"none"``; with a level as ``{"name":
-            "zstd", "level": 5}``. ``zarr_version`` : 3 or 2, for zarr. ``ome_version`` :
-            ``"0.5"`` or ``"0.4"``, for OME-Zarr.
+            ``dtype`` : dtype to store; integers are rounded half to even and saturate.
+            %(options)s
 
         Returns
         -------

@@ -183,12 +183,14 @@ def make_sink(
     format : str, optional
         The name of a format; by default the one that the path ends with.
     **options
-        What the format takes: see `formats.registry.options`.
+        What the format takes: see `Volume.to`.
 
     Raises
     ------
     ValueError
-        The format cannot hold the dtype, or does not take an option.
+        The format cannot hold the dtype, or does not take an option of another one.
+    TypeError
+        No format takes an option.
     """
     spec = kvstore.kvstore_spec(path if isinstance(path, str | os.PathLike) else dict(path))
     name = kvstore.url(spec).rstrip("/")
@@ -235,7 +237,7 @@ def _given(options: Mapping[str, Any], its: WritableFormat, name: str) -> dict[s
         if others:
             endings = ", ".join(suffix for f in others for suffix in f.suffixes)
             raise ValueError(f"{name}: {option}={value!r} is for {endings} outputs")
-        raise ValueError(
+        raise TypeError(
             f"{name}: there is no option {option}={value!r}; {its.name} takes {', '.join(its.options)}"
         )
     return {option: value for option, value in options.items() if option in its.options}

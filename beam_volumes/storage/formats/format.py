@@ -75,12 +75,12 @@ class Layout:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-#: What may be said of how an output is stored, as a numpydoc parameter: its type, and what it means.
+#: What may be said of how an output is stored: the type of an option, and what it means.
 Options = Mapping[str, tuple[str, str]]
 
 CHUNKS = (
-    "int or sequence of int, optional",
-    "One number, or one per axis of the output; by default see `default_chunk`.",
+    "int or sequence of int",
+    "One number, or one for each axis; by default 2 MiB or more.",
 )
 
 

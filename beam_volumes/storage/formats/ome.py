@@ -29,7 +29,7 @@ class OmeZarr(Zarr):
     suffixes = (".ome.zarr",)
     options: ClassVar[Options] = {
         **Zarr.options,
-        "ome_version": ('{"0.5", "0.4"}, optional', "Of OME-Zarr; 0.4 is stored as zarr v2."),
+        "ome_version": ('``"0.5"`` (the default) or ``"0.4"``', "The version of OME-Zarr."),
     }
     array = ("0",)
 

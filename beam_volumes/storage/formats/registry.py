@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import import_module
+from textwrap import wrap
 
 from beam_volumes.storage.formats.format import Format, Options, WritableFormat
 
@@ -53,6 +54,18 @@ def format_of(name: str) -> WritableFormat:
             f"format= one of {', '.join(writable())}"
         )
     return by_suffix[max(found, key=len)]
+
+
+def options_text() -> str:
+    """The options of outputs, for docstrings."""
+    known = writable()
+    names = ", ".join(f'``"{name}"``' for name in known)
+    lines = [f"``format`` : {names}; by default what the path ends with."]
+    for option, (kind, text) in options().items():
+        having = [f.name for f in known.values() if option in f.options]
+        of = "" if len(having) == len(known) else f" Only for {', '.join(having)}."
+        lines.append(f"``{option}`` : {kind}. {text}{of}")
+    return "\n".join(line for text in lines for line in wrap(text, 90, break_on_hyphens=False))
 
 
 def options() -> Options:

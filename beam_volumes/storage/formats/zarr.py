@@ -73,16 +73,16 @@ class Zarr(WritableFormat):
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "shards": (
-            "bool, int or sequence of int, optional",
+            "bool, int or sequence of int",
             "Put the chunks into shard files of this shape. True chooses one: 16 slices deep, up to "
             "2,048 x 2,048, with chunks of 16 x 128 x 128.",
         ),
         "codec": (
-            "str or mapping, optional",
-            '``"zstd"`` (level 1), ``"blosc"`` (lz4, shuffled), ``"gzip"`` (zarr v3), ``"zlib"`` (zarr '
-            'v2), ``"none"`` or None; with a level as ``{"name": "zstd", "level": 5}``.',
+            "str or mapping",
+            '``"zstd"`` (the default, level 1), ``"blosc"`` (lz4, shuffled), ``"gzip"`` (zarr v3), '
+            '``"zlib"`` (zarr v2) or ``"none"``; with a level as ``{"name": "zstd", "level": 5}``.',
         ),
-        "zarr_version": ("{3, 2}, optional", "Of plain zarr."),
+        "zarr_version": ("3 (the default) or 2", "OME-Zarr 0.4 is stored as 2, 0.5 as 3."),
     }
     #: The array, below the output's place.
     array: tuple[str, ...] = ()
