@@ -228,7 +228,7 @@ ROWS = [
 ]
 
 
-def ours(row: Row, scene: Scene, runner: str | None) -> tuple[float, int, str]:
+def ours(row: Row, scene: Scene, runner: str | None, workers: int | None) -> tuple[float, int, str]:
     """Seconds, the most memory that a worker had, and what went where."""
     place = scene.folder / f"out.{row.suffix}"
     how: dict[str, Any] = {"chunks": CHUNKS, "codec": None} if row.suffix == "zarr" else {}
@@ -236,7 +236,7 @@ def ours(row: Row, scene: Scene, runner: str | None) -> tuple[float, int, str]:
     begin = time.perf_counter()
     options = RunOptions(
         runner=runner,
-        workers=WORKERS,
+        workers=workers,
         memory=BASE_BEAM + ROOM,
         overwrite=True,
         progress=False,
@@ -246,6 +246,7 @@ def ours(row: Row, scene: Scene, runner: str | None) -> tuple[float, int, str]:
     seconds = time.perf_counter() - begin
     assert outcome.summary is not None
     passes = ", ".join(f"{p.partition.window}/{p.grid.step[0]}" for p in outcome.plan.passes)
+    passes += f", {outcome.plan.workers} in flight"
     return seconds, outcome.summary.peak_memory, passes
 
 
@@ -292,7 +293,14 @@ class Peer:
             self.times.append(self.run(self.scene.side))
 
 
-def bench(scene: Scene, rows: list[Row], runs: int, start: float, runner: str | None) -> None:
+def bench(
+    scene: Scene,
+    rows: list[Row],
+    runs: int,
+    start: float,
+    runner: str | None,
+    workers: int | None,
+) -> None:
     """Print the rows; contenders take turns, so that a busy machine is so to all."""
     for row in rows:
         for name in row.source.split():
@@ -306,7 +314,7 @@ def bench(scene: Scene, rows: list[Row], runs: int, start: float, runner: str | 
                 print(f"           failed  {call}: {type(error).__name__}: {error}")
         found = []
         for _ in range(runs):
-            found.append(ours(row, scene, runner))
+            found.append(ours(row, scene, runner, workers))
             for peer in peers:
                 peer.again()
         seconds = statistics.median(f[0] for f in found)
@@ -345,6 +353,9 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", help="these instead")
     parser.add_argument("--op", help="only rows whose name contains this")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--workers", help="slabs in flight of ours; 2, or 'default': the plan's own"
+    )
     parser.add_argument("--bare", action="store_true", help="ours without Beam, in this process")
     args = parser.parse_args()
     sizes = args.sizes or ([256] if args.quick else [256, 512, 1024] if args.large else [256, 512])
@@ -358,11 +369,12 @@ def main() -> None:
     )
     print(", ".join(f"{p} {_version(p)}" for p in [*packages.split(), "scikit-image"]))
     runner = None if args.bare else "FnApiRunner"
+    workers = None if args.workers == "default" else int(args.workers or WORKERS)
     bv.options.max_inmemory = 8 << 30  # others compute in memory
     with tempfile.TemporaryDirectory(prefix="beam-volumes-bench-") as name:
         warm = Scene(Path(name), 64)
         for row in rows:  # kernels are compiled, and kept on disk
-            ours(row, warm, runner)
+            ours(row, warm, runner, workers)
     for side in sizes:
         runs = args.runs if side < 1024 else 1
         folder = Path(tempfile.mkdtemp(prefix="beam-volumes-bench-"))
@@ -373,7 +385,7 @@ def main() -> None:
                 f"load {os.getloadavg()[0]:.1f}\n",
                 flush=True,
             )
-            bench(Scene(folder, side), rows, runs, start, runner)
+            bench(Scene(folder, side), rows, runs, start, runner, workers)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

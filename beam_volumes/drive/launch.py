@@ -81,13 +81,13 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
             "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
             "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
         )
-    count = options.slabs_in_flight
-    if direct.direct_num_workers not in (1, count):
+    if direct.direct_num_workers not in (1, options.workers):
         raise ValueError(
-            f"direct_num_workers={direct.direct_num_workers} and {count} worker(s) do not agree; "
+            f"direct_num_workers={direct.direct_num_workers} and workers={options.workers} do not agree; "
             f"say workers={direct.direct_num_workers} alone"
         )
-    processes = count if direct.direct_running_mode == "multi_processing" else 1
+    # None is a process for each slab in flight, however many the plan chooses.
+    processes = None if direct.direct_running_mode == "multi_processing" else 1
     return Here(given), replace(options, processes=processes, base=BASE_BEAM)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from beam_volumes.plan import memory
-from beam_volumes.plan.passes import READ_COST, WRITE_COST
+from beam_volumes.plan.work import computing, moving
 from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
-    from beam_volumes.plan.planned_pass import Pass
 
 GIB = 1 << 30
 #: What a machine's system and its runner's own processes take: of a Dataflow worker at most so much.
@@ -31,11 +30,7 @@ def needed(plan: Plan, index: int) -> int:
 
 def core_hours(plan: Plan) -> float:
     """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
-    nanoseconds = 0.0
-    for p in plan.passes:
-        nanoseconds += p.bytes_read * READ_COST + p.bytes_written * WRITE_COST
-        nanoseconds += p.voxels * sum(_cost(p))
-    return nanoseconds / 3.6e12
+    return (computing(plan.passes) + moving(plan.passes)) / 3.6e12
 
 
 def advice(plan: Plan) -> str:
@@ -59,11 +54,3 @@ def advice(plan: Plan) -> str:
         f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
         f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
     )
-
-
-def _cost(p: Pass) -> list[float]:
-    """Nanoseconds a voxel of everything that a pass does."""
-    costs = [s.stage.cost for s in p.program.steps if s.stage is not None]
-    costs += [s.completion.cost for s in p.program.steps if s.completion is not None]
-    costs += [b.survey.cost for b in p.program.surveys]
-    return costs + [f.reduction.cost for f in p.program.folds]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from beam_volumes.geometry import NO_HALO
@@ -105,6 +105,8 @@ class Plan:
         The number of slices of a window that was asked for.
     planner : callable or None
         What made the plan; it makes another one with other slabs, to be compared with.
+    workers_asked : int or None
+        The number of slabs in flight if it was asked for, and is not the planner's choice.
 
     Examples
     --------
@@ -137,6 +139,7 @@ class Plan:
     slab: tuple[int, ...] | None = None
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
+    workers_asked: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
@@ -146,6 +149,10 @@ class Plan:
     def crew(self) -> Crew:
         """Slabs in flight, processes and threads."""
         return Crew(self.workers, self.processes, self.threads)
+
+    def of_crew(self, crew: Crew) -> Plan:
+        """The plan carried out by others; its slabs stay."""
+        return replace(self, workers=crew.workers, processes=crew.processes, threads=crew.threads)
 
     @property
     def slab_memory(self) -> int:

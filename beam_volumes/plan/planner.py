@@ -23,7 +23,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.plan import machine
+from beam_volumes.plan.busy import Fit, busier
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
@@ -132,9 +132,6 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
             )
     inputs = _checked_inputs(targets)
     slab, window = options.slab, options.window
-    workers = options.slabs_in_flight
-    processes = min(options.processes, workers)
-    threads = options.threads or max(1, machine.cores() // processes)
     total = options.memory_bytes
     place = scratch_place(targets)
     intermediates: list[Any] = []
@@ -188,35 +185,42 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         results.append(sink)
     kernels = _kernels(voxels, values, barriers)
     base = options.base + BASE_KERNEL * kernels
-    crew = Crew(workers, processes, threads)
-    budget = left_for_slab(total, base, crew)
-    limits = Limits(budget, crew, slab, window)
-    pencils = False
-    while True:
-        cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils)
-        passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
-        # Where whole planes do not fit, they are stored and read again by full rows and columns.
-        planes = [p for p in passes if p.program.spans >= {1, 2}]
-        if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
-            break
-        pencils = True
-        intermediates[:] = [s for s in intermediates if s in results]
-    if any(p.slab_memory > budget for p in passes):
-        refuse(smallest, total, base, crew)
+
+    def fit_to(crew: Crew) -> Fit:
+        budget = left_for_slab(total, base, crew)
+        limits = Limits(budget, crew, slab, window)
+        pencils = False
+        while True:
+            intermediates[:] = [s for s in intermediates if s in results]
+            cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils)
+            passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
+            # Where whole planes do not fit, they are stored and read again by full rows and columns.
+            planes = [p for p in passes if p.program.spans >= {1, 2}]
+            if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
+                break
+            pencils = True
+        return Fit(crew, budget, passes, used, smallest, reasons, tuple(intermediates))
+
+    fit = fit_to(Crew.of(options.slabs_in_flight, options.processes, options.threads))
+    if not fit.is_within_budget:
+        refuse(fit.smallest, total, base, fit.crew)
+    least = of_machine(base, fit.smallest.memory, fit.crew)
+    if options.workers is None:
+        fit = busier(fit, fit_to, options.processes, options.threads)
     return Plan(
-        tuple(passes),
+        tuple(fit.passes),
         tuple(targets),
         total,
-        workers,
-        processes,
-        threads,
+        fit.crew.workers,
+        fit.crew.processes,
+        fit.crew.threads,
         base,
-        of_machine(base, smallest.memory, crew),
-        tuple(reasons),
+        least,
+        tuple(fit.reasons),
         tuple(results),
-        tuple(intermediates),
-        place if intermediates else None,
-        _sweeps([*values, *_outermost(used)]),
+        fit.intermediates,
+        place if fit.intermediates else None,
+        _sweeps([*values, *_outermost(fit.used)]),
         fingerprint(voxels, values, barriers, tables),
         tables,
         tuple(map(Return.of, targets)),
@@ -225,6 +229,7 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         None if slab is None else tuple(slab),
         window,
         make_plan,
+        options.workers,
     )
 
 

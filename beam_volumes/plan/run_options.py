@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_volumes.docstrings import filled
 from beam_volumes.plan import machine
+from beam_volumes.plan.crew import default_workers
 from beam_volumes.plan.memory import BASE_BEAM
 
 #: The runner of a run that is continued, where nobody names another.
@@ -26,7 +27,8 @@ memory : int or str, optional
     machine's RAM by default.""",
         "workers": """\
 workers : int, optional
-    Number of slabs in flight; one for every four cores by default.""",
+    Number of slabs in flight; by default one for every four cores, and more where one thread does
+    much of a slab's work alone and the memory has room.""",
         "threads": """\
 threads : int, optional
     Number of threads that compute one slab; by default the cores divided by the processes.""",
@@ -66,8 +68,8 @@ class RunOptions:
     ----------
     %(memory)s
     %(workers)s
-    processes : int
-        Worker processes the workers are spread over.
+    processes : int, optional
+        Worker processes the workers are spread over; None is one for each.
     %(threads)s
     %(slab)s
     %(window)s
@@ -102,7 +104,7 @@ class RunOptions:
 
     memory: int | str | None = None
     workers: int | None = None
-    processes: int = 1
+    processes: int | None = 1
     threads: int | None = None
     slab: Sequence[int] | None = None
     window: int | None = None
@@ -136,8 +138,8 @@ class RunOptions:
 
     @property
     def slabs_in_flight(self) -> int:
-        """``workers``: by default one for every four cores."""
-        return self.workers or max(1, machine.cores() // 4)
+        """``workers``: by default one for every four cores, at first; a plan may have more."""
+        return self.workers or default_workers()
 
     def or_else(self, **others: Any) -> RunOptions:
         """The same, with what others say where these say nothing.

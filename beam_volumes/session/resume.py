@@ -40,7 +40,7 @@ import cloudpickle
 
 from beam_volumes.graph.nodes import Value
 from beam_volumes.ops.labels.mappings import ParquetMapping
-from beam_volumes.plan import machine
+from beam_volumes.plan.crew import Crew, default_workers
 from beam_volumes.plan.fitting import costed, refuse
 from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
 from beam_volumes.plan.partitioning import fit
@@ -239,15 +239,12 @@ def _table_now(name: str) -> str:
 
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     """The plan of a run for the machine and the runner that the options are of."""
-    workers = options.slabs_in_flight
-    processes = min(options.processes, workers)
+    crew = Crew.of(options.slabs_in_flight, options.processes, None)
     return replace(
-        plan,
+        plan.of_crew(crew),
         memory=options.memory_bytes,
-        workers=workers,
-        processes=processes,
-        threads=max(1, machine.cores() // processes),
         base=options.base + BASE_KERNEL * plan.kernels,
+        workers_asked=plan.workers_asked if crew.workers == plan.workers else crew.workers,
     )
 
 
@@ -258,8 +255,8 @@ def begun_plan(plan: Plan, journal: Journal, manifest: Manifest) -> Plan:
     """
     if not manifest.closed:
         begun, _ = load_plan(journal)
-        how = ("memory", "workers", "processes", "threads", "base", "targets", "returns")
-        asked = {name: getattr(plan, name) for name in how}
+        how = ("memory", "workers", "workers_asked", "processes", "threads", "base")
+        asked = {name: getattr(plan, name) for name in (*how, "targets", "returns")}
         return replace(begun, results=_as_asked(begun.results, plan.results), **asked)
     stored = {o["name"]: o for o in manifest.outputs if o["internal"]}
     for sink in plan.intermediates:
@@ -293,6 +290,8 @@ def _as_asked(begun: Sequence[Any], now: Sequence[Any]) -> tuple[Any, ...]:
 def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
     """The plan with the slabs and windows that its run was begun with.
 
+    Slabs in flight that nobody asked for are fewer where the memory has no room for them.
+
     Raises
     ------
     ValueError
@@ -304,17 +303,28 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
             f"the run was planned in {len(begun)} passes and would now be in {len(plan.passes)}; "
             "resume it with the memory= and slab= it was begun with"
         )
-    parts = []
-    budget = left_for_slab(plan.memory, plan.base, plan.crew)
-    for p, then in zip(plan.passes, begun, strict=True):
-        z, y, x = then["slab"]
-        parts += fit([p.program], (z, y, x), then["window"], plan.crew, budget)
-    largest = max(parts, key=lambda part: part.memory)
-    if largest.memory > budget:
-        refuse(largest, plan.memory, plan.base, plan.crew)
+    for crew in _crews(plan):
+        parts = []
+        budget = left_for_slab(plan.memory, plan.base, crew)
+        for p, then in zip(plan.passes, begun, strict=True):
+            z, y, x = then["slab"]
+            parts += fit([p.program], (z, y, x), then["window"], crew, budget)
+        largest = max(parts, key=lambda part: part.memory)
+        if largest.memory <= budget:
+            break
+    else:
+        refuse(largest, plan.memory, plan.base, crew)
     found = zip(plan.passes, parts, strict=True)
     passes = [costed(p.index, p.program, part, p.values, budget) for p, part in found]
-    return replace(plan, passes=tuple(passes))
+    return replace(plan.of_crew(crew), passes=tuple(passes))
+
+
+def _crews(plan: Plan) -> Iterator[Crew]:
+    """The plan's, and those with fewer slabs in flight if it chose how many."""
+    yield plan.crew
+    if plan.workers_asked is None:
+        for workers in range(plan.workers - 1, default_workers() - 1, -1):
+            yield Crew.of(workers, plan.processes, plan.threads)
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:

@@ -13,7 +13,7 @@ by itself, the last one.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,6 +48,9 @@ class Survey:
     name : str
         What messages and plans call it, e.g. ``"label"``.
     """
+
+    #: The share of its cost that the threads of a process cannot share.
+    serial: ClassVar[float] = 0.0
 
     name: str
 
@@ -129,6 +132,9 @@ class Completion:
     dtype : numpy.dtype
         Of the voxels it yields.
     """
+
+    #: As of `Survey`.
+    serial: ClassVar[float] = 0.0
 
     name: str
     dtype: np.dtype

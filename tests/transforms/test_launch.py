@@ -55,7 +55,7 @@ def test_local_runners_are_fnapirunner_by_any_name():
         {"direct_running_mode": "multi_processing"},
         PipelineOptions(PROCESSES),
     ):
-        assert launcher(RunOptions(beam_options=options, workers=3))[1].processes == 3
+        assert launcher(RunOptions(beam_options=options, workers=3))[1].processes is None
     flink = RunOptions(runner="FlinkRunner", beam_options=["--runner=FlinkRunner"], workers=3)
     assert isinstance(launcher(flink)[0], Elsewhere)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class ComponentSurvey(Survey):
     keep: Keep | None
     k_largest: int | None
     dtype: np.dtype
+
+    #: Runs of strips are joined and numbered by one thread: 0.13 of blobs, 0.4 of sparse noise.
+    serial: ClassVar[float] = 0.2
 
     @property
     def cost(self) -> float:
@@ -144,6 +147,9 @@ class Relabel(Completion):
     structure: np.ndarray
     by_value: bool
     background: Any
+
+    #: As of the survey, but more is shared: 0.04 of blobs, 0.2 of dense noise.
+    serial: ClassVar[float] = 0.1
 
     @property
     def cost(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class DistanceSurvey(Survey):
     The summary is `Windows`, and `Distance` seen from the slab's last and from its first slice; the
     answer is the same windows and what is carried in from before and from after, or None.
     """
+
+    #: One thread packs the planes between windows.
+    serial: ClassVar[float] = 0.35
 
     @property
     def upper(self) -> bool:
@@ -114,6 +117,9 @@ class _DistanceSurveyor(Surveyor):
 @dataclass(frozen=True, eq=False)
 class DistanceAlongZ(Completion):
     """Slices to the nearest background voxel of the column, or `FAR`: the completion of `DistanceSurvey`."""
+
+    #: As of the survey.
+    serial: ClassVar[float] = 0.15
 
     @property
     def upper(self) -> bool:

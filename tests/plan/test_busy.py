@@ -1,0 +1,94 @@
+"""More slabs in flight by default where one would leave cores idle."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.plan import machine
+from beam_volumes.plan.crew import Crew, larger_crews
+from beam_volumes.session.identity import make_manifest
+from beam_volumes.session.resume import _in_its_own_slabs
+
+
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+
+
+def target(tmp_path, make=bv.label, shape=(512, 1024, 1024)):
+    volume = bv.open(np.broadcast_to(np.zeros((1, 1, 1), bool), shape))
+    return make(volume).to(tmp_path / "out.zarr")
+
+
+def test_labels_are_made_in_as_many_slabs_as_keep_all_cores_busy(tmp_path, two_cores):
+    plan = bv.plan(target(tmp_path), memory="4GiB")
+    assert (plan.workers, plan.processes, plan.threads) == (2, 1, 2)
+    assert plan.predicted_memory == plan.base + 2 * plan.slab_memory <= plan.memory
+    assert plan.reasons[-1] == (
+        "2 slabs in flight: one thread does about 14% of a slab's work alone, and one slab would "
+        "leave cores idle"
+    )
+
+
+def test_what_threads_share_needs_no_second_slab(tmp_path, two_cores):
+    plan = bv.plan(target(tmp_path, lambda v: bv.binary_erosion(v)), memory="4GiB")
+    assert plan.workers == 1 and not any("in flight" in reason for reason in plan.reasons)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_slabs_in_flight_that_a_user_asks_for_are_what_they_get(tmp_path, two_cores, workers):
+    plan = bv.plan(target(tmp_path), memory="4GiB", workers=workers)
+    assert plan.workers == workers and not any("in flight" in reason for reason in plan.reasons)
+
+
+def test_small_volumes_are_not_worth_a_second_slab(tmp_path, two_cores):
+    assert bv.plan(target(tmp_path, shape=(64, 256, 256)), memory="4GiB").workers == 1
+
+
+def test_no_memory_is_found_for_more_slabs_by_narrower_windows(tmp_path, two_cores):
+    ample = bv.plan(target(tmp_path), memory="4GiB", workers=1)
+    plan = bv.plan(target(tmp_path), memory="1GiB")
+    assert (
+        plan.workers == 1
+        and "but more slabs would gain nothing, or have no room" in plan.reasons[-1]
+    )
+    assert plan.passes[0].partition.window == ample.passes[0].partition.window
+
+
+def test_the_smallest_memory_is_that_for_the_fewest_slabs(tmp_path, two_cores):
+    plan = bv.plan(target(tmp_path), memory="4GiB")
+    least = bv.plan(target(tmp_path), memory=plan.smallest_memory)
+    assert least.smallest_memory == plan.smallest_memory >= least.predicted_memory
+
+
+def test_a_run_begun_in_larger_slabs_goes_on_with_fewer_of_them(tmp_path, two_cores):
+    """The plan chose two, the slabs are another run's, and the memory has room for one."""
+    slab = (256, 1024, 1024)
+    begun = bv.plan(target(tmp_path), memory="1500MiB", workers=1, slab=slab, window=32)
+    manifest = make_manifest(begun, "run")
+    chosen = bv.plan(target(tmp_path), memory="1500MiB", window=1)
+    assert chosen.workers == 2
+    resumed = _in_its_own_slabs(chosen, manifest)
+    assert resumed.workers == 1 and resumed.predicted_memory <= resumed.memory
+    asked = bv.plan(target(tmp_path), memory="1500MiB", window=1, workers=2)
+    with pytest.raises(ValueError, match=r"2 slab\(s\) in flight at least"):
+        _in_its_own_slabs(asked, manifest)
+
+
+def test_processes_for_each_slab_are_as_many_as_slabs(two_cores):
+    (crew,) = larger_crews(0.2, None, None, most=10)
+    assert crew == Crew(workers=2, processes=2, threads=1)
+    assert list(larger_crews(0.2, 1, None, most=1)) == []
+
+
+def test_labels_do_not_depend_on_how_many_slabs_the_plan_chose(tmp_path, two_cores, monkeypatch):
+    monkeypatch.setattr(sys.modules["beam_volumes.plan.busy"], "WINDOW_VOXELS", 1)
+    mask = np.random.default_rng(0).random((40, 50, 60)) > 0.7
+    how = {"runner": None, "progress": False, "overwrite": True}
+    v = bv.open(mask)
+    found = bv.compute(bv.label(v).to(tmp_path / "a.zarr", chunks=(8, 25, 30)), **how)
+    assert bv.plan(bv.label(v).to(tmp_path / "b.zarr", chunks=(8, 25, 30))).workers == 2
+    one = bv.compute(bv.label(v).to(tmp_path / "b.zarr", chunks=(8, 25, 30)), workers=1, **how)
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(one))
