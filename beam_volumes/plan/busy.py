@@ -11,6 +11,7 @@ from beam_volumes.plan.crew import Crew, larger_crews
 from beam_volumes.plan.partitioning import WINDOW_VOXELS, Partitioning
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.work import computing, moving, serial_share
+from beam_volumes.text import counted
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def busier(
     if not crews:
         return fit
     why = (
-        f"{fit.crew.workers} slab(s) in flight: {alone}, but more slabs would gain nothing, or have "
+        f"{counted(fit.crew.workers, 'slab')} in flight: {alone}, but more slabs would gain nothing, or have "
         "no room in memory"
     )
     return replace(fit, reasons=[*fit.reasons, why])
