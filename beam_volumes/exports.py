@@ -25,7 +25,7 @@ EXPORTS = read_stub(Path(__file__).with_name("__init__.pyi"))
 
 
 def public(name: str) -> Any:
-    """What the package exports under a name; its module is imported if it was not yet."""
+    """Return what the package exports under a name, importing its module if need be."""
     return getattr(import_module(EXPORTS[name], __package__), name)
 
 

@@ -151,7 +151,7 @@ class Plan:
         return Crew(self.workers, self.processes, self.threads)
 
     def of_crew(self, crew: Crew) -> Plan:
-        """The plan carried out by others; its slabs stay."""
+        """Let others carry out the plan; its slabs stay."""
         return replace(self, workers=crew.workers, processes=crew.processes, threads=crew.threads)
 
     @property
