@@ -108,5 +108,9 @@ def test_an_example_runs_with_it(python, tmp_path):
     assert any((tmp_path / "trial").iterdir())
 
 
+def test_the_citation_names_the_version():
+    assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text().splitlines()
+
+
 def test_the_link_to_the_transforms_leads_there():
     assert (ROOT / "transforms").resolve() == (ROOT / "beam_volumes/transforms").resolve()

@@ -30,7 +30,10 @@ PARTS = {
 #: Where a link to one of these leads.
 INSTEAD = {"examples": "examples/README.md"}
 
-LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
+#: What else the table of contents calls a page.
+TITLES = {"docs/coverage.md": "All functions, checked", "docs/architecture.md": "Architecture"}
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 #: How files that are no documents are shown.
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".sh": "sh", ".toml": "toml", ".pyi": "python"}
 
@@ -62,8 +65,12 @@ def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
         documents.copy(name)
     with (pages / "index.md").open("a") as index:
         for title, names in parts.items():
-            entries = "\n".join(where[name] for name in names)
+            entries = "\n".join(_entry(name, where[name]) for name in names)
             index.write(f"\n```{{toctree}}\n:hidden:\n:caption: {title}\n\n{entries}\n```\n")
+
+
+def _entry(name: str, page: str) -> str:
+    return f"{TITLES[name]} <{page}>" if name in TITLES else page
 
 
 def _place(name: str) -> str:
@@ -80,14 +87,20 @@ class _Documents:
         page = self.where[name]
 
         def lead(found: re.Match[str]) -> str:
-            text, link, place = found[1], found[2], found[3] or ""
+            mark, text, link, place = found[1], found[2], found[3], found[4] or ""
             if "://" in link or link.startswith("mailto:"):
                 return found[0]
             target = os.path.normpath(os.path.join(os.path.dirname(name), link))
             there = os.path.relpath(self._page(name, target), os.path.dirname(page))
-            return f"{text}{there}{place})"
+            return f"{mark}[{self._words(text, target)}]({there}{place})"
 
         self._write(page, LINK.sub(lead, (self.root / name).read_text()))
+
+    def _words(self, text: str, target: str) -> str:
+        """The words of a link; where they name a document's file, the document's title."""
+        if text.endswith(".md") and target.endswith(text):
+            return (self.root / target).read_text().partition("# ")[2].partition("\n")[0]
+        return text
 
     def _page(self, name: str, target: str) -> str:
         """The page or picture for a file of the repository."""

@@ -58,29 +58,33 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
             families[module.split(".")[2]].append(name)
     blocks = [("Open, plan, compute", AROUND)]
     blocks += [(FAMILIES[family], names) for family, names in families.items()]
-    index = ["# Functions\n", "All are found as `bv.NAME`, after `import beam_volumes as bv`."]
+    index = [
+        "# Functions\n",
+        "Examples assume `import numpy as np` and `import beam_volumes as bv`.",
+    ]
     for title, names in blocks:
-        index.append(f"\n## {title}\n\n| | |\n| --- | --- |")
+        index.append(f"\n## {title}\n\n| function | what it does |\n| --- | --- |")
         index += [f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |" for name in names]
         for name in names:
-            what = "autofunction" if name != "options" else "autodata"
-            text = [f"# {name}\n", _rst(f".. {what}:: beam_volumes.{name}")]
-            if name in facts:
-                against, kind, sweeps = facts[name]
-                text.append(
-                    f"**Checked against** {against}. **Kind**: {kind}. **Sweeps**: {sweeps}."
-                )
-                text.append("(See [the table of all functions](../coverage.md).)\n")
+            text = [f"# {name}\n"]
             if name in pictures:
                 place = os.path.relpath(pictures[name], folder)
                 text.append(f"![A slice before and after {name}]({place}){{.voxels}}\n")
-                text.append("*A slice of a made-up specimen, before and after.*")
+                text.append("*A slice of a made-up specimen, before and after.*\n")
+            what = "autofunction" if name != "options" else "autodata"
+            text.append(_rst(f".. {what}:: beam_volumes.{name}"))
+            if name in facts:
+                against, kind, sweeps = facts[name]
+                text.append(
+                    f"**Checked against**: {against}. **Kind**: {kind}. **Sweeps**: {sweeps}."
+                )
+                text.append("The words are explained [beside all functions](../coverage.md).")
             _write(folder / f"{name}.md", text)
     _write(folder / "index.md", [*index, _toctree(n for _, names in blocks for n in names)])
 
 
 def _classes(folder: Path) -> None:
-    index = ["# Classes\n", "| | |\n| --- | --- |"]
+    index = ["# Classes\n", "| class | what it is |\n| --- | --- |"]
     for name in CLASSES:
         index.append(f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |")
         _write(
@@ -96,7 +100,7 @@ def _transforms(folder: Path) -> None:
         "# Transforms\n",
         "Steps of a Beam pipeline; [pipelines](../pipelines.md) has examples.\n",
     ]
-    index.append("| | |\n| --- | --- |")
+    index.append("| transform | what it does |\n| --- | --- |")
     for name in names:
         index.append(f"| [`{name}`]({name}.md) | {_first_line(getattr(bv, name))} |")
         _write(folder / f"{name}.md", [f"# {name}\n", _rst(f".. autoclass:: beam_volumes.{name}")])
@@ -108,7 +112,11 @@ def _verbs(folder: Path) -> None:
     verbs = _subparsers(command.parser())
     if missing := verbs.keys() - EXAMPLES.keys():
         raise ValueError(f"docs/site/reference.py: no example of the verb {sorted(missing)}")
-    index = ["# Verbs\n", "What the command `beam-volumes` does.\n", "| | |\n| --- | --- |"]
+    index = [
+        "# Verbs\n",
+        "What the command `beam-volumes` does.\n",
+        "| verb | what it does |\n| --- | --- |",
+    ]
     for name, parser in verbs.items():
         about = " ".join((parser.description or "").split())
         index.append(f"| [`{name}`]({name}.md) | {about} |")
