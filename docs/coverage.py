@@ -254,7 +254,7 @@ def page() -> str:
         f"These are steps for pipelines of your own: {_names(' '.join(transforms))}.\n"
         f"Beside them there are {_names(AROUND)}.\n"
     )
-    out.append("# Beside other packages\n\n## scipy.ndimage\n")
+    out.append("## Beside other packages\n\n### scipy.ndimage\n")
     same = sorted(set(ndimage.__all__) & _functions())
     out.append(f"The same name ({len(same)}): {_names(' '.join(same))}.\n")
     out.append(_table(("scipy.ndimage", "here", ""), _others(SCIPY)))
@@ -262,9 +262,9 @@ def page() -> str:
     out.append(_table(("function", "without"), VALUES))
     out.append("They do not have these parameters, beside `output=` which none has:\n")
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
-    out.append("## scikit-image\n\nFunctions of the same name do not have these parameters:\n")
+    out.append("### scikit-image\n\nFunctions of the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
-    out.append("## dask-image\n")
+    out.append("### dask-image\n")
     known = {**SCIPY, **DASK_ONLY}
     for module, names in DASK.items():
         here = [n for n in names.split() if n not in known]
@@ -272,7 +272,7 @@ def page() -> str:
             out.append(f"`{module}`, the same name: {_names(' '.join(here))}.\n")
     there = {f"{m}.{n}": known[n] for m, names in DASK.items() for n in names.split() if n in known}
     out.append(_table(("dask-image", "here", ""), _others(there)))
-    out.append("## StackProcessing\n")
+    out.append("### StackProcessing\n")
     out.append(_table(("StackProcessing", "here", ""), _others(STACK, code=False)))
     return "\n".join(out)
 

@@ -160,7 +160,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
     nbytes : int
         Bytes of all voxels.
     axes : tuple of str
-        Names of the axes, e.g. ``("z", "y", "x")``.
+        Names of the axes, as ``("z", "y", "x")``.
     voxel_size : tuple of float or None
         Extent of a voxel along each axis, in ``unit``.
     unit : str or None
@@ -218,7 +218,7 @@ class Volume(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """Names of the axes, e.g. ``("z", "y", "x")``."""
+        """Names of the axes, as ``("z", "y", "x")``."""
         return self.space.axes
 
     @property
