@@ -28,8 +28,8 @@ from beam_volumes.transforms import Slab
 class ComputeRecipe(beam.PTransform):
     """Carry out a recipe: applied to the pipeline, rows of ``name``, ``path`` and ``value``.
 
-    Of an output with a path there is one row once it is complete, of a number one row, of an array of
-    numbers one for each, named ``name[0]``, ``name[1]``, ...
+    An output with a path gives one row once it is complete, a number one row, an array of numbers one row
+    for each, named ``name[0]``, ``name[1]``, ...
 
     Parameters
     ----------
@@ -47,16 +47,13 @@ class ComputeRecipe(beam.PTransform):
 
     Examples
     --------
-    >>> import tempfile
     >>> import apache_beam as beam
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> em = bv.open(np.arange(6, dtype="u1").reshape(1, 2, 3)).to(f"{folder.name}/em.zarr")
-    >>> _ = bv.compute(em, runner=None)
-    >>> recipe = {"input": em.sink.name, "steps": {"mean": None}, "outputs": [{"step": "mean"}]}
+    >>> em = bv.open(np.arange(6, dtype="u1").reshape(1, 2, 3))
+    >>> _ = bv.compute(em.to("em.zarr"), runner=None)
+    >>> recipe = {"input": "em.zarr", "steps": {"mean": None}, "outputs": [{"step": "mean"}]}
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | ComputeRecipe(recipe) | beam.Map(print)
     Row(name='mean', path=None, value=2.5)
-    >>> folder.cleanup()
     """
 
     _yaml_requires_inputs = False

@@ -427,7 +427,6 @@ def table_flow(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from beam_volumes.across import rounds, tables
     >>> labels = np.array([[[7, 7, 0, 4]]])
     >>> part = tables.regions(labels, (0, 0, 0), labels.shape)

@@ -109,9 +109,10 @@ def open(
     FileNotFoundError
         If nothing is there.
     ValueError
-        If nothing there can be read, slices are missing, or an axis needs ``index``.
+        If nothing there can be read, slices are missing, an axis needs ``index``, or voxels are of a
+        dtype that is not offered.
     TypeError
-        If ``path`` is of another type, or voxels are of a dtype that is not offered.
+        If ``path`` is of another type.
 
     Notes
     -----

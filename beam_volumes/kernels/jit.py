@@ -55,7 +55,6 @@ def compilations(tell: Callable[[str | None], None] | None = None) -> Iterator[l
 
     Examples
     --------
-    >>> import numpy as np
     >>> @numba.njit
     ... def twice(x):
     ...     return x + x

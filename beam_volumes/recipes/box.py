@@ -21,8 +21,6 @@ def crop(volume: Volume, box: str) -> Volume:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> import beam_volumes as bv
     >>> crop(bv.open(np.zeros((8, 9, 10))), "2:4,,-3:").shape
     (2, 9, 3)
     """
