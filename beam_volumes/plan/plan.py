@@ -151,7 +151,25 @@ class Plan:
         return Crew(self.workers, self.processes, self.threads)
 
     def of_crew(self, crew: Crew) -> Plan:
-        """Let others carry out the plan; its slabs stay."""
+        """Let others carry out the plan; its slabs stay.
+
+        Parameters
+        ----------
+        crew : Crew
+            Slabs in flight, processes and threads.
+
+        Returns
+        -------
+        Plan
+            The same passes and slabs, with that crew.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+        >>> one, two = (bv.plan(bv.mean(v), workers=n) for n in (1, 2))
+        >>> one.of_crew(two.crew).workers
+        2
+        """
         return replace(self, workers=crew.workers, processes=crew.processes, threads=crew.threads)
 
     @property
