@@ -45,7 +45,7 @@ from beam_volumes.session.local import Drive
 from beam_volumes.session.places import check_portable, check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
-from beam_volumes.storage.kvstore import join, kvstore_spec
+from beam_volumes.storage.place import join, kvstore_spec
 from beam_volumes.text import printable
 from beam_volumes.transforms.compute import build, end
 from beam_volumes.transforms.jobs import cancelled_if_hopeless

@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.plan.passes import Levels
 from beam_volumes.storage.extent import Bytes, Extent
-from beam_volumes.storage.kvstore import Spec, beside, kvstore_spec, url
+from beam_volumes.storage.place import Spec, beside, kvstore_spec, url
 
 #: How messages name what is stored, and where that is.
 Named = tuple[str, tuple[Extent, ...]]

@@ -35,7 +35,7 @@ from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.chunking import default_chunk
-from beam_volumes.storage.kvstore import beside, join, kvstore_spec
+from beam_volumes.storage.place import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.storage.table_sink import TableSink
 

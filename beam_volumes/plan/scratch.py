@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.storage.formats.tensorstore_spec import SpecReader
-from beam_volumes.storage.kvstore import Spec, url
+from beam_volumes.storage.place import Spec, url
 from beam_volumes.storage.source import Source, ViewReader
 
 

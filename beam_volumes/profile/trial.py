@@ -25,8 +25,7 @@ from beam_volumes.recipes import box
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Recipe
-from beam_volumes.storage.kvstore import Spec, beside, is_local, join
-from beam_volumes.storage.remove import remove_tree
+from beam_volumes.storage.place import Place, Spec, beside, is_local, join
 
 #: Voxels by which kernels are compiled, and those by which it is seen how many take `SECONDS`.
 WARM, FIRST = 1 << 18, 1 << 21
@@ -170,7 +169,7 @@ def _planned(
         if plan is not None and plan.scratch_place is not None:
             places.append(plan.scratch_place)
         for place in places:
-            remove_tree(place)
+            Place.of(place).remove()
 
 
 def _moved(target: Wanted, real: Wanted, run: str, k: int, places: list[Spec]) -> Wanted:

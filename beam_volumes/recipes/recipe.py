@@ -16,9 +16,8 @@ from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
 from beam_volumes.recipes.override import override, substitute
-from beam_volumes.runs.objects import Folder
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.kvstore import kvstore_spec
+from beam_volumes.storage.place import Place
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.
@@ -138,7 +137,7 @@ def _read(path: str) -> bytes:
     if "://" not in path:
         return Path(path).read_bytes()
     folder, _, name = path.rpartition("/")
-    data = Folder(kvstore_spec(folder)).read(name)
+    data = Place.of(folder).read(name)
     if data is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     return data

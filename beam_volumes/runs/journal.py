@@ -38,7 +38,6 @@ from typing import Any
 
 from beam_volumes.runs.failure import are_alike
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.record import (
     Ranges,
     Record,
@@ -50,7 +49,7 @@ from beam_volumes.runs.record import (
     unseal,
 )
 from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost
-from beam_volumes.storage.kvstore import Spec, beside, is_local, join, kvstore_spec, url
+from beam_volumes.storage.place import Place, Spec, beside, is_local, join, kvstore_spec, url
 from beam_volumes.storage.source import digest
 
 #: Slabs per folder.
@@ -198,9 +197,9 @@ class Journal:
     @classmethod
     def load(cls, place: str | os.PathLike[str] | Spec) -> Manifest | None:
         """The manifest that is there, if any. Raises ValueError if it is damaged."""
-        folder = Folder(kvstore_spec(place))
+        folder = Place.of(place)
         data = folder.read(_MANIFEST)
-        return None if data is None else Manifest.from_json(data, folder.place(_MANIFEST))
+        return None if data is None else Manifest.from_json(data, folder.name_of(_MANIFEST))
 
     @property
     def watched(self) -> Watched:
@@ -227,12 +226,12 @@ class Journal:
         return join(self.spec, _RUNS, _key(self.run_id), directory=True)
 
     @property
-    def _folder(self) -> Folder:
-        return Folder(self.own)
+    def _folder(self) -> Place:
+        return Place.of(self.own)
 
     @property
-    def _root(self) -> Folder:
-        return Folder(self.spec)
+    def _root(self) -> Place:
+        return Place.of(self.spec)
 
     @property
     def _document(self) -> Document:
@@ -252,7 +251,7 @@ class Journal:
         try:
             return None if data is None else unseal(data, self.run_id)
         except ValueError as error:
-            raise ValueError(f"{self._folder.place(_PLAN)} is damaged: {error}") from error
+            raise ValueError(f"{self._folder.name_of(_PLAN)} is damaged: {error}") from error
 
     # Steps done once.
 
@@ -334,7 +333,7 @@ class Journal:
             try:
                 yield slab, None if data is None else self._decoded(data, bodies)
             except ValueError as error:
-                place = self._folder.place(f"records/{pass_index}/{_slot(slab)}")
+                place = self._folder.name_of(f"records/{pass_index}/{_slot(slab)}")
                 yield slab, ValueError(f"{place} is damaged: {error}; delete it to redo the slab")
 
     def _decoded(self, data: bytes, bodies: bool) -> Record | None:
@@ -347,7 +346,7 @@ class Journal:
             return decode(head, body)
         payload = self._folder.read(head["payload"])
         if payload is None:
-            raise ValueError(f"{self._folder.place(head['payload'])} is missing")
+            raise ValueError(f"{self._folder.name_of(head['payload'])} is missing")
         return decode(head, payload)
 
     def finished(self, pass_index: int) -> list[int]:
@@ -385,7 +384,7 @@ class Journal:
             record = None if data is None else self._decoded(data, True)
         except ValueError as error:
             raise ValueError(
-                f"{self._folder.place(key)} is damaged: {error}; delete it to redo the slab"
+                f"{self._folder.name_of(key)} is damaged: {error}; delete it to redo the slab"
             ) from error
         return record, _of_launch(failed, launch)
 
@@ -418,7 +417,7 @@ class Journal:
         try:
             return None if data is None else pickle.loads(data)
         except Exception as error:  # unpickling is importing
-            place = self._folder.place(_scalars(pass_index))
+            place = self._folder.name_of(_scalars(pass_index))
             raise ValueError(f"{place} cannot be loaded here: {error}") from error
 
     def has_scalars(self, pass_index: int) -> bool:
@@ -433,7 +432,7 @@ class Journal:
                 return None
             return unseal(data, self.run_id)
         except ValueError as error:
-            raise ValueError(f"{self._folder.place(key)} is damaged: {error}") from error
+            raise ValueError(f"{self._folder.name_of(key)} is damaged: {error}") from error
 
 
 class Tally:

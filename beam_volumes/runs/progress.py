@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from beam_volumes.runs.journal import Compiling, Journal, Tally
 from beam_volumes.runs.summary import Costs, Summary
-from beam_volumes.storage.kvstore import is_local
+from beam_volumes.storage.place import is_local
 from beam_volumes.text import printable
 
 _LOG = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from beam_volumes.session.identity import journal_place, scratch_of
 from beam_volumes.session.resume import asked_again
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
-from beam_volumes.storage.kvstore import is_local, join, kvstore_spec
 from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.place import is_local, join, kvstore_spec
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.nesting import check_not_nested

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from beam_volumes.kernels.jit import compilations
 from beam_volumes.runs.journal import Compiling, Journal
-from beam_volumes.storage.kvstore import is_local
+from beam_volumes.storage.place import is_local
 
 _lock = threading.Lock()
 _tellers: dict[str, _Teller] = {}

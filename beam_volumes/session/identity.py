@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage.kvstore import Spec, join, kvstore_spec
+from beam_volumes.storage.place import Spec, join, kvstore_spec
 from beam_volumes.version import __version__
 
 

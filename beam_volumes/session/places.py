@@ -7,7 +7,7 @@ from typing import Any
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.identity import journal_place
 from beam_volumes.storage.arrays import ArrayReader
-from beam_volumes.storage.kvstore import is_local, kvstore_spec, url
+from beam_volumes.storage.place import is_local, kvstore_spec, url
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.text import format_bytes

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from beam_volumes.plan.machine import free_memory
 from beam_volumes.runs import Journal
 from beam_volumes.session.session import Session
-from beam_volumes.storage.kvstore import Spec
-from beam_volumes.storage.place import check_writable
+from beam_volumes.storage.place import Place, Spec
 from beam_volumes.text import format_bytes
 
 #: The mark by which workers see that they share the journal's place with the machine that asked.
@@ -54,7 +53,7 @@ class WorkerRequirements:
         self._check_shared(host)
         for place in self.places:
             try:
-                check_writable(place)
+                Place.of(place).check_writable()
             except OSError as error:
                 raise OSError(f"the worker on {host}: {error}") from None
         free = free_memory()

@@ -53,8 +53,8 @@ from beam_volumes.session.identity import make_manifest, python_version, scratch
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.formats.parquet import ParquetTable
-from beam_volumes.storage.kvstore import Spec, join
 from beam_volumes.storage.opening import reopened
+from beam_volumes.storage.place import Spec, join
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.nesting import check_not_nested

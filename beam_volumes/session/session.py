@@ -16,7 +16,7 @@ from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.saved_plan import Request, save_plan
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
-from beam_volumes.storage.remove import remove_tree
+from beam_volumes.storage.place import Place
 from beam_volumes.sweep.meter import Meter
 
 
@@ -126,7 +126,7 @@ class Session:
 
     def _remove_scratch(self) -> None:
         if self.plan.scratch_place is not None:
-            remove_tree(self.plan.scratch_place)
+            Place.of(self.plan.scratch_place).remove()
 
     @contextmanager
     def noted(self, step: str) -> Iterator[None]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorstore as ts
 
-from beam_volumes.storage.context import context, opened
+from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import explain
-from beam_volumes.storage.kvstore import Spec, join, url
+from beam_volumes.storage.place import Place, Spec
 
 #: Seconds for which an attempt waits for one that took over from it, before it takes over again.
 PATIENCE = 30.0
@@ -40,13 +40,11 @@ class Document:
     @property
     def name(self) -> str:
         """How messages name it."""
-        return url(join(self.folder, self.key))
+        return Place.of(self.folder).name_of(self.key)
 
     @property
     def _store(self) -> ts.KvStore:
-        folder = join(self.folder, directory=True)
-        key = json.dumps(folder, sort_keys=True)
-        return opened(f"folder {key}", lambda: ts.KvStore.open(folder, context=context()).result())
+        return Place.of(self.folder).store
 
     def ask(self, generation: bytes | None = None) -> Any:
         """Start reading it, unless it is what it was in that generation."""

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-from beam_volumes.storage.kvstore import Spec, is_local, url
+from beam_volumes.storage.place import Spec, is_local, url
 
 
 def flush(places: Iterable[Spec]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import tensorstore as ts
 
-from beam_volumes.storage.kvstore import Spec
+from beam_volumes.storage.place import Spec
 
 #: Servers that stand for the same buckets as a driver without an endpoint.
 _OWN_SERVERS = ("amazonaws.com", "googleapis.com")

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.arrays import open_array
 from beam_volumes.storage.formats.registry import formats
 from beam_volumes.storage.formats.tensorstore_spec import open_spec
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.place import Place, kvstore_spec, url
 from beam_volumes.storage.source import Source, with_space
 
 
@@ -65,7 +64,7 @@ def _plain(what: Any) -> Any:
     if isinstance(what, ts.TensorStore | ts.Spec):
         return (what.spec() if isinstance(what, ts.TensorStore) else what).to_json()
     if isinstance(what, str | os.PathLike):
-        return kvstore.url(kvstore.kvstore_spec(what))
+        return url(kvstore_spec(what))
     return what
 
 
@@ -80,7 +79,7 @@ def _open(
             return open_array(what, index)
         if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
             raise ValueError(
-                f"{kvstore.url(kvstore.kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
+                f"{url(kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
                 "array's 'driver' and a 'kvstore'"
             )
         return open_spec(what, index=index)
@@ -88,7 +87,7 @@ def _open(
         raise TypeError(
             f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or a numpy array"
         )
-    place = Place.of(what)
+    place = Place.of(what).remembering()
     for format in formats():
         source = format.open_place(place, index=index, dataset=dataset, level=level)
         if source is not None:

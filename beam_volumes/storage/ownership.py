@@ -7,19 +7,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost, prepare
 from beam_volumes.storage.durable import flush
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.remove import clear
+from beam_volumes.storage.place import Place, Spec, join
 
 
 class OutputExistsError(FileExistsError, ValueError):
     """An output exists and was not asked to be replaced or continued."""
 
 
-def home_of(place: kvstore.Spec, is_file: bool) -> kvstore.Spec:
+def home_of(place: Spec, is_file: bool) -> Spec:
     """The folder in which units of an output and what is noted of its run lie.
 
     That of one file is beside it.
@@ -30,9 +28,9 @@ def home_of(place: kvstore.Spec, is_file: bool) -> kvstore.Spec:
     '/data/.neurons.csv.parts/'
     """
     if not is_file:
-        return kvstore.join(place, directory=True)
+        return join(place, directory=True)
     folder, base = os.path.split(place["path"])
-    return kvstore.join({**place, "path": folder}, f".{base}.parts", directory=True)
+    return join({**place, "path": folder}, f".{base}.parts", directory=True)
 
 
 class OwnedOutput:
@@ -202,7 +200,9 @@ class OwnedOutput:
         def make(is_ours: Callable[[], bool]) -> bool:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
                 os.remove(self.kvstore["path"])
-            return clear(self.home, self._key, is_ours) and self._make_rest(run_id, is_ours)
+            return Place.of(self.home).clear(self._key, is_ours) and self._make_rest(
+                run_id, is_ours
+            )
 
         prepare(
             self.document,
@@ -258,4 +258,4 @@ class OwnedOutput:
             if self.document.replace(whole, generation) is not None:
                 break
         if self.is_file:  # parts are no longer needed
-            clear(self.home, self._key, lambda: True)
+            Place.of(self.home).clear(self._key, lambda: True)

@@ -1,57 +1,186 @@
-"""A place to look into when finding out what lies there."""
+"""Places: paths and URLs as key-value stores of TensorStore, on a disk or in a bucket, and what lies there.
+
+A place travels and is written down as its `Spec`, which is plain data. A `Place` is what is done there.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import tempfile
 import uuid
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import tensorstore as ts
 
-from beam_volumes.storage import kvstore
-from beam_volumes.storage.context import context
+from beam_volumes.storage.context import context, opened
+from beam_volumes.storage.credentials import check_no_secrets, with_secrets, without_secrets
 from beam_volumes.storage.errors import explain
 
+Spec = dict[str, Any]
 
-@dataclass
+#: How many objects are asked for at a time.
+_BATCH = 256
+#: Files, or objects in a bucket, that are deleted between two looks at whether they may be.
+_AT_A_TIME = 64
+#: What TensorStore appends to the name of a file that it is writing.
+_LOCK = ".__lock"
+
+
+def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
+    """The TensorStore key-value store spec of a path, a URL or a spec.
+
+    Examples
+    --------
+    >>> kvstore_spec("s3://bucket/some/run")
+    {'driver': 's3', 'bucket': 'bucket', 'path': 'some/run'}
+    """
+    if isinstance(place, dict):
+        check_no_secrets(place)
+        return dict(place)
+    text = os.fspath(place)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", "file"):
+        path = unquote(text.partition("://")[2]) if scheme else text
+        return {"driver": "file", "path": os.path.abspath(os.path.expanduser(path))}
+    if scheme == "memory":
+        return {"driver": "memory", "path": text.partition("://")[2]}
+    driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
+    if driver is None:
+        raise ValueError(
+            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a "
+            "TensorStore spec"
+        )
+    # not urlsplit: keys may hold ? and #
+    bucket, _, path = text.partition("://")[2].partition("/")
+    spec = {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
+    return spec | _endpoint() if driver == "s3" else spec
+
+
+def _endpoint() -> Spec:
+    """The S3 server that the environment names as AWS's own programs have it; workers are told too."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not endpoint:
+        return {}
+    check_no_secrets(endpoint)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return {"endpoint": endpoint, "aws_region": region}
+
+
+def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
+    """The spec of something below a place."""
+    path = "/".join([str(spec.get("path", "")).rstrip("/"), *(p.strip("/") for p in parts)])
+    if directory and not path.endswith("/"):
+        path += "/"
+    return {**spec, "path": path if spec.get("driver") == "file" else path.lstrip("/")}
+
+
+def beside(spec: Spec, suffix: str) -> Spec:
+    """The spec of a place named like this one with a suffix, e.g. the run folder of an output."""
+    return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
+
+
+def is_local(spec: Spec) -> bool:
+    """Whether a place is on a disk of this machine (or looks so: it may be shared)."""
+    return spec.get("driver") == "file"
+
+
+def url(spec: Spec) -> str:
+    """How messages name a place.
+
+    Examples
+    --------
+    >>> url(kvstore_spec("gs://bucket/a/b.zarr"))
+    'gs://bucket/a/b.zarr'
+    """
+    driver, path = spec.get("driver"), str(spec.get("path", ""))
+    if driver == "file":
+        return path
+    if driver == "http":
+        return without_secrets(f"{str(spec.get('base_url', '')).rstrip('/')}/{path.lstrip('/')}")
+    scheme = {"gcs": "gs"}.get(str(driver), str(driver))
+    return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"
+
+
+@dataclass(frozen=True)
 class Place:
-    """A path or URL, what was asked of it, and the small files read there so far."""
+    """A file or a folder, of which there may be nothing yet, and the objects below it by their names.
 
-    text: str
-    spec: kvstore.Spec
-    _read: dict[str, bytes | None] = field(default_factory=dict)
+    An object is written as a whole: whoever reads sees all of it or none. Handles are opened once per
+    process, and never pickled.
+
+    Attributes
+    ----------
+    spec : dict
+    seen : dict or None
+        The objects that were read there, for a place that remembers them.
+    """
+
+    spec: Spec
+    seen: dict[str, bytes | None] | None = None
 
     @classmethod
-    def of(cls, place: str | os.PathLike[str] | kvstore.Spec) -> Place:
-        spec = kvstore.kvstore_spec(place)
-        return cls(kvstore.url(spec), spec)
+    def of(cls, place: str | os.PathLike[str] | Spec) -> Place:
+        """Find the place of a path, a URL or a spec."""
+        return cls(kvstore_spec(place))
+
+    def remembering(self) -> Place:
+        """Return the place as one that reads no object twice."""
+        return replace(self, seen={})
+
+    def below(self, *names: str) -> Place:
+        """Return a place below this one."""
+        return Place(join(self.spec, *names), None if self.seen is None else {})
+
+    @property
+    def text(self) -> str:
+        """How messages name it."""
+        return url(self.spec)
 
     @property
     def local(self) -> str | None:
         """The local path, if it is one."""
-        return str(self.spec["path"]) if self.spec.get("driver") == "file" else None
+        return str(self.spec["path"]) if is_local(self.spec) else None
 
-    def below(self, path: str) -> Place:
-        spec = kvstore.join(self.spec, path)
-        return Place(kvstore.url(spec), spec)
+    @property
+    def directory(self) -> Spec:
+        """The spec of the folder that it is."""
+        return join(self.spec, directory=True)
 
-    def directory(self) -> kvstore.Spec:
-        return kvstore.join(self.spec, directory=True)
+    @property
+    def store(self) -> ts.KvStore:
+        """The handle of that folder."""
+        folder = self.directory
+        key = json.dumps(folder, sort_keys=True)
+        return opened(f"folder {key}", lambda: _open(folder))
+
+    def name_of(self, key: str) -> str:
+        """Say how messages name an object."""
+        return url(join(self.spec, key))
+
+    # objects
 
     def read(self, key: str) -> bytes | None:
-        """The content of a small file below, or None."""
-        if key not in self._read:
-            if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
-                self._read[key] = None
-            else:
-                self._read[key] = read_key(self.directory(), key)
-        return self._read[key]
+        """Read an object, or None where there is none."""
+        if self.seen is not None and key in self.seen:
+            return self.seen[key]
+        if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
+            data = None
+        else:
+            data = next(iter(self.read_many([key])))
+        if self.seen is not None:
+            self.seen[key] = data
+        return data
 
     def json(self, key: str) -> dict[str, Any] | None:
-        """The JSON object in a small file below, or None."""
+        """Read the JSON object in a file below, or None."""
         data = self.read(key)
         if data is None:
             return None
@@ -63,74 +192,166 @@ class Place:
             raise OSError(f"{self.text}/{key} is damaged: not a JSON object")
         return value
 
+    def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """Read objects in the order of their keys, many requests at a time."""
+        keys, store = iter(keys), self.store
+        while batch := list(islice(keys, _BATCH)):
+            futures = [store.read(key) for key in batch]
+            for key, future in zip(batch, futures, strict=True):
+                try:
+                    found = future.result()
+                except Exception as error:
+                    raise explain(error, f"reading {self.name_of(key)}") from error
+                yield bytes(found.value) if found.state == "value" else None
 
-def read_key(directory: kvstore.Spec, key: str) -> bytes | None:
-    """The content of a file in a directory, or None if there is none."""
-    try:
-        result = ts.KvStore.open(directory, context=context()).result().read(key).result()
-    except ValueError as error:
-        raise explain(error, f"reading {kvstore.url(directory)}{key}") from None
-    return bytes(result.value) if result.state == "value" else None
-
-
-def list_keys(directory: kvstore.Spec) -> list[str]:
-    """The names of all files below a directory, sorted."""
-    try:
-        found = ts.KvStore.open(directory, context=context()).result().list().result()
-    except ValueError as error:
-        raise explain(error, f"listing {kvstore.url(directory)}") from None
-    return sorted(key.decode() for key in found)
-
-
-def names_in(folder: kvstore.Spec) -> list[str]:
-    """What is directly in a folder on a disk, or all that is below it in a bucket, sorted."""
-    if kvstore.is_local(folder):
-        return sorted(os.listdir(folder["path"])) if os.path.isdir(folder["path"]) else []
-    return list_keys(folder)
-
-
-def delete_keys(directory: kvstore.Spec) -> None:
-    """Delete all files below a directory; nothing there is no error."""
-    try:
-        store = ts.KvStore.open(directory, context=context()).result()
-        store.delete_range(ts.KvStore.KeyRange()).result()
-    except ValueError as error:
-        raise explain(error, f"clearing {kvstore.url(directory)}") from None
-
-
-def write_key(directory: kvstore.Spec, key: str, value: bytes) -> None:
-    """Write a small file in a directory, whole or not at all."""
-    try:
-        ts.KvStore.open(directory, context=context()).result().write(key, value).result()
-    except ValueError as error:
-        raise explain(error, f"writing {kvstore.url(directory)}{key}") from None
-
-
-def check_writable(place: kvstore.Spec) -> None:
-    """Raise OSError if nothing can be written at a place, where there may be nothing yet; leave nothing.
-
-    Examples
-    --------
-    >>> check_writable(kvstore.kvstore_spec("/proc/out.zarr"))  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    OSError: writing to /proc/out.zarr: ...
-    """
-    name = kvstore.url(place)
-    if kvstore.is_local(place):
-        folder = os.path.abspath(place["path"])
-        while not os.path.isdir(folder):
-            folder = os.path.dirname(folder)
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object there or replace it."""
         try:
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise OSError(
-                f"writing to {name}: {error.strerror} (check who may write to {folder})"
-            ) from None
-        return
-    key = f"writable-{uuid.uuid4().hex}"
-    try:
-        store = ts.KvStore.open(kvstore.join(place, directory=True), context=context()).result()
-        store.write(key, b"").result()
-        store.write(key, None).result()
-    except Exception as error:
-        raise explain(error, f"writing to {name}") from None
+            self.store.write(key, data).result()
+        except Exception as error:
+            raise explain(error, f"writing {self.name_of(key)}") from error
+
+    def names(self, prefix: str = "") -> list[str]:
+        """List the names below a prefix that ends with a slash, without it, sorted; by default all."""
+        if self.local is not None and not os.path.isdir(self.local):
+            return []
+        return next(iter(self.names_many([prefix])))
+
+    def names_many(self, prefixes: Iterable[str]) -> Iterator[list[str]]:
+        """List as `names` does, for several prefixes at once."""
+        prefixes = iter(prefixes)
+        while batch := list(islice(prefixes, _BATCH)):
+            futures = [self.store.list(_below(p), strip_prefix_length=len(p)) for p in batch]
+            for prefix, future in zip(batch, futures, strict=True):
+                try:
+                    names = future.result()
+                except Exception as error:
+                    raise explain(error, f"listing {self.name_of(prefix)}") from error
+                yield sorted(name.decode() for name in names)
+
+    def folders(self, prefix: str) -> list[str]:
+        """List the folders directly below one on a disk, whose name ends with a slash, sorted."""
+        root = Path(self.spec["path"], prefix)
+        return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+
+    # removing
+
+    def delete(self, *keys: str) -> None:
+        """Delete objects, and all below the keys that end with a slash."""
+        for key in keys:
+            try:
+                if key.endswith("/"):
+                    self.store.delete_range(_below(key)).result()
+                else:
+                    self.store.write(key, None).result()
+            except Exception as error:
+                raise explain(error, f"writing to {self.name_of(key)}") from error
+        if self.local is not None:  # folders and left-over lock files are no objects
+            for key in keys:
+                if key.endswith("/"):
+                    shutil.rmtree(Path(self.local, key), ignore_errors=True)
+
+    def remove(self) -> None:
+        """Delete everything there; nothing there is no error."""
+        if self.local is not None:
+            shutil.rmtree(self.local, ignore_errors=True)
+            return
+        try:
+            self.store.delete_range(ts.KvStore.KeyRange()).result()
+        except ValueError as error:
+            raise explain(error, f"clearing {url(self.directory)}") from None
+
+    def tidy(self, *folders: str) -> None:
+        """Remove folders on a disk, and the place itself, where nothing is in them."""
+        if self.local is not None:
+            root = Path(self.local)
+            for folder in (*(root / name for name in folders), root):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def clear(self, keep: str, may: Callable[[], bool]) -> bool:
+        """Delete everything below but one object, as long as ``may`` says so.
+
+        Returns
+        -------
+        bool
+            Whether all is deleted; False once it may not be.
+        """
+        if self.local is not None:
+            return _clear_local(self.local, keep, may)
+        keys = [key for key in self.names() if key != keep]
+        for at in range(0, len(keys), _AT_A_TIME):
+            if not may():
+                return False
+            deleting = [self.store.write(key, None) for key in keys[at : at + _AT_A_TIME]]
+            for key, one in zip(keys[at:], deleting, strict=False):
+                try:
+                    one.result()
+                except ValueError as error:
+                    raise explain(error, f"clearing {self.name_of(key)}") from None
+        return may()
+
+    def check_writable(self) -> None:
+        """Raise OSError if nothing can be written there, where there may be nothing yet; leave nothing.
+
+        Examples
+        --------
+        >>> Place.of("/proc/out.zarr").check_writable()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        OSError: writing to /proc/out.zarr: ...
+        """
+        if self.local is not None:
+            folder = os.path.abspath(self.local)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            try:
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                raise OSError(
+                    f"writing to {self.text}: {error.strerror} (check who may write to {folder})"
+                ) from None
+            return
+        key = f"writable-{uuid.uuid4().hex}"
+        try:
+            self.store.write(key, b"").result()
+            self.store.write(key, None).result()
+        except Exception as error:
+            raise explain(error, f"writing to {self.text}") from None
+
+
+def _open(folder: Spec) -> ts.KvStore:
+    # Objects are synchronised to the disk no more than the voxels they speak of: see `storage.durable`.
+    return ts.KvStore.open(with_secrets(folder), context=context()).result()
+
+
+def _below(prefix: str) -> ts.KvStore.KeyRange:
+    if not prefix:
+        return ts.KvStore.KeyRange()
+    return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+def _clear_local(path: str, keep: str, may: Callable[[], bool]) -> bool:
+    kept = {os.path.join(path, keep), os.path.join(path, keep + _LOCK)}
+    folders: list[str] = []
+    for k, file in enumerate(_files(path, folders)):
+        if k % _AT_A_TIME == 0 and not may():
+            return False
+        if file not in kept:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(file)
+    if not may():
+        return False
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):  # one that is written into again is not empty
+            os.rmdir(folder)
+    return True
+
+
+def _files(path: str, folders: list[str]) -> Iterator[str]:
+    """All files below a folder; its folders are put on the list, the outer ones first."""
+    for root, inside, files in os.walk(path):
+        below = [os.path.join(root, name) for name in inside]
+        links = [name for name in below if os.path.islink(name)]
+        folders += [name for name in below if name not in links]
+        yield from links
+        yield from (os.path.join(root, name) for name in files)

@@ -13,14 +13,13 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.claims import Document, replaced
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Content, WritableFormat
 from beam_volumes.storage.ownership import OwnedOutput
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.place import Place, kvstore_spec, url
 from beam_volumes.storage.source import Source, digest
 
 
@@ -192,8 +191,8 @@ def make_sink(
     TypeError
         No format takes an option.
     """
-    spec = kvstore.kvstore_spec(path if isinstance(path, str | os.PathLike) else dict(path))
-    name = kvstore.url(spec).rstrip("/")
+    spec = kvstore_spec(path if isinstance(path, str | os.PathLike) else dict(path))
+    name = url(spec).rstrip("/")
     space = Space() if space is None else space
     its = registry.format_of(name) if format is None else registry.format_named(format)
     z, y, x = (int(n) for n in shape)

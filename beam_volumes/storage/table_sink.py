@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.formats.format import RUN
 from beam_volumes.storage.formats.table_format import Columns, TableFormat, table_formats
 from beam_volumes.storage.ownership import OwnedOutput
-from beam_volumes.storage.place import names_in, write_key
+from beam_volumes.storage.place import Place, kvstore_spec, url
 from beam_volumes.storage.source import digest
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ class TableSink(OwnedOutput):
         ...
         ValueError: s3://bucket/neurons.csv: csv is one file, for local disks; write .parquet there
         """
-        spec, known = kvstore.kvstore_spec(path), table_formats()
-        name = kvstore.url(spec).rstrip("/")
+        spec, known = kvstore_spec(path), table_formats()
+        name = url(spec).rstrip("/")
         spec = {**spec, "path": str(spec.get("path", "")).rstrip("/")}
         if format is None:
             format = os.path.splitext(name)[1].removeprefix(".")
@@ -98,14 +97,14 @@ class TableSink(OwnedOutput):
         return RUN
 
     def _is_in_bucket(self) -> bool:
-        return bool(names_in(self.home))
+        return bool(Place.of(self.home).names())
 
     def _is_replaceable(self) -> bool:
         local = self.kvstore.get("driver") == "file"
         is_directory = local and os.path.isdir(self.kvstore["path"])
         if self.is_file:
             return not is_directory
-        ours = all(k == RUN or k.endswith(f".{self.format}") for k in names_in(self.home))
+        ours = all(k == RUN or k.endswith(f".{self.format}") for k in Place.of(self.home).names())
         return ours and (is_directory or not local)
 
     # writing it
@@ -127,9 +126,10 @@ class TableSink(OwnedOutput):
         self.check(run_id)
         if self.state().get("finished"):
             return
+        home = Place.of(self.home)
         for key, data in self.its.beside(columns).items() if shard == 0 else ():
-            write_key(self.home, key, data)
-        write_key(self.home, self._part(shard), self.its.encode(columns))
+            home.write(key, data)
+        home.write(self._part(shard), self.its.encode(columns))
 
     def finish(self, shards: int, run_id: str | None = None, durable: bool = False) -> None:
         """Make the table whole, of shards 0 to ``shards - 1``; once is enough.
@@ -138,7 +138,7 @@ class TableSink(OwnedOutput):
         """
 
         def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
-            have = set(names_in(self.home))
+            have = set(Place.of(self.home).names())
             missing = [i for i in range(shards) if self._part(i) not in have]
             if missing or not shards:
                 raise OSError(

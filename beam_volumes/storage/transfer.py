@@ -20,9 +20,9 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.context import context, threads
 from beam_volumes.storage.errors import explain
+from beam_volumes.storage.place import url
 
 #: Decoded bytes that one piece of a transfer aims at.
 PIECE = 4 << 20
@@ -348,7 +348,7 @@ def describe(handle: ts.TensorStore) -> str:
     # Some 250 bytes are lost in TensorStore each time: for messages only.
     spec = handle.kvstore.spec().to_json()
     # TensorStore has no URL for an S3 server that is not Amazon's.
-    text = kvstore.url(spec) if "bucket" in spec else str(handle.kvstore.url)
+    text = url(spec) if "bucket" in spec else str(handle.kvstore.url)
     return text.removeprefix("file://").rstrip("/")
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.storage.checksums import checksum
-from beam_volumes.storage.context import context
 from beam_volumes.storage.errors import explain
+from beam_volumes.storage.place import Place
 from beam_volumes.storage.sink import Sink
 
 #: Decoded bytes that are read at a time to look at units.
@@ -43,13 +43,8 @@ class Listing:
     def _list(self, prefix: str) -> np.ndarray:
         """The units whose names begin so, sorted."""
         sink = self._sink
-        try:
-            store = ts.KvStore.open(sink.home, context=context()).result()
-            last = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else ""
-            keys = store.list(ts.KvStore.KeyRange(prefix, last)).result()
-        except ValueError as error:
-            raise explain(error, f"listing {sink.name}") from None
-        cells = (self._format.cell(sink, key.decode()) for key in keys)
+        names = Place.of(sink.home).names(prefix)
+        cells = (self._format.cell(sink, prefix + name) for name in names)
         counts = sink.grid.counts
         found = [
             sink.grid.index(cell)

@@ -6,9 +6,7 @@ import sys
 import pytest
 import yaml
 
-from beam_volumes.runs.objects import Folder
-from beam_volumes.storage.kvstore import kvstore_spec
-from beam_volumes.storage.place import check_writable
+from beam_volumes.storage.place import Place, kvstore_spec
 from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
 
@@ -56,8 +54,8 @@ def test_whether_a_bucket_may_be_written_to(store, request, monkeypatch):
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     place = kvstore_spec(f"{url}/probed/out.zarr")
-    check_writable(place)
-    assert Folder(kvstore_spec(f"{url}/probed")).names("out.zarr/") == []  # and nothing stays there
+    Place.of(place).check_writable()
+    assert Place.of(f"{url}/probed").names("out.zarr/") == []  # and nothing stays there
     other = f"{url}-that-nobody-made/out.zarr"
     with pytest.raises(OSError, match=rf"writing to {other}: "):
-        check_writable(kvstore_spec(other))
+        Place.of(other).check_writable()

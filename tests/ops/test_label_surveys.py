@@ -16,8 +16,7 @@ from beam_volumes.ops.labels.label_surveys import (
     LookupSurvey,
 )
 from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
-from beam_volumes.storage.kvstore import kvstore_spec
-from beam_volumes.storage.place import write_key
+from beam_volumes.storage.place import Place
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
@@ -161,7 +160,7 @@ def test_a_mapping_in_parquet(tmp_path):
     assert np.array_equal(got, labels // 10)
     assert survey.token() == LookupSurvey.of(labels.dtype, mapping).token()
     with open(tmp_path / "map.parquet" / "part-00003.parquet", "rb") as part:
-        write_key(kvstore_spec("memory://maps/"), "m.parquet", part.read())
+        Place.of("memory://maps/").write("m.parquet", part.read())
     elsewhere = ParquetMapping.of("memory://maps/m.parquet", ("neuron", "label"))
     again = [a.tolist() for a in elsewhere.read((0, 0))]
     assert again == [a.tolist() for a in mapping.read((3, 0))[::-1]]

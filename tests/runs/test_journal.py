@@ -19,8 +19,8 @@ from beam_volumes.runs import (
     ranges,
     run_folder,
 )
-from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.record import LIMIT, count, indices
+from beam_volumes.storage.place import Place
 
 BOX = Box((0, 0, 0), (7, 64, 64))
 
@@ -106,7 +106,7 @@ def test_record_comes_back(journal, size):
     bare = replace(sent, written={}, empty={}, emission=b"")
     assert list(journal.records(2, bodies=False)) == [bare]
     assert os.path.getsize(journal.own["path"] + "records/2/000000/000000003") <= LIMIT
-    assert bool(Folder(journal.own).names("payloads/")) == (size >= LIMIT)
+    assert bool(Place.of(journal.own).names("payloads/")) == (size >= LIMIT)
 
 
 def test_units_of_a_tile_stay_small(journal):
@@ -194,14 +194,14 @@ def test_finished_and_missing(journal):
 
 def test_full_folders_are_not_listed_again(journal, monkeypatch):
     listed = []
-    names_many = Folder.names_many
+    names_many = Place.names_many
 
     def counting(self, prefixes):
         prefixes = list(prefixes)
         listed.append(prefixes)
         return names_many(self, prefixes)
 
-    monkeypatch.setattr(Folder, "names_many", counting)
+    monkeypatch.setattr(Place, "names_many", counting)
     tally = Tally(journal, 0, 2500)
     assert tally.update().done == 0
     fill(journal, 0, [*range(1200), 2499])

@@ -18,8 +18,8 @@ from beam_volumes.runs import (
     reporter,
 )
 from beam_volumes.runs.journal import Compiling
-from beam_volumes.runs.objects import Folder
 from beam_volumes.runs.progress import last_started
+from beam_volumes.storage.place import Place
 from tests.waiting import wait_until
 
 
@@ -101,14 +101,14 @@ def test_records_of_a_run_that_is_replaced_do_not_count(journal):
 def test_looks_are_bounded_however_many_slabs_there_are(journal, monkeypatch):
     """100 folders of a thousand: a look lists some in turn, and the last one all."""
     listed, clock, seen = [], Clock(), []
-    names_many = Folder.names_many
+    names_many = Place.names_many
 
     def counting(self, prefixes):
         prefixes = list(prefixes)
         listed.append(len(prefixes))
         return names_many(self, prefixes)
 
-    monkeypatch.setattr(Folder, "names_many", counting)
+    monkeypatch.setattr(Place, "names_many", counting)
     finish(journal, 0, *range(0, 100_000, 1000))
     watch = Watch(journal, [Work("p", 100_000)], seen.append, interval=1.0, clock=clock)
     for now in range(4):
@@ -131,7 +131,7 @@ def test_an_unreadable_journal_does_not_disturb(journal, monkeypatch, caplog):
     def fail(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("beam_volumes.runs.objects.Folder.names_many", fail)
+    monkeypatch.setattr("beam_volumes.storage.place.Place.names_many", fail)
     watch.poll()
     assert "no network" in caplog.text
 
@@ -184,14 +184,14 @@ def test_summary(journal):
 
 
 def test_costs_are_added_up_while_the_run_goes_on(journal, monkeypatch):
-    read_many, read = Folder.read_many, []
+    read_many, read = Place.read_many, []
 
     def counted(self, keys):
         for key, data in zip(keys := list(keys), read_many(self, keys), strict=True):
             read.extend([key] if key.startswith("records/") else [])
             yield data
 
-    monkeypatch.setattr(Folder, "read_many", counted)
+    monkeypatch.setattr(Place, "read_many", counted)
     watch = Watch(journal, [Work("a", 1300), Work("b", 2)], lambda _: None)
     for k, begin in enumerate(range(0, 1300, 260)):
         finish(journal, 0, *range(begin, begin + 260), started=begin, seconds=260.0, bytes_read=k)

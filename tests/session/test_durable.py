@@ -10,9 +10,9 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.runs import record as records
-from beam_volumes.runs.objects import Folder
 from beam_volumes.session.begin import begin
 from beam_volumes.storage import durable
+from beam_volumes.storage.place import Place
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import membranes, stored
@@ -23,7 +23,7 @@ def disk(tmp_path, monkeypatch):
     """What the disk holds, kept up to date; and what is recorded while it does not hold some of it."""
     held: set[str] = set()
     lacking: list[tuple[str, set[str]]] = []
-    sync, write = durable._sync, Folder.write
+    sync, write = durable._sync, Place.write
     outputs = tmp_path / "outputs"
 
     def files():
@@ -40,7 +40,7 @@ def disk(tmp_path, monkeypatch):
             lacking.append((key, {f for f in before - held if "records" not in f}))
 
     monkeypatch.setattr(durable, "_sync", syncing)
-    monkeypatch.setattr(Folder, "write", writing)
+    monkeypatch.setattr(Place, "write", writing)
     monkeypatch.setattr(records, "LIMIT", 2000)  # so that there are payloads
     return lacking
 

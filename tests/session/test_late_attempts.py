@@ -11,12 +11,11 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.runs.objects import Folder
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
-from beam_volumes.storage import ownership
 from beam_volumes.storage.claims import Document, Superseded
+from beam_volumes.storage.place import Place
 from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep import executor
 from tests.transforms.trees import chunk_files, membranes, stored
@@ -210,8 +209,8 @@ STOPS = {
     "after it has looked at the output": (Document, "read", 3, True),
     "before it claims the output": (Document, "replace", 2, False),
     "after it has claimed the output": (Document, "replace", 2, True),
-    "before it clears": (ownership, "clear", 1, False),
-    "after it has cleared": (ownership, "clear", 1, True),
+    "before it clears": (Place, "clear", 1, False),
+    "after it has cleared": (Place, "clear", 1, True),
     "before it is ready": (Document, "replace", 3, False),
 }
 
@@ -294,7 +293,7 @@ def test_of_runs_that_begin_at_once_one_gets_the_place(tmp_path, overwrite, plac
     np.testing.assert_array_equal(np.asarray(bv.open(out)), np.asarray(v) + np.uint16(won))
     journal = sessions[won].journal
     assert journal.finished(0) == [0]
-    left = {name.partition("/")[0] for name in Folder(journal.spec).names("runs/")}
+    left = {name.partition("/")[0] for name in Place.of(journal.spec).names("runs/")}
     assert left == {journal.run_id}
 
 

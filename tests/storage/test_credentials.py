@@ -14,7 +14,7 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.storage.credentials import check_no_secrets
-from beam_volumes.storage.kvstore import kvstore_spec
+from beam_volumes.storage.place import kvstore_spec
 
 SECRET = "hunter2hunter2"
 

@@ -13,7 +13,7 @@ import beam_volumes as bv
 from beam_volumes.geometry import Box
 from beam_volumes.storage import arrays, make_sink, open_source, unit_name, write_units
 from beam_volumes.storage.context import opened
-from beam_volumes.storage.kvstore import kvstore_spec, url
+from beam_volumes.storage.place import kvstore_spec, url
 
 
 @pytest.mark.parametrize(

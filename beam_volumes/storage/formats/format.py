@@ -17,14 +17,13 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.space import Space
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.ownership import home_of
-from beam_volumes.storage.place import Place, read_key, write_key
+from beam_volumes.storage.place import Place, Spec
 from beam_volumes.storage.source import DTYPES, Source, digest
 
 #: The document of formats that have no other place for what a run notes of itself.
@@ -200,9 +199,9 @@ class WritableFormat(Format):
         """Store a unit, whole or not at all; several at once, on threads of TensorStore."""
         key = self.key(d, cell)
         assert key is not None
-        write_key(self.home(d), key, self.encode(d, voxels))
+        Place.of(self.home(d)).write(key, self.encode(d, voxels))
 
-    def home(self, d: Description) -> kvstore.Spec:
+    def home(self, d: Description) -> Spec:
         """The folder of units and documents."""
         return home_of(d.kvstore, self.is_file)
 
@@ -288,7 +287,7 @@ class UnitReader:
         box = d.grid.box(d.grid.index((z, y, x)))
         key = self.format.key(d, (z, y, x))
         assert key is not None
-        data = read_key(self.format.home(d), key)
+        data = Place.of(self.format.home(d)).read(key)
         if data is None and (d.scratch or not self.format.omits_empty):
             raise VolumeError(f"{d.name}: its unit {key} is missing; write it anew")
         asked = Box(domain.inclusive_min, domain.exclusive_max)  # type: ignore[arg-type]

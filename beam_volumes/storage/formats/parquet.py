@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.table_format import Columns, TableFormat
-from beam_volumes.storage.place import names_in, read_key
+from beam_volumes.storage.place import Place, Spec, is_local, join, kvstore_spec, url
 from beam_volumes.storage.source import digest
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ class Parquet(TableFormat):
     def problems(
         self,
         name: str,
-        place: kvstore.Spec,
+        place: Spec,
         shards: list[str],
         noted: Mapping[str, Any],
         checksums: bool,
@@ -47,7 +46,7 @@ class Parquet(TableFormat):
 
         for shard in shards:
             try:
-                data = read_key(kvstore.join(place, directory=True), shard)
+                data = Place.of(place).read(shard)
                 if data is None:
                     yield f"{name}: shard {shard} is missing"
                     continue
@@ -58,13 +57,11 @@ class Parquet(TableFormat):
                 reason = " ".join(str(error).split())
                 yield f"{name}: shard {shard} cannot be read: {reason}"
 
-    def read(
-        self, name: str, place: kvstore.Spec, shards: list[str], noted: Mapping[str, Any]
-    ) -> pa.Table:
+    def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        parts = [read_key(kvstore.join(place, directory=True), shard) for shard in shards]
+        parts = [Place.of(place).read(shard) for shard in shards]
         lost = [i for i, part in enumerate(parts) if part is None]
         if lost:
             raise FileNotFoundError(f"{name}: the shards {lost} are missing")
@@ -103,14 +100,16 @@ class ParquetTable:
     @classmethod
     def of(cls, place: Any) -> ParquetTable:
         """A file, or a directory of files; their metadata are read."""
-        spec = kvstore.kvstore_spec(place)
-        name = kvstore.url(spec).rstrip("/")
+        spec = kvstore_spec(place)
+        name = url(spec).rstrip("/")
         if spec.get("driver") == "file" and os.path.isfile(spec["path"]):
             files = [spec]
         else:
-            names = names_in(kvstore.join(spec, directory=True))
+            names = Place.of(spec).names()
+            if is_local(spec):
+                names = [name for name in names if "/" not in name]
             keys = [k for k in names if k.endswith(".parquet") and k[0] not in "._"]
-            files = [kvstore.join(spec, k) for k in keys] or [spec]
+            files = [join(spec, k) for k in keys] or [spec]
         sizes, counts, marks, schema = [], [], [], None
         for file in files:
             opened = _open(file)
@@ -138,7 +137,7 @@ class ParquetTable:
     def extents(self) -> tuple[Extent, ...]:
         """Where it lies: a file, or the directory of its files."""
         first = self.files[0]
-        if kvstore.url(first) == self.name:
+        if url(first) == self.name:
             return (Extent(first),)
         return (Extent({**first, "path": str(first["path"]).rpartition("/")[0]}),)
 
@@ -162,17 +161,17 @@ class ParquetTable:
         return digest(self.files, self.identity)
 
 
-def _open(file: kvstore.Spec) -> pq.ParquetFile:
+def _open(file: Spec) -> pq.ParquetFile:
     """A Parquet file; of another place than the local disk all of it is read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = kvstore.url(file)
+    name = url(file)
     try:
         if file.get("driver") == "file":
             return pq.ParquetFile(file["path"])
         folder, _, key = str(file["path"]).rpartition("/")
-        data = read_key({**file, "path": folder + "/" if folder else ""}, key)
+        data = Place.of({**file, "path": folder}).read(key)
         if data is None:
             raise FileNotFoundError(f"reading {name}: there is no such file")
         return pq.ParquetFile(io.BytesIO(data))

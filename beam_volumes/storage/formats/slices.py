@@ -26,13 +26,12 @@ import tifffile
 
 from beam_volumes.geometry import Box
 from beam_volumes.space import Space
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import select
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import Format
-from beam_volumes.storage.place import Place, list_keys, read_key
+from beam_volumes.storage.place import Place, Spec, join, url
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.storage.transfer import Transfer, each_slice
 from beam_volumes.text import printable
@@ -81,7 +80,7 @@ class SliceReader:
         Whether all of the directory is meant, or else those names alone.
     """
 
-    directory: kvstore.Spec
+    directory: Spec
     names: Series | tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -104,7 +103,7 @@ class SliceReader:
         for i in range(len(self.names)):
             folder, _, name = self.names[i].rpartition("/")
             folders.setdefault(folder, []).append(name)
-        return tuple(Extent(kvstore.join(self.directory, f), n) for f, n in folders.items())
+        return tuple(Extent(join(self.directory, f), n) for f, n in folders.items())
 
     @property
     def decode_bytes(self) -> int:
@@ -157,7 +156,7 @@ class SliceReader:
         """Slice ``z``, decoded and checked."""
         global decoded
         name = self.names[z]
-        path = kvstore.url(kvstore.join(self.directory, name))
+        path = url(join(self.directory, name))
         image = _decode(_content(self.directory, name, path), name, path)
         with _count:
             decoded += 1
@@ -193,7 +192,7 @@ class Slices(Format):
                 )
         directory, listed, single = found
         names = _series(sorted(listed, key=natural_key), place.text)
-        first = kvstore.url(kvstore.join(directory, names[0]))
+        first = url(join(directory, names[0]))
         shape, dtype = _header(directory, names[0], first)
         if dtype not in DTYPES:
             known = ", ".join(d.name for d in DTYPES)
@@ -246,7 +245,7 @@ def natural_key(name: str) -> tuple[Any, ...]:
 # finding them
 
 
-def _find(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
+def _find(place: Place) -> tuple[Spec, list[str], bool] | None:
     """The directory and the names of the slices at a place, and whether it is a single image."""
     if place.local is None:
         return _find_remote(place)
@@ -273,7 +272,7 @@ def _find(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
     return _directory(place, folder), _images(names, place, all_of_them=True), False
 
 
-def _find_remote(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
+def _find_remote(place: Place) -> tuple[Spec, list[str], bool] | None:
     path = str(place.spec.get("path", ""))
     folder, _, last = path.rstrip("/").rpartition("/")
     if last.lower().endswith(SUFFIXES) and not glob.has_magic(last):
@@ -283,7 +282,7 @@ def _find_remote(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
     directory = _directory(place, folder)
     if glob.has_magic(folder):
         raise ValueError(f"{place.text}: in a bucket only the last part of a path may be a pattern")
-    names = [key for key in list_keys(directory) if "/" not in key]
+    names = [key for key in Place.of(directory).names() if "/" not in key]
     if not last:
         names = _images(names, place)
         return (directory, names, False) if names else None
@@ -293,8 +292,8 @@ def _find_remote(place: Place) -> tuple[kvstore.Spec, list[str], bool] | None:
     return directory, _images(names, place, all_of_them=True), False
 
 
-def _directory(place: Place, folder: str) -> kvstore.Spec:
-    return kvstore.join({**place.spec, "path": folder}, directory=True)
+def _directory(place: Place, folder: str) -> Spec:
+    return join({**place.spec, "path": folder}, directory=True)
 
 
 def _listed(folder: str) -> list[str]:
@@ -352,7 +351,7 @@ def _series(names: list[str], where: str) -> Series | tuple[str, ...]:
 # decoding them
 
 
-def _content(directory: kvstore.Spec, name: str, path: str) -> bytes:
+def _content(directory: Spec, name: str, path: str) -> bytes:
     if directory.get("driver") == "file":
         try:
             with open(path, "rb") as file:
@@ -363,7 +362,7 @@ def _content(directory: kvstore.Spec, name: str, path: str) -> bytes:
             raise VolumeError(
                 f"slice {printable(path)} cannot be read: {error.strerror or error}"
             ) from None
-    data = read_key(directory, name)
+    data = Place.of(directory).read(name)
     if data is None:
         raise VolumeError(f"slice {printable(path)} is missing: restore it")
     return data
@@ -391,7 +390,7 @@ def _decode_tiff(data: bytes) -> np.ndarray:
         return image.astype(image.dtype.newbyteorder("="), copy=False)
 
 
-def _header(directory: kvstore.Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
+def _header(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of a slice, from as little of it as possible."""
     local = directory.get("driver") == "file"
     if name.lower().endswith(PNG):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.storage import kvstore
+from beam_volumes.storage.place import Spec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ class TableFormat:
     def problems(
         self,
         name: str,
-        place: kvstore.Spec,
+        place: Spec,
         shards: list[str],
         noted: Mapping[str, Any],
         checksums: bool,
@@ -72,9 +72,7 @@ class TableFormat:
         """What is wrong with a finished table, all of which is read."""
         raise NotImplementedError
 
-    def read(
-        self, name: str, place: kvstore.Spec, shards: list[str], noted: Mapping[str, Any]
-    ) -> pa.Table:
+    def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         """A finished table, of the dtypes that were written."""
         raise NotImplementedError
 

@@ -11,12 +11,12 @@ from typing import Any
 import tensorstore as ts
 
 from beam_volumes.space import Space
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.axes import names_of_axes, select, unit_name
 from beam_volumes.storage.context import context
 from beam_volumes.storage.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent, stores
+from beam_volumes.storage.place import url
 from beam_volumes.storage.source import DTYPES, Source, _normal, digest
 
 #: Spec members that make or clear arrays: a source does neither.
@@ -232,7 +232,7 @@ def _name(spec: Mapping[str, Any]) -> str:
     if isinstance(place, str):
         return place
     return (
-        kvstore.url(dict(place))
+        url(dict(place))
         if isinstance(place, Mapping) and "path" in place
         else str(spec.get("driver"))
     )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.formats.table_format import Columns, TableFormat
+from beam_volumes.storage.place import Spec
 from beam_volumes.storage.single_file import pieces, put_together
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TextTable(TableFormat):
     def problems(
         self,
         name: str,
-        place: kvstore.Spec,
+        place: Spec,
         shards: list[str],
         noted: Mapping[str, Any],
         checksums: bool,
@@ -84,9 +84,7 @@ class TextTable(TableFormat):
         elif checksums and crc32 != noted.get("crc32"):
             yield f"{name} is not what was written (checksum)"
 
-    def read(
-        self, name: str, place: kvstore.Spec, shards: list[str], noted: Mapping[str, Any]
-    ) -> pa.Table:
+    def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
         import pyarrow as pa
 
         fields = [(name, pa.from_numpy_dtype(np.dtype(d))) for name, d in noted["columns"].items()]

@@ -12,14 +12,13 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage import kvstore
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
 from beam_volumes.storage.formats.tensorstore_spec import open_spec
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.source import Source
 
 #: The attribute under which this package keeps what zarr has no place for.
@@ -44,7 +43,7 @@ class Node:
     @property
     def spec(self) -> dict[str, Any]:
         driver = "zarr3" if self.version == 3 else "zarr"
-        return {"driver": driver, "kvstore": self.place.directory()}
+        return {"driver": driver, "kvstore": self.place.directory}
 
 
 def find(place: Place) -> Node | None:
@@ -249,7 +248,7 @@ class Zarr(WritableFormat):
         """The array as TensorStore opens it, without reading anything, as one of a shape."""
         spec: dict[str, Any] = {
             "driver": "zarr3" if _version(d) == 3 else "zarr",
-            "kvstore": kvstore.join(d.kvstore, *self.array, directory=True),
+            "kvstore": join(d.kvstore, *self.array, directory=True),
             "metadata": array_metadata(d, shape),
         }
         if d.scratch:
