@@ -1,17 +1,20 @@
-"""More slabs in flight than by default, where one would leave cores idle."""
+"""More slabs in flight than by default, where those would leave cores idle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.crew import Crew, larger_crews
-from beam_volumes.plan.partitioning import WINDOW_VOXELS, Partitioning
+from beam_volumes.plan.fitting import costed
+from beam_volumes.plan.memory import left_for_slab
+from beam_volumes.plan.partitioning import Partitioning, fit
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.work import computing, moving, serial_share
-from beam_volumes.text import counted
+from beam_volumes.plan.work import serial_share
+
+#: More slabs leave each so many times what surveys are reckoned to find; voxels decide what they do.
+_ROOM = 8
 
 
 @dataclass(frozen=True)
@@ -45,51 +48,44 @@ class Fit:
     def is_within_budget(self) -> bool:
         return all(p.slab_memory <= self.budget for p in self.passes)
 
-    def seconds(self, serial: float) -> float:
-        """About how long it takes, where one thread does a share of a slab's work alone."""
-        computed = computing(self.passes) / self.crew.busy(serial)
-        moved = moving(self.passes) / (self.crew.processes * self.crew.threads)
-        return (computed + moved) / 1e9
 
-    def beats(self, other: Fit, serial: float) -> bool:
-        """Whether it can be had, in windows no narrower, and takes less time."""
-        if not self.is_within_budget or len(self.passes) != len(other.passes):
-            return False
-        windows = zip(self.passes, other.passes, strict=True)
-        return (
-            max(len(p.grid) for p in self.passes) >= self.crew.workers
-            and all(own.partition.window >= its.partition.window for own, its in windows)
-            and self.seconds(serial) < other.seconds(serial)
-        )
+def busier(found: Fit, total: int, base: int, processes: int | None, threads: int | None) -> Fit:
+    """Have as many of a plan's slabs in flight as keep the cores busy.
 
-
-def busier(
-    fit: Fit, fit_to: Callable[[Crew], Fit], processes: int | None, threads: int | None
-) -> Fit:
-    """The plan for as many slabs in flight as keep the cores busy, if they cost no more than fewer.
+    Slabs and windows stay, for smaller ones have more to merge than idle cores are worth; nor is room to
+    read ahead given up.
 
     Parameters
     ----------
-    fit : Fit
+    found : Fit
         For as many as there are by default.
-    fit_to : callable
-        Gives that for another crew.
+    total, base : int
+        Bytes of the machine, and of a process before any voxel.
     processes, threads : int, optional
         As asked for: None is a process for each slab in flight, and all cores.
     """
-    serial = serial_share(fit.passes)
-    most = max((p.voxels for p in fit.passes), default=0) // WINDOW_VOXELS
-    crews = list(larger_crews(serial, processes, threads, most))
-    alone = f"one thread does about {serial:.0%} of a slab's work alone"
-    for crew in crews:
-        other = fit_to(crew)
-        if other.beats(fit, serial):
-            why = f"{crew.workers} slabs in flight: {alone}, and one slab would leave cores idle"
-            return replace(other, reasons=[*other.reasons, why])
-    if not crews:
-        return fit
-    why = (
-        f"{counted(fit.crew.workers, 'slab')} in flight: {alone}, but more slabs would gain nothing, or have "
-        "no room in memory"
-    )
-    return replace(fit, reasons=[*fit.reasons, why])
+    serial = serial_share(found.passes)
+    across = (p for p in found.passes if p.program.surveys or p.program.barriers)
+    most = max((len(p.grid) for p in across), default=1)
+    for crew in larger_crews(serial, processes, threads, most):
+        budget = left_for_slab(total, base, crew)
+        passes = [_with_crew(p, crew, budget) for p in found.passes]
+        more = replace(found, crew=crew, budget=budget, passes=passes)
+        if more.is_within_budget and all(map(_is_as_good, passes, found.passes)):
+            why = (
+                f"{crew.workers} slabs in flight: one thread does about {serial:.0%} of a slab's work "
+                "alone, and fewer slabs would leave cores idle"
+            )
+            return replace(more, reasons=[*found.reasons, why])
+    return found
+
+
+def _with_crew(p: Pass, crew: Crew, budget: int) -> Pass:
+    (part,) = fit([p.program], p.grid.step, p.partition.window, crew, budget)
+    return costed(p.index, p.program, part, p.values, budget)
+
+
+def _is_as_good(new: Pass, old: Pass) -> bool:
+    """Whether a pass reads ahead as it did, and has room for what surveys may find."""
+    has_room = new.limit_bytes >= _ROOM * new.partition.reserved
+    return has_room and new.partition.overlap == old.partition.overlap

@@ -15,7 +15,7 @@ from beam_volumes.sweep.program import Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap
 
 #: Voxels a window should have: enough that a round of threads costs little beside the work.
-WINDOW_VOXELS = 8 << 20
+_WINDOW_VOXELS = 8 << 20
 #: Slabs should not read more than this share again at their ends.
 _AMPLIFICATION = 0.10
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
@@ -219,7 +219,7 @@ def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
     nz = max(1, programs[0].shape[0])
     stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
     shared = max((s.preferred_slices for s in stages), default=1)
-    return max(1, min(32, depth, nz, max(shared, round(WINDOW_VOXELS / (tile[0] * tile[1])))))
+    return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
 
 
 def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> int:

@@ -206,7 +206,7 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         refuse(fit.smallest, total, base, fit.crew)
     least = of_machine(base, fit.smallest.memory, fit.crew)
     if options.workers is None:
-        fit = busier(fit, fit_to, options.processes, options.threads)
+        fit = busier(fit, total, base, options.processes, options.threads)
     return Plan(
         tuple(fit.passes),
         tuple(targets),
