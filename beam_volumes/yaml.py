@@ -19,6 +19,7 @@ from beam_volumes import transforms
 from beam_volumes.across.tables import default_properties
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.docs import documented
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import placed
 from beam_volumes.recipes.recipe import checked_recipe, read_recipe
@@ -28,22 +29,30 @@ from beam_volumes.transforms import Slab
 class ComputeRecipe(beam.PTransform):
     """Carry out a recipe: applied to the pipeline, rows of ``name``, ``path`` and ``value``.
 
-    An output with a path gives one row once it is complete, a number one row, an array of numbers one row
-    for each, named ``name[0]``, ``name[1]``, ...
+    An output with a path gives one row once it is complete, a number one row, an array of numbers
+    one row for each, named ``name[0]``, ``name[1]``, ...
 
     Parameters
     ----------
     recipe : str or mapping
         The path of a recipe, or the recipe itself.
-    settings : list of str, optional
+    settings : sequence of str, default: ()
         Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
     crop : str, optional
-        A box that every input is cropped to.
-    memory, workers : optional
-        Instead of the recipe's own.
-    **options
-        What else `beam_volumes.Compute` takes: ``slab``, ``threads``, ``overwrite``, ``resume``,
-        ``journal``, ``run_id``, ...
+        A box ``z0:z1,y0:y1,x0:x1`` that every input is cropped to.
+    memory : int or str, optional
+        Memory that one worker process may use, in bytes or as ``"8GiB"``, instead of the
+        recipe's own.
+    workers : int, optional
+        Number of slabs in flight in one worker process, instead of the recipe's own.
+    **options : options
+        Further options of `beam_volumes.Compute`: ``slab``, ``window``, ``threads``,
+        ``journal``, ``resume``, ``overwrite``, ``run_id`` and ``resource_hints``.
+
+    Raises
+    ------
+    ValueError
+        If the recipe or an option is wrong, or an output is a table without a path.
 
     Examples
     --------
@@ -120,9 +129,29 @@ class ReadSlabs(transforms.ReadSlabs):
     input : str or mapping
         A path, or a mapping as a recipe's input: ``path``, ``voxel_size``, ``index``, ...
     steps : mapping, optional
-        Of pointwise and neighbourhood functions, as in a recipe; slabs are of the last one.
-    depth, tile, halo
-        As of `beam_volumes.ReadSlabs`; for `LabelComponents` the halo is 1.
+        Pointwise and neighbourhood functions, as in a recipe; slabs are of the last one.
+    depth : int, default: 32
+        Number of slices of a slab's core.
+    tile : pair of int, optional
+        Rows and columns of a slab's core, where whole planes are too large.
+    halo : int or sequence, default: 0
+        Voxels around the core that each slab has too: one number for all axes, or for each axis
+        a number or a pair ``(before, after)``. `LabelComponents` needs 1.
+
+    Raises
+    ------
+    ValueError
+        If the input or a step is wrong, or a slab would be larger than 8 MiB.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
+    >>> _ = bv.compute(em.to("em.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | ReadSlabs("em.zarr", {"maximum_filter": {"size": 3}})
+    ...     _ = slabs | beam.Map(lambda slab: print(slab.voxels[0, 0]))
+    [17 18 19 19]
     """
 
     def __init__(
@@ -160,19 +189,52 @@ def source_of(slabs: beam.PCollection, name: str) -> Any:
     )
 
 
+@documented
 class LabelComponents(beam.PTransform):
-    """Label the components of the slabs that `ReadSlabs` yields: slabs of labels, as of `beam_volumes.label`.
-
-    The volume is read again for that: it is not shuffled.
+    """Label the components of the slabs that `ReadSlabs` yields: slabs of labels.
 
     Parameters
     ----------
-    connectivity, by_value, background
-        As of `beam_volumes.label`.
-    min_size, max_size, touches_border, k_largest, memory
-        As of `beam_volumes.MergeEquivalences`.
-    dtype : str
-        Of the labels.
+    %(connectivity)s
+    by_value : bool, default: False
+        Whether neighbours belong together only if they are equal.
+    background : number or None, default: 0
+        With ``by_value``, the value that is left out; None for none.
+    min_size : int, optional
+        Keep components of at least so many voxels.
+    max_size : int, optional
+        Keep components of at most so many voxels.
+    touches_border : bool, optional
+        Keep components that touch the border of the volume, or those that do not.
+    k_largest : int, optional
+        Keep so many of those, the largest.
+    dtype : str, default: "uint32"
+        Dtype of the labels.
+    memory : int or str, optional
+        Memory that one step of the merge may hold, e.g. ``"1GiB"``.
+
+    Raises
+    ------
+    ValueError
+        If the slabs are not those of a `ReadSlabs` with a halo of 1.
+
+    See Also
+    --------
+    beam_volumes.label : the same of a whole volume.
+
+    Notes
+    -----
+    The volume is read again instead of being shuffled.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]]], "u1"))
+    >>> _ = bv.compute(mask.to("mask.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelComponents()
+    ...     _ = labels | beam.Map(lambda slab: print(slab.voxels[:, 0].tolist()))
+    [[1, 0, 2], [1, 0, 0]]
     """
 
     def __init__(
@@ -212,6 +274,7 @@ class LabelComponents(beam.PTransform):
         return merged["answers"] | "Relabel" >> relabel
 
 
+@documented
 class RegionTable(beam.PTransform):
     """Measure the regions of slabs of labels: rows, one for each region.
 
@@ -221,12 +284,28 @@ class RegionTable(beam.PTransform):
     Parameters
     ----------
     intensity : str or mapping, optional
-        The input, as of `ReadSlabs`, that intensities are measured of.
-    properties : list of str, optional
-        scikit-image's names. By default all but ``surface_area_faces``, which slabs of
-        `LabelComponents` cannot tell.
-    spacing, nan
-        As of `beam_volumes.regionprops_table`.
+        The input whose intensities are measured: a path, or a mapping as a recipe's input.
+    properties : sequence of str, optional
+        Names of the properties, as `beam_volumes.regionprops_table` has them; by default all
+        but ``surface_area_faces``, which slabs of `LabelComponents` cannot tell.
+    %(spacing)s
+    nan : {"raise", "omit"}, default: "raise"
+        NaN and infinite intensities are an error, or they are left out.
+
+    Raises
+    ------
+    ValueError
+        If a property is not known, or needs ``intensity``.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]]], "u1"))
+    >>> _ = bv.compute(mask.to("mask.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelComponents(min_size=2)
+    ...     _ = labels | RegionTable(properties=["area"]) | beam.Map(print)
+    Row(label=1, area=2.0)
     """
 
     def __init__(
@@ -282,12 +361,30 @@ class WriteSlabs(beam.PTransform):
     Parameters
     ----------
     path : str
-    overwrite : bool
-        Replace an output that exists.
-    partial : bool
-        Write the slabs there are, though some are missing.
-    **options
-        ``chunks``, ``shards``, ``codec``, ...: as of `Volume.to`. Slabs are made of whole chunks.
+        A path or URL that all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
+        (OME-Zarr 0.5), or in anything with ``format``.
+    overwrite : bool, default: False
+        Whether to replace an output that exists; otherwise it is an error.
+    partial : bool, default: False
+        Whether slabs may be missing: voxels that no slab has written are read as 0.
+    **options : options
+        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
+        `Volume.to` takes them. Slabs consist of whole chunks.
+
+    Raises
+    ------
+    ValueError
+        If the output exists, or slabs do not consist of whole chunks.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
+    >>> _ = bv.compute(em.to("em.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | ReadSlabs("em.zarr", depth=2)
+    ...     _ = slabs | WriteSlabs("copy.zarr", chunks=[2, 3, 4]) | beam.Map(print)
+    Row(z=0, y=0, x=0)
     """
 
     def __init__(self, path: str, overwrite: bool = False, partial: bool = False, **options: Any):

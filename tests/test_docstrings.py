@@ -10,7 +10,7 @@ import apache_beam as beam
 import pytest
 
 import beam_volumes as bv
-from beam_volumes import transforms
+from beam_volumes import transforms, yaml
 from beam_volumes.docstrings import filled
 
 NAMES = {**{n: getattr(bv, n) for n in bv.__all__}, "SlabKey": transforms.SlabKey}
@@ -25,6 +25,7 @@ MEMBERS = {
 METHODS = {n: m for n, m in MEMBERS.items() if inspect.isfunction(m)}
 PROPERTIES = {n: m for n, m in MEMBERS.items() if isinstance(m, property)}
 TRANSFORMS = {n: c for n, c in CLASSES.items() if issubclass(c, beam.PTransform)}
+YAML = {n: c for n, c in vars(yaml).items() if inspect.isclass(c) and c.__module__ == yaml.__name__}
 #: What functions make, and nobody else: their docstrings tell properties instead of parameters.
 MADE = {"Volume", "Scalar", "Table"}
 #: What Beam calls, and nobody else.
@@ -132,6 +133,11 @@ def test_classes(name):
     assert list(problems(CLASSES[name], name)) == []
 
 
+@pytest.mark.parametrize("name", YAML)
+def test_what_beam_yaml_names(name):
+    assert list(problems(YAML[name], name)) == []
+
+
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_properties(name):
     text = inspect.getdoc(PROPERTIES[name]) or ""
@@ -141,7 +147,7 @@ def test_properties(name):
 
 def test_there_are_as_many_as_we_think():
     """So that none of the tests above runs over nothing."""
-    assert len(FUNCTIONS) > 110 and len(TRANSFORMS) == 10
+    assert len(FUNCTIONS) > 110 and len(TRANSFORMS) == 10 and len(YAML) == 5
     assert {"Volume.to", "Table.at", "Plan.explain"} <= METHODS.keys()
     assert {"Volume.shape", "Scalar.dtype"} <= PROPERTIES.keys()
 

@@ -39,21 +39,25 @@ Crop = Callable[[Volume], Volume]
 
 @dataclass(frozen=True)
 class Profile:
-    """What was found.
+    """What `profile_recipe` found.
 
     Attributes
     ----------
     measured : Measured
-        Of the crop.
-    crop, shape : tuple of int
-        Of the largest input: what was computed of it, and what there is.
+        What the crop took.
+    crop : tuple of int
+        The shape of the largest input's part that was computed.
+    shape : tuple of int
+        The shape of the largest input.
     kernels : tuple of Compiled
-        What was compiled first; that is not in the times.
+        Kernels that were compiled first. That is not in the times.
     plan : Plan
-        Of the inputs as the recipe has them.
+        The plan for the inputs as the recipe has them.
     whole : Measured
-        What this would take; of the crop's own plan, where the whole has other passes.
+        What this plan would take; or what the crop's own plan would, where the whole has other
+        passes.
     advice : tuple of str
+        What could be changed, a sentence each.
     """
 
     measured: Measured
@@ -77,10 +81,26 @@ def profile_recipe(
     Parameters
     ----------
     recipe : Recipe
+        The recipe.
     crop : str, optional
-        A box of every input. By default one in the middle that takes some seconds.
-    memory, workers
-        As of `beam_volumes.compute`; those of the recipe by default.
+        A box ``z0:z1,y0:y1,x0:x1`` of every input; by default one in the middle that takes some
+        seconds.
+    memory : int or str, optional
+        Memory that this machine may use, in bytes or as ``"2GiB"``; that of the recipe by
+        default, else a quarter of its RAM.
+    workers : int, optional
+        Number of slabs in flight; those of the recipe by default, else one for every four
+        cores.
+
+    Returns
+    -------
+    Profile
+        Times, memory and advice.
+
+    Raises
+    ------
+    ValueError
+        If the recipe cannot be planned, or ``crop`` holds nothing.
     """
     asked_for = RunOptions(memory=memory, workers=workers, base=BASE_ALONE)
     options = asked_for.or_else(memory=recipe.memory, workers=recipe.workers)
