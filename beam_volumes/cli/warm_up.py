@@ -19,6 +19,7 @@ from beam_volumes.kernels.rows import copy_row
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.text import counted
 
 #: What volumes are mostly made of, what is measured of regions, and what labels are.
 DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4", "u8")
@@ -104,8 +105,8 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     for line in summary(found):
         print(line)
     print(
-        f"{len(found)} kernel(s) compiled in {time.perf_counter() - begin:.0f} s for {processor()} and kept "
-        f"in folders like {copy_row.stats.cache_path}"
+        f"{counted(len(found), 'kernel')} compiled in {time.perf_counter() - begin:.0f} s for {processor()} "
+        f"and kept in folders like {copy_row.stats.cache_path}"
     )
 
 

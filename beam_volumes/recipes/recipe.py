@@ -18,6 +18,7 @@ from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
 from beam_volumes.recipes.override import override, substitute
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.place import Place
+from beam_volumes.text import counted
 
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.
@@ -250,7 +251,8 @@ def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
         )
     if len(inputs) > len(operation.positional):
         raise entry.error(
-            f"{operation.name} takes {len(operation.positional)} input(s), and {len(inputs)} are given"
+            f"{operation.name} takes {counted(len(operation.positional), 'input')}, and {len(inputs)} are "
+            "given"
         )
     missing = [
         r for r in operation.required if r not in (*operation.positional[: len(inputs)], *said)

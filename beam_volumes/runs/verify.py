@@ -102,7 +102,7 @@ class Check:
         if self.unsummed:
             parts.append(f"{self.unsummed:,} of them without a checksum")
         if self.tables:
-            parts.append(f"{self.tables} table(s)")
+            parts.append(counted(self.tables, "table"))
         return f"{self.journal.url.rstrip('/')}: complete: {', '.join(parts)}"
 
     def _outputs(self) -> Iterator[str]:

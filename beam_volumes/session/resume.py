@@ -58,6 +58,7 @@ from beam_volumes.storage.place import Spec, join
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.nesting import check_not_nested
+from beam_volumes.text import counted
 from beam_volumes.version import __version__
 
 # The two ways in.
@@ -138,7 +139,7 @@ def asked_again(
     if different := differences(manifest, plan):
         raise ValueError(
             f"cannot resume {journal.url}: this run differs in {different[0].field} "
-            f"({len(different)} field(s) in all); start anew with overwrite=True"
+            f"({counted(len(different), 'field')} in all); start anew with overwrite=True"
         )
     if run_id not in (None, manifest.run_id):
         raise ValueError(f"resume=True continues the run {manifest.run_id}, not {run_id!r}")

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy
 
+from beam_volumes.text import counted
+
 #: Rounds of smoothing after which `minimum` gives up, as scikit-image's default.
 _SMOOTHINGS = 10_000
 
@@ -68,8 +70,8 @@ def multiotsu(counts: np.ndarray, centers: np.ndarray, classes: int) -> np.ndarr
     busy = np.flatnonzero(counts)
     if len(busy) < classes:
         raise ValueError(
-            f"threshold_multiotsu: {len(busy)} different value(s) or bins cannot make {classes} classes; "
-            "use fewer classes, or more nbins"
+            f"threshold_multiotsu: {counted(len(busy), 'different value')} or bins cannot make {classes} "
+            "classes; use fewer classes, or more nbins"
         )
     weight = np.concatenate([[0], np.cumsum(counts[busy])]).astype(np.float64)
     values = centers[busy].astype(np.float64)
@@ -202,8 +204,8 @@ def minimum(counts: np.ndarray, centers: np.ndarray) -> np.generic:
             break
     if len(peaks) != 2:
         raise ValueError(
-            f"threshold_minimum: the smoothed histogram has {len(peaks)} peak(s) instead of two; use "
-            "another threshold, e.g. threshold_otsu"
+            f"threshold_minimum: the smoothed histogram has {counted(len(peaks), 'peak')} instead of two; "
+            "use another threshold, e.g. threshold_otsu"
         )
     first, second = peaks
     return centers[first + np.argmin(smooth[first : second + 1])]
