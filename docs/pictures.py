@@ -183,9 +183,11 @@ FLOORS = [
     ("sweep", "stages, and the executor that streams a slab along z"),
     ("runs", "the journal: manifest, records, verification"),
     ("storage", "formats, reading, writing, whose a place is"),
-    ("kernels  geometry  space  text", "loops on plain arrays; boxes, axes, texts"),
+    ("kernels  geometry  space  text", "loops on plain arrays; boxes, axes, texts"),  # and BASEMENT
 ]
-#: From which floor on Beam is known.
+#: Small modules beside those of the lowest floor, not drawn.
+BASEMENT = {"docstrings", "exports", "version"}
+#: Below so many floors nothing imports Beam.
 BEAM = 3
 
 

@@ -3,8 +3,10 @@
 import ast
 import builtins
 import functools
+import graphlib
 import importlib
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +130,48 @@ def classes():
                 inside |= {getattr(getattr(n, "target", None), "id", None) for n in node.body}
                 there.setdefault(node.name, set()).update(inside)
     return there
+
+
+def imports(file, everywhere=True):
+    """What a module imports of the package, as dotted names; or only what it does when it is loaded."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree) if everywhere else tree.body:
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{a.name}" for a in node.names)
+
+
+def test_the_house_stands_as_it_is_drawn():
+    """No import runs upward, and nothing below the floors of Beam imports it."""
+    pictures = runpy.run_path(str(ROOT / "docs/pictures.py"))
+    floors = [set(rooms.split()) for rooms, _ in pictures["FLOORS"]]
+    floors[-1] |= pictures["BASEMENT"]
+    floor = {room: k for k, rooms in enumerate(floors) for room in rooms}
+    for file in (ROOT / "beam_volumes").rglob("*.py"):
+        room = file.relative_to(ROOT / "beam_volumes").with_suffix("").parts[0]
+        if room == "__init__":
+            continue
+        for name in imports(file):
+            ours, _, rest = name.partition(".")
+            there = floor.get(rest.split(".")[0], 0)
+            assert ours != "beam_volumes" or floor[room] <= there, f"{file.name} imports {name}"
+            assert ours != "apache_beam" or floor[room] < pictures["BEAM"], f"{file.name}: {name}"
+
+
+def test_no_circle_stands():
+    """Modules can be loaded one after the other, each after those that it imports."""
+    files = {
+        ".".join(f.relative_to(ROOT).with_suffix("").parts): f
+        for f in (ROOT / "beam_volumes").rglob("*.py")
+        if f.name != "__init__.py"
+    }
+    needed = {
+        module: {n for name in imports(file, False) for n in (name, name.rpartition(".")[0])}
+        & files.keys()
+        for module, file in files.items()
+    }
+    assert len(list(graphlib.TopologicalSorter(needed).static_order())) == len(files)
 
 
 def test_pictures_are_current():
