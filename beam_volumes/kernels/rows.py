@@ -2,13 +2,13 @@
 
 All of them share one calling convention::
 
-    kernel(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, *parameters)
+    kernel(src, out, y0, y1, nx, *parameters)
 
-``src`` and ``out`` are C-contiguous ring buffers (slots, rows, columns). Output voxel ``(k, y, x)``
-is ``out[jz[k], qy + y, qx + x]``, computed for ``y0 <= y < y1`` and ``0 <= x < nx``; nothing else
-of ``out`` is touched. Tap ``(tz, ty, tx)`` of that voxel is
-``src[iz[k + tz], oy + y + ty, ox + x + tx]``: ``iz`` has one entry per input slice, and whatever
-lies beyond the volume's edges is already in the ring.
+``src`` and ``out`` are `Rows`. Output voxel ``(k, y, x)`` is
+``out.lines[out.firsts[k] + y, out.left + x]``, computed for ``y0 <= y < y1`` and ``0 <= x < nx``;
+nothing else of ``out`` is touched. Tap ``(tz, ty, tx)`` of that voxel is
+``src.lines[src.firsts[k + tz] + y + ty, src.left + x + tx]``: there is one of ``src.firsts`` per
+input slice, and whatever lies beyond the volume's edges is already in the ring.
 
 A kernel makes many views of rows, and each counts a reference: what does so for each row is a
 `beam_volumes.kernels.jit.row_kernel`, which is given its scratch.
@@ -18,6 +18,8 @@ a loop must not write one of several arrays it reads under two names: that fails
 check and falls back to scalar code.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import types
 from numba.extending import overload
@@ -26,22 +28,50 @@ from numba.np.numpy_support import as_dtype
 from beam_volumes.kernels.jit import kernel, owning_nothing, row_kernel
 
 
-def as_rows(ring):
-    """A ring buffer as a 2-D array of rows, a view; bool becomes uint8 0/1.
+class Rows(NamedTuple):
+    """Some slices of a ring buffer, each as a stack of rows.
 
-    Row ``y`` of slot ``s`` is ``as_rows(ring)[s * ring.shape[1] + y]``.
+    Of one type for each dtype, so that a kernel is compiled for it once: make it with `rows_of`.
+
+    Attributes
+    ----------
+    lines : 2-D array
+        All rows of the ring, C-contiguous.
+    firsts : int64 array
+        Where in ``lines`` row 0 of each slice is.
+    left : int
+        The column in which rows begin.
     """
-    bytes_or_same = ring.view(np.uint8) if ring.dtype == np.bool_ else ring
-    return bytes_or_same.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
+
+    lines: np.ndarray
+    firsts: np.ndarray
+    left: int
 
 
-@overload(as_rows)
-def _as_rows(ring):
-    if ring.dtype == types.boolean:
-        return lambda ring: ring.view(np.uint8).reshape(
-            ring.shape[0] * ring.shape[1], ring.shape[2]
-        )
-    return lambda ring: ring.reshape(ring.shape[0] * ring.shape[1], ring.shape[2])
+def rows_of(ring: np.ndarray, slots: np.ndarray, y: int, x: int) -> Rows:
+    """The slices in some slots of a ring, from row ``y`` and column ``x`` on; no copy.
+
+    Examples
+    --------
+    >>> ring = np.arange(24).reshape(3, 2, 4)
+    >>> rows = rows_of(ring, np.array([2, 0]), 1, 3)
+    >>> int(rows.lines[rows.firsts[0], rows.left]), int(ring[2, 1, 3])
+    (23, 23)
+    """
+    n, height, width = ring.shape
+    return Rows(ring.reshape(n * height, width), slots * height + y, x)
+
+
+def as_bytes(rows):
+    """The same rows; of bool as uint8 0/1. Call it inside a kernel."""
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(as_bytes)
+def _as_bytes(rows):
+    if rows.types[0].dtype == types.boolean:
+        return lambda rows: Rows(rows.lines.view(np.uint8), rows.firsts, rows.left)
+    return lambda rows: rows
 
 
 def strided(array, writeable=False):
@@ -133,13 +163,13 @@ def _has_unordered(row):
 
 
 @kernel
-def box_has_unordered(ring, slots, y0, y1, x0, x1):
-    """`has_unordered` of some slices in rows ``y0:y1`` and columns ``x0:x1``."""
-    lines = as_rows(ring)
+def box_has_unordered(rows, y0, y1, nx):
+    """`has_unordered` of all slices in rows ``y0:y1`` and the first ``nx`` columns."""
+    lines = as_bytes(rows).lines
     nan = minus = False
-    for slot in slots:
+    for first in rows.firsts:
         for y in range(y0, y1):
-            more = has_unordered(lines[slot * ring.shape[1] + y, x0:x1])
+            more = has_unordered(lines[first + y, rows.left : rows.left + nx])
             nan |= more[0]
             minus |= more[1]
     return nan, minus

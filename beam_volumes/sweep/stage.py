@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.geometry import NO_HALO, Halo, Triple
+from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.storage.extent import Extent
 
 
@@ -40,9 +42,8 @@ class Block:
     """Some slices of one array, where they lie in its ring buffer.
 
     Slice ``k`` of the block is ``ring[slots[k]]``; the block's first row and column are ``y`` and
-    ``x`` there. ``rows`` and ``cols`` count the halo in, for an input. The ring is C-contiguous, so
-    that a kernel's rows ``ring[slot, y + i, x : x + n]`` are too. ``start`` is the position in the
-    volume of its first voxel.
+    ``x`` there. ``rows`` and ``cols`` count the halo in, for an input. The ring is C-contiguous.
+    ``start`` is the position in the volume of its first voxel.
     """
 
     ring: np.ndarray
@@ -56,6 +57,11 @@ class Block:
     @property
     def depth(self) -> int:
         return len(self.slots)
+
+    @cached_property
+    def as_rows(self) -> Rows:
+        """What a kernel is given."""
+        return rows_of(self.ring, self.slots, self.y, self.x)
 
     def slice(self, k: int, y0: int = 0, y1: int | None = None) -> np.ndarray:
         """A view of rows ``y0:y1`` of slice ``k``."""

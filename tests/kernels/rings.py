@@ -4,6 +4,8 @@ import itertools
 
 import numpy as np
 
+from beam_volumes.kernels.rows import rows_of
+
 DTYPES = ["?", "u1", "u2", "i4", "i8", "f4", "f8"]
 NUMPY_MODES = {
     "reflect": "symmetric",
@@ -80,8 +82,8 @@ def apply(kernel, volume, before, taps, *parameters, mode="reflect", cval=0, dty
             for x0, x1 in [(0, nx)] if whole else cuts(rng, nx):
                 for y0, y1 in [(0, ny)] if whole else cuts(rng, ny):
                     taken, made = iz[z0 : z1 + taps[0] - 1], jz[z0:z1]
-                    place = (src, taken, oy, ox + x0, out, made, qy, qx + x0)
-                    kernel(*place, y0, y1, x1 - x0, *parameters)
+                    rows = rows_of(src, taken, oy, ox + x0), rows_of(out, made, qy, qx + x0)
+                    kernel(*rows, y0, y1, x1 - x0, *parameters)
         box = (slice(qy, qy + ny), slice(qx, qx + nx))
         results.append(out[(jz, *box)])
         guard[(jz, *box)] = results[-1]

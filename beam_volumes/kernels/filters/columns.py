@@ -14,7 +14,7 @@ import numpy as np
 from beam_volumes.kernels.filters.extremum import order_keys_of_tile, padded
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import as_unsigned, from_order_key
-from beam_volumes.kernels.rows import as_rows
+from beam_volumes.kernels.rows import as_bytes
 
 #: As many rows of tables does one loop read.
 MOST_PARTS = 16
@@ -98,9 +98,7 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
 
 
 @kernel
-def extremum_of_columns(
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, levels, lengths, parts, ly, lx, is_max
-):
+def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is_max):
     """Minimum or maximum over a footprint of columns.
 
     Of a tile, all slices that a result sees are held. For a result, the extrema over each level's
@@ -111,7 +109,7 @@ def extremum_of_columns(
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     levels, lengths, parts
         See `Columns`.
@@ -124,23 +122,23 @@ def extremum_of_columns(
     A voxel of a ball of radius 3, which has 123 taps, takes 28 loads and 6 stores, over the vector
     width. Scratch: see `scratch_voxels`.
     """
-    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
-    deep = iz.size - jz.size + 1
+    src, out = as_bytes(src), as_bytes(out)
+    lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
+    deep = src.firsts.size - out.firsts.size + 1
     tall, wide = min(y1 - y0, TILE_ROWS), min(nx, TILE_COLUMNS)
     table = padded((tall + ly - 1) * (wide + lx - 1)) + 128
     bases = np.arange(deep + len(levels) + lengths.size - 2) * table
     tables = np.empty(bases.size * table, lines.dtype)
     starts = np.empty(MOST_PARTS, np.int64)
-    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
             cols = min(wide, nx - left)
             pitch, size = cols + lx - 1, (rows + ly - 1) * (cols + lx - 1)
-            for s in range(iz.size):
+            for s in range(src.firsts.size):
                 held = s % deep * table
-                at = firsts[s] + top, ox + left, rows + ly - 1, pitch
-                order_keys_of_tile(lines, at, tables[held : held + size], src, is_max)
+                at = src.firsts[s] + top, src.left + left, rows + ly - 1, pitch
+                order_keys_of_tile(lines, at, tables[held : held + size], src.lines, is_max)
                 k = s - deep + 1
                 if k >= 0:
                     for tz in range(deep):
@@ -148,8 +146,8 @@ def extremum_of_columns(
                     last = _grow(tables, bases, levels, deep, size)
                     runs = bases[deep + len(levels) - 1 :]
                     _table_runs(tables, bases[last], runs, lengths, size)
-                    to_where = to[k] + top, qx + left, rows, cols, pitch
-                    _find(tables, bases, parts, starts, results, to_where, src, is_max)
+                    at_out = out.firsts[k] + top, out.left + left, rows, cols, pitch
+                    _find(tables, bases, parts, starts, results, at_out, src.lines, is_max)
 
 
 def scratch_voxels(columns: Columns, taps: tuple[int, int, int], rows: int, cols: int) -> int:

@@ -1,14 +1,11 @@
 """Eigenvalues of a symmetric matrix at every voxel, with the same bits on every machine.
 
-Kernels of voxels share one calling convention::
+Kernels of voxels are called as `beam_volumes.kernels.rows` says, but with several inputs::
 
-    kernel(lines, firsts, lefts, out, to, qx, y0, y1, nx, *parameters)
+    kernel(matrix, out, y0, y1, nx, *parameters)
 
-``lines`` are the six elements 00, 11, 22, 01, 02, 12, each an array of rows (see
-`beam_volumes.kernels.rows.as_rows`): row ``y`` of slice ``k`` of element ``e`` is
-``lines[e][firsts[e][k] + y]`` and begins in column ``lefts[e]``; that of the result is
-``out[to[k] + y]`` from column ``qx`` on. Rows ``y0:y1`` and ``nx`` columns are computed. Of 2 x 2
-matrices the elements 00, 11 and 01 count.
+``matrix`` has the six elements 00, 11, 22, 01, 02, 12, each of them `beam_volumes.kernels.rows.Rows`.
+Of 2 x 2 matrices the elements 00, 11 and 01 count.
 """
 
 from __future__ import annotations
@@ -167,45 +164,46 @@ def eigenvalues_2d(work):
 
 
 @row_kernel
-def _load(work, element, row, x0, n):
+def _load(work, element, rows, k, y, x0, n):
+    row = rows.lines[rows.firsts[k] + y, rows.left + x0 :]
     for i in range(n):
-        work[element, i] = row[x0 + i]
+        work[element, i] = row[i]
     for i in range(n, CHUNK):
         work[element, i] = 0.0
 
 
 @row_kernel
-def _load_matrices(work, lines, firsts, lefts, k, y, x0, n):
-    _load(work, 0, lines[0][firsts[0][k] + y], lefts[0] + x0, n)
-    _load(work, 1, lines[1][firsts[1][k] + y], lefts[1] + x0, n)
-    _load(work, 2, lines[2][firsts[2][k] + y], lefts[2] + x0, n)
-    _load(work, 3, lines[3][firsts[3][k] + y], lefts[3] + x0, n)
-    _load(work, 4, lines[4][firsts[4][k] + y], lefts[4] + x0, n)
-    _load(work, 5, lines[5][firsts[5][k] + y], lefts[5] + x0, n)
+def _load_matrices(work, matrix, k, y, x0, n):
+    _load(work, 0, matrix[0], k, y, x0, n)
+    _load(work, 1, matrix[1], k, y, x0, n)
+    _load(work, 2, matrix[2], k, y, x0, n)
+    _load(work, 3, matrix[3], k, y, x0, n)
+    _load(work, 4, matrix[4], k, y, x0, n)
+    _load(work, 5, matrix[5], k, y, x0, n)
 
 
 @kernel
-def eigenvalue(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which):
+def eigenvalue(matrix, out, y0, y1, nx, ndim, which):
     """The eigenvalue ``which`` (0: the greatest) of ``ndim`` x ``ndim`` matrices.
 
     See the top of the module; of 3 x 3 matrices of float32 `spread` is faster.
     """
     work = np.empty((6, CHUNK))
-    _eigenvalue_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which, work)
+    _eigenvalue_rows(matrix, out, y0, y1, nx, ndim, which, work)
 
 
 @row_kernel
-def _eigenvalue_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, which, work):
-    for k in range(to.size):
+def _eigenvalue_rows(matrix, out, y0, y1, nx, ndim, which, work):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             for x0 in range(0, nx, CHUNK):
                 n = min(CHUNK, nx - x0)
-                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                _load_matrices(work, matrix, k, y, x0, n)
                 if ndim == 3:
                     eigenvalues(work)
                 else:
                     eigenvalues_2d(work)
-                _store(work, which, out[to[k] + y], qx + x0, n)
+                _store(work, which, out.lines[out.firsts[k] + y], out.left + x0, n)
 
 
 @row_kernel
@@ -218,28 +216,28 @@ def _store(work, element, row, x0, n):
 
 
 @kernel
-def spread(lines, firsts, lefts, out, to, qx, y0, y1, nx):
+def spread(matrix, out, y0, y1, nx):
     """How far the eigenvalues of 3 x 3 matrices of float32 are from their mean: enough for all three.
 
     See the top of the module. ``out`` is uint64, two float32: how far the one is that is apart from the
     other two, and negative if it is the least; and how far these two are from their middle.
     """
     work = np.empty((6, CHUNK))
-    _spread_rows(lines, firsts, lefts, out.view(np.float32), to, qx, y0, y1, nx, work)
+    _spread_rows(matrix, out, out.lines.view(np.float32), y0, y1, nx, work)
 
 
 @row_kernel
-def _spread_rows(lines, firsts, lefts, out, to, qx, y0, y1, nx, work):
-    for k in range(to.size):
+def _spread_rows(matrix, out, pairs, y0, y1, nx, work):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
-            row = out[to[k] + y]
+            pair = pairs[out.firsts[k] + y, 2 * out.left :]
             for x0 in range(0, nx, CHUNK):
                 n = min(CHUNK, nx - x0)
-                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                _load_matrices(work, matrix, k, y, x0, n)
                 _spread(work)
                 for i in range(n):
-                    row[2 * (qx + x0 + i)] = work[0, i]
-                    row[2 * (qx + x0 + i) + 1] = work[1, i]
+                    pair[2 * (x0 + i)] = work[0, i]
+                    pair[2 * (x0 + i) + 1] = work[1, i]
 
 
 @row_kernel
@@ -253,21 +251,22 @@ def _spread(work):
 
 
 @kernel
-def eigenvalue_of_spread(lines, firsts, lefts, out, to, qx, y0, y1, nx, which):
-    """The eigenvalue ``which`` (0: the greatest); ``lines`` are what `spread` made, 00, 11 and 22."""
-    pairs = lines[0].view(np.float32)
-    _rows_of_spread(pairs, lines, firsts, lefts, out, to, qx, y0, y1, nx, which)
+def eigenvalue_of_spread(matrix, out, y0, y1, nx, which):
+    """The eigenvalue ``which`` (0: the greatest); ``matrix`` is what `spread` made, 00, 11 and 22."""
+    _rows_of_spread(matrix, matrix[0].lines.view(np.float32), out, y0, y1, nx, which)
 
 
 @row_kernel
-def _rows_of_spread(pairs, lines, firsts, lefts, out, to, qx, y0, y1, nx, which):
-    for k in range(to.size):
+def _rows_of_spread(matrix, pairs, out, y0, y1, nx, which):
+    spread, a, b, c = matrix[0], matrix[1], matrix[2], matrix[3]
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
-            pair = pairs[firsts[0][k] + y, 2 * lefts[0] : 2 * (lefts[0] + nx)]
-            u = lines[1][firsts[1][k] + y, lefts[1] : lefts[1] + nx]
-            v = lines[2][firsts[2][k] + y, lefts[2] : lefts[2] + nx]
-            w = lines[3][firsts[3][k] + y, lefts[3] : lefts[3] + nx]
-            result = out[to[k] + y, qx : qx + nx]
+            left = 2 * spread.left
+            pair = pairs[spread.firsts[k] + y, left : left + 2 * nx]
+            u = a.lines[a.firsts[k] + y, a.left : a.left + nx]
+            v = b.lines[b.firsts[k] + y, b.left : b.left + nx]
+            w = c.lines[c.firsts[k] + y, c.left : c.left + nx]
+            result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             if which == 0:
                 _greatest(pair, u, v, w, result)
             elif which == 1:
@@ -304,7 +303,7 @@ def _least(pair, u, v, w, out):
 
 @kernel
 def ridge(
-    lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
+    matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign
 ):  # fmt: skip
     """How much each voxel looks like a ridge, from Hessian matrices; see the top of the module.
 
@@ -319,30 +318,26 @@ def ridge(
         1 for dark ridges, -1 for bright ones.
     """
     work = np.empty((6, CHUNK))
-    _ridge_rows(
-        lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work
-    )
+    _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work)
 
 
 @row_kernel
-def _ridge_rows(
-    lines, firsts, lefts, out, to, qx, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work
-):
-    for k in range(to.size):
+def _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             for x0 in range(0, nx, CHUNK):
                 n = min(CHUNK, nx - x0)
-                _load_matrices(work, lines, firsts, lefts, k, y, x0, n)
+                _load_matrices(work, matrix, k, y, x0, n)
                 if ndim == 2:
                     eigenvalues_2d(work)
                     _ridges_2d(work, n, beta, gamma, power, sign)
                 else:
-                    if lines[0].itemsize == 4:
+                    if matrix[0].lines.itemsize == 4:
                         eigenvalues_of_float32(work)
                     else:
                         eigenvalues(work)
                     _ridges(work, n, alpha, beta, gamma, power, sign)
-                _store(work, 0, out[to[k] + y], qx + x0, n)
+                _store(work, 0, out.lines[out.firsts[k] + y], out.left + x0, n)
 
 
 @row_kernel

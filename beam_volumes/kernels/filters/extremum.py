@@ -15,7 +15,8 @@ from beam_volumes.kernels.filters.footprints import (
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import as_unsigned, from_order_key, to_order_key
 from beam_volumes.kernels.rows import (
-    as_rows,
+    Rows,
+    as_bytes,
     box_has_unordered,
     copy_row,
     is_negative,
@@ -107,7 +108,7 @@ def _slide_right(row, taps, out, spare, is_max, unordered):
 
 
 @kernel
-def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_max):
+def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max):
     """Minimum or maximum over a box, separably: along z, then y, then x.
 
     Blocks of van Herk (1992) / Gil & Werman (1993) down z and y, whole rows at a time, so that
@@ -116,7 +117,7 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     lz, ly, lx : int
         Size of the box.
@@ -130,39 +131,38 @@ def extremum_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, is_ma
     """
     width = nx + lx - 1
     height = y1 - y0 + ly - 1
-    lines, results = as_rows(src), as_rows(out)
-    depth = min(jz.size, lz) if lz > 3 else 1
+    src, out = as_bytes(src), as_bytes(out)
+    lines, depth = src.lines, min(out.firsts.size, lz) if lz > 3 else 1
     over_z = np.empty((height * depth, width), lines.dtype)  # row r of slice j at r * depth + j
     over_zy = np.empty((ly, width), lines.dtype)
     suffix = np.empty((max(lz, ly), width), lines.dtype)
     prefix = np.empty((2, width), lines.dtype)
     spare = np.empty(width, lines.dtype)
     rows = np.empty(max(depth + lz, 2 * ly), np.int64)
-    nan, minus = box_has_unordered(src, iz, oy + y0, oy + y1 + ly - 1, ox, ox + width)
+    nan, minus = box_has_unordered(src, y0, y1 + ly - 1, width)
     unordered = nan or minus
-    firsts, to = iz * src.shape[1] + (oy + y0), jz * out.shape[1] + (qy + y0)
-    for k in range(0, jz.size, depth):
+    for k in range(0, out.firsts.size, depth):
         _box_of_slices(
-            lines, firsts[k:], ox, results, to[k : k + depth], qx, y1 - y0, nx, lz, ly, lx, depth,
+            Rows(src.lines, src.firsts[k:] + y0, src.left),
+            Rows(out.lines, out.firsts[k : k + depth] + y0, out.left),
+            y1 - y0, nx, lz, ly, lx, depth,
             over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
         )  # fmt: skip
 
 
 @row_kernel
 def _box_of_slices(
-    lines, firsts, ox, results, to, qx, tall, nx, lz, ly, lx, depth,
+    src, out, tall, nx, lz, ly, lx, depth,
     over_z, over_zy, suffix, prefix, spare, rows, is_max, unordered, nan,
 ):  # fmt: skip
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``j`` ``results[to[j]]``."""
-    left = np.int64(0)
+    left, slices = np.int64(0), out.firsts.size
     for r in range(tall + ly - 1):
-        for i in range(to.size + lz - 1):
-            rows[i] = firsts[i] + r
-        block = over_z[r * depth : r * depth + to.size]
-        _slide_down(
-            lines, rows[: to.size + lz - 1], ox, lz, block, suffix, prefix, is_max, unordered
-        )
-    for j in range(to.size):
+        for i in range(slices + lz - 1):
+            rows[i] = src.firsts[i] + r
+        block = over_z[r * depth : r * depth + slices]
+        taken = rows[: slices + lz - 1]
+        _slide_down(src.lines, taken, src.left, lz, block, suffix, prefix, is_max, unordered)
+    for j in range(slices):
         for y in range(0, tall, ly):
             n = min(ly, tall - y)
             for i in range(n + ly - 1):
@@ -171,14 +171,14 @@ def _box_of_slices(
                 over_z, rows[: n + ly - 1], left, ly, over_zy[:n], suffix, prefix, is_max, unordered
             )
             for i in range(n):
-                result = results[to[j] + y + i, qx : qx + nx]
+                result = out.lines[out.firsts[j] + y + i, out.left : out.left + nx]
                 _slide_right(over_zy[i], lx, result, spare, is_max, unordered)
                 if nan:
                     one_nan(result)
 
 
 @kernel
-def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
     """Minimum or maximum over any footprint.
 
     The footprint is taken apart into slices, and these into runs along x. Of every input slice, the
@@ -191,7 +191,7 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     offsets : int64 array (n, 3), n >= 1
         Taps tz, ty, tx, none negative, in raster order.
@@ -205,9 +205,11 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     ``n`` slices.
     """
     if len(offsets) <= FEW_TAPS:
-        _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max)
+        _extremum_of_few(src, out, y0, y1, nx, offsets, is_max)
         return
-    lines, results = as_unsigned(as_rows(src)), as_unsigned(as_rows(out))
+    src, out = as_bytes(src), as_bytes(out)
+    lines, results = as_unsigned(src.lines), as_unsigned(out.lines)
+    slices = out.firsts.size
     runs = runs_along_x(offsets)
     lengths, level = tabled_lengths(runs)
     kind, first, own, grown = growing_slices(runs)
@@ -215,9 +217,8 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
     tall, wide = min(y1 - y0, max(TILE_ROWS, more_y)), min(nx, max(TILE_COLUMNS, more_x))
     table = padded((tall + more_y) * (wide + more_x)) + 128
     tables = np.empty((lengths.size + 1, table), lines.dtype)  # in the last a slice grows
-    found = np.empty((jz.size, padded(tall * (wide + more_x))), lines.dtype)
+    found = np.empty((slices, padded(tall * (wide + more_x))), lines.dtype)
     starts = np.empty(own.size, np.int64)
-    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
@@ -227,17 +228,17 @@ def extremum_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is
                 run = runs[own[i]]
                 starts[i] = level[own[i]] * table + run[1] * pitch + run[2]
             size, taken = padded((rows - 1) * pitch + cols), (rows + more_y) * pitch
-            for s in range(iz.size):
-                at = firsts[s] + top, ox + left, rows + more_y, pitch
-                order_keys_of_tile(lines, at, tables[0], src, is_max)
+            for s in range(src.firsts.size):
+                at = src.firsts[s] + top, src.left + left, rows + more_y, pitch
+                order_keys_of_tile(lines, at, tables[0], src.lines, is_max)
                 _table_runs(tables, lengths, taken)
                 flat = tables.reshape(tables.size)
                 _raise_results(
                     flat, lengths.size * table, starts, first, kind, grown, s, found, size
                 )
-            for k in range(jz.size):
-                to_where = to[k] + top, qx + left, rows, cols, pitch
-                _write_tile(found[k], results, to_where, src, is_max)
+            for k in range(slices):
+                at_out = out.firsts[k] + top, out.left + left, rows, cols, pitch
+                _write_tile(found[k], results, at_out, src.lines, is_max)
 
 
 @row_kernel
@@ -343,11 +344,11 @@ def padded(size):
 
 
 @kernel
-def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_max):
+def _extremum_of_few(src, out, y0, y1, nx, offsets, is_max):
     """The same for few taps: all of them at once, straight from the rows of the block."""
-    height, pitch = src.shape[1:]
-    voxels, results = as_rows(src).reshape(src.size), as_rows(out)
-    firsts, to = (iz * height + oy) * pitch + ox, jz * out.shape[1] + qy
+    src, out = as_bytes(src), as_bytes(out)
+    voxels, pitch = src.lines.reshape(src.lines.size), src.lines.shape[1]
+    firsts = src.firsts * pitch + src.left
     slices, within = np.empty(FEW_TAPS, np.int64), np.empty(FEW_TAPS, np.int64)
     starts = np.empty(FEW_TAPS, np.int64)
     for i in range(FEW_TAPS):
@@ -356,7 +357,7 @@ def _extremum_of_few(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_m
     flags = np.empty(nx, np.bool_)
     tall = max(TILE_ROWS, STREAMED_BYTES // (pitch * voxels.itemsize))
     for top in range(y0, y1, tall):
-        place = (voxels, firsts, pitch, results, to, qx, top, min(top + tall, y1))
+        place = (voxels, firsts, pitch, out, top, min(top + tall, y1))
         _few_of_tile(place, slices, within, starts, flags, is_max)
 
 
@@ -366,12 +367,12 @@ def _few_of_tile(place, slices, within, starts, flags, is_max):
 
     A row that saw a NaN is mended: looking for it beforehand would take memory as long as the rest.
     """
-    voxels, firsts, pitch, results, to, qx, y0, y1 = place
-    for k in range(to.size):
+    voxels, firsts, pitch, results, y0, y1 = place
+    for k in range(results.firsts.size):
         for y in range(y0, y1):
             for i in range(FEW_TAPS):
                 starts[i] = firsts[k + slices[i]] + within[i] + y * pitch
-            out = results[to[k] + y, qx : qx + flags.size]
+            out = results.lines[results.firsts[k] + y, results.left : results.left + flags.size]
             if _extremum_of_seven(
                 voxels[starts[0] :], voxels[starts[1] :], voxels[starts[2] :], voxels[starts[3] :],
                 voxels[starts[4] :], voxels[starts[5] :], voxels[starts[6] :], out, is_max,

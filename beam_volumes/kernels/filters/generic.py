@@ -14,7 +14,7 @@ from numba.core.errors import NumbaError
 
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.jit import made_kernel, user_function
-from beam_volumes.kernels.rows import as_rows
+from beam_volumes.kernels.rows import as_bytes
 
 _lock = Lock()
 
@@ -69,19 +69,19 @@ def _kernel(given: Callable[..., Any]) -> tuple[Any, Any, Any]:
         return function(values, *extra)
 
     @made_kernel
-    def kernel(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, extra):
-        lines = as_rows(src)
+    def kernel(src, out, y0, y1, nx, offsets, extra):
+        lines, firsts, left = as_bytes(src)
         count = len(offsets)
         values, results = np.empty(count), np.empty(nx)
-        rows, cols = np.empty(count, np.int64), ox + offsets[:, 2]
-        for k in range(jz.size):
+        rows, cols = np.empty(count, np.int64), left + offsets[:, 2]
+        for k in range(out.firsts.size):
             for y in range(y0, y1):
                 for i in range(count):
-                    rows[i] = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
+                    rows[i] = firsts[k + offsets[i, 0]] + y + offsets[i, 1]
                 for x in range(nx):
                     for i in range(count):
                         values[i] = lines[rows[i], cols[i] + x]
                     results[x] = call(values, extra)
-                cast_rounded(results, out[jz[k], qy + y, qx : qx + nx])
+                cast_rounded(results, out.lines[out.firsts[k] + y, out.left : out.left + nx])
 
     return kernel, function, call

@@ -4,11 +4,11 @@ import numpy as np
 
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rows import as_rows
+from beam_volumes.kernels.rows import as_bytes
 
 
 @kernel
-def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centre, real):
+def gradient_magnitude(src, out, y0, y1, nx, like, centre, real):
     """The length of the differences ``[-1, 0, 1]`` along each axis, smoothed along the others.
 
     The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. What the three differences share
@@ -16,7 +16,7 @@ def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centr
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
         `beam_volumes.kernels.casting.rounded`.
     like : scalar
@@ -29,31 +29,28 @@ def gradient_magnitude(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, like, centr
     -----
     About 40 operations a voxel over the vector width. Scratch: 11 rows.
     """
-    lines = as_rows(src)
     width = nx + 2
     smooth_z = np.full((3, width), like)  # row r of three is at r % 3
     differ_z = np.full((3, width), like)
     smooth_zy, differ_y, along_z = np.full(width, like), np.full(width, like), np.full(width, like)
     length = np.full(nx, real)
     _lengths(
-        lines, iz * src.shape[1] + oy, ox, out, jz, qy, qx, y0, y1,
-        centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
+        as_bytes(src), out, y0, y1, centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
     )  # fmt: skip
 
 
 @row_kernel
 def _lengths(
-    lines, firsts, ox, out, jz, qy, qx, y0, y1,
-    centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
+    src, out, y0, y1, centre, smooth_z, differ_z, smooth_zy, differ_y, along_z, length,
 ):  # fmt: skip
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``."""
+    lines, firsts, left = src
     nx, width = length.size, along_z.size
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             for r in range(y if y == y0 else y + 2, y + 3):
-                a = lines[firsts[k] + r, ox : ox + width]
-                b = lines[firsts[k + 1] + r, ox : ox + width]
-                c = lines[firsts[k + 2] + r, ox : ox + width]
+                a = lines[firsts[k] + r, left : left + width]
+                b = lines[firsts[k + 1] + r, left : left + width]
+                c = lines[firsts[k + 2] + r, left : left + width]
                 _over_z(a, b, c, centre, smooth_z[r % 3], differ_z[r % 3])
             i, j, l = y % 3, (y + 1) % 3, (y + 2) % 3
             _over_y(smooth_z[i], smooth_z[j], smooth_z[l], centre, smooth_zy, differ_y)
@@ -62,7 +59,7 @@ def _lengths(
                 smooth_zy[:nx], smooth_zy[2:], differ_y[:nx], differ_y[1 : nx + 1], differ_y[2:],
                 along_z[:nx], along_z[1 : nx + 1], along_z[2:], centre, length,
             )  # fmt: skip
-            cast_rounded(length, out[jz[k], qy + y, qx : qx + nx])
+            cast_rounded(length, out.lines[out.firsts[k] + y, out.left : out.left + nx])
 
 
 @row_kernel

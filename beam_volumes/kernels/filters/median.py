@@ -5,7 +5,7 @@ import numpy as np
 from beam_volumes.kernels.filters._median_network import median_of_sorted
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import (
-    as_rows,
+    as_bytes,
     count_negative,
     has_unordered,
     mark_nan,
@@ -27,7 +27,7 @@ def _sort_three(a, b, c, low, middle, high):
 
 
 @kernel
-def median3(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx):
+def median3(src, out, y0, y1, nx):
     """Median over 3 x 3 x 3.
 
     Each voxel column of three slices is sorted once, then each three rows of those, both shared by
@@ -38,35 +38,32 @@ def median3(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx):
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
 
     Notes
     -----
     About 140 minima and maxima a voxel, over the vector width. Scratch: 18 rows.
     """
-    lines, results = as_rows(src), as_rows(out)
+    src, out = as_bytes(src), as_bytes(out)
     width = nx + 2
-    by_z = np.empty((9, width), lines.dtype)  # rank i of row r at 3 (r % 3) + i
-    by_zy = np.empty((9, width), lines.dtype)
+    by_z = np.empty((9, width), src.lines.dtype)  # rank i of row r at 3 (r % 3) + i
+    by_zy = np.empty((9, width), src.lines.dtype)
     unordered = np.zeros((2, 3), np.bool_)  # NaN, -0.0; row r at r % 3
     flags, negative = np.empty(nx, np.bool_), np.empty(nx, np.uint8)
-    _medians(
-        lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx, y0, y1,
-        by_z, by_zy, unordered, flags, negative,
-    )  # fmt: skip
+    _medians(src, out, y0, y1, by_z, by_zy, unordered, flags, negative)
 
 
 @row_kernel
-def _medians(lines, firsts, ox, results, to, qx, y0, y1, by_z, by_zy, unordered, flags, negative):
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+def _medians(src, out, y0, y1, by_z, by_zy, unordered, flags, negative):
+    lines, firsts, left = src
     nx, width = flags.size, flags.size + 2
-    for k in range(to.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             for r in range(y if y == y0 else y + 2, y + 3):
-                a = lines[firsts[k] + r, ox : ox + width]
-                b = lines[firsts[k + 1] + r, ox : ox + width]
-                c = lines[firsts[k + 2] + r, ox : ox + width]
+                a = lines[firsts[k] + r, left : left + width]
+                b = lines[firsts[k + 1] + r, left : left + width]
+                c = lines[firsts[k + 2] + r, left : left + width]
                 i = 3 * (r % 3)
                 _sort_three(a, b, c, by_z[i], by_z[i + 1], by_z[i + 2])
                 in_a, in_b, in_c = has_unordered(a), has_unordered(b), has_unordered(c)
@@ -75,17 +72,17 @@ def _medians(lines, firsts, ox, results, to, qx, y0, y1, by_z, by_zy, unordered,
             for i in range(3):
                 j = 3 * i
                 _sort_three(by_z[i], by_z[3 + i], by_z[6 + i], by_zy[j], by_zy[j + 1], by_zy[j + 2])
-            result = results[to[k] + y, qx : qx + nx]
+            result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             median_of_sorted(by_zy, result)
             if unordered[1, 0] or unordered[1, 1] or unordered[1, 2]:
                 negative[:] = 0
                 for t in range(27):
                     row = lines[firsts[k + t // 9] + y + t // 3 % 3]
-                    count_negative(row[ox + t % 3 :], negative)
+                    count_negative(row[left + t % 3 :], negative)
                 order_zeros(result, negative, 13)
             if unordered[0, 0] or unordered[0, 1] or unordered[0, 2]:
                 flags[:] = False
                 for t in range(27):
                     row = lines[firsts[k + t // 9] + y + t // 3 % 3]
-                    mark_nan(row[ox + t % 3 :], flags)
+                    mark_nan(row[left + t % 3 :], flags)
                 write_nan(flags, result)

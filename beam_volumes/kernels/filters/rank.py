@@ -8,7 +8,7 @@ import numpy as np
 from beam_volumes.kernels.filters.footprints import largest, lines_of_taps
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
-from beam_volumes.kernels.rows import as_rows, copy_row, has_nan, mark_nan, write_nan
+from beam_volumes.kernels.rows import as_bytes, copy_row, has_nan, mark_nan, write_nan
 
 
 @row_kernel
@@ -69,7 +69,7 @@ def _bisect(keys, line, tx, rank, low, high, limit, below):
 
 
 @kernel
-def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
+def rank_footprint(src, out, y0, y1, nx, offsets, rank):
     """The value of ``rank`` (0 is the smallest) under any footprint.
 
     Bisection on the value, for a row of voxels at a time: the values become unsigned integers of
@@ -79,7 +79,7 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     offsets : int64 array (n, 3), n >= 1
         Taps tz, ty, tx, none negative, in raster order.
@@ -91,40 +91,40 @@ def rank_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, rank):
     Per voxel ``n`` comparisons for each bit in which values differ, over the vector width. Scratch:
     a row for each distinct (tz, ty) and five more.
     """
-    lines, results = as_rows(src), as_rows(out)
+    src, out = as_bytes(src), as_bytes(out)
     at, line = lines_of_taps(offsets)
     tx = np.ascontiguousarray(offsets[:, 2])
     width = nx + largest(offsets, 2)
-    keys = empty_keys(len(at), width, lines)
+    keys = empty_keys(len(at), width, src.lines)
     low, high, limit = np.empty_like(keys[0]), np.empty_like(keys[0]), np.empty_like(keys[0])
     below = np.empty(nx, np.uint32)
     flags = np.empty(nx, np.bool_)
     _ranks(
-        lines, iz * src.shape[1] + oy, ox, results, jz * out.shape[1] + qy, qx, y0, y1,
+        src, out, y0, y1,
         offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
     )  # fmt: skip
 
 
 @row_kernel
 def _ranks(
-    lines, firsts, ox, results, to, qx, y0, y1,
+    src, out, y0, y1,
     offsets, at, line, tx, rank, keys, low, high, limit, below, flags,
 ):  # fmt: skip
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
+    lines, firsts, left = src
     nx, width = flags.size, low.size
-    for k in range(to.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             nan = False
             for i in range(len(at)):
-                row = lines[firsts[k + at[i, 0]] + y + at[i, 1], ox : ox + width]
+                row = lines[firsts[k + at[i, 0]] + y + at[i, 1], left : left + width]
                 nan |= has_nan(row)
                 to_keys(row, keys[i])
             _bisect(keys, line, tx, rank, low, high, limit, below)
-            result = results[to[k] + y, qx : qx + nx]
+            result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             from_keys(low[:nx], result)
             if nan:
                 flags[:] = False
                 for i in range(len(offsets)):
                     row = lines[firsts[k + offsets[i, 0]] + y + offsets[i, 1]]
-                    mark_nan(row[ox + offsets[i, 2] :], flags)
+                    mark_nan(row[left + offsets[i, 2] :], flags)
                 write_nan(flags, result)

@@ -4,7 +4,7 @@ import numpy as np
 
 from beam_volumes.kernels.filters.uniform import slide_right
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rows import as_rows, copy_row
+from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
 
 #: Slices and rows of a tile, and columns with those around it: what a threshold works on fits L1, the
 #: tile's voxels L2.
@@ -14,7 +14,7 @@ _WHOLE = 64
 
 
 @kernel
-def rank_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
+def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
     """The value of ``rank`` (0 is the smallest) over a box, for bool, uint8 or int8.
 
     That value is above ``t`` where no more than ``rank`` voxels of the box are at most ``t``. How many
@@ -25,7 +25,7 @@ def rank_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, an integer of 8 bits or bool.
     lz, ly, lx : int
         Size of the box: ``lz`` below 256, below 65536 voxels together.
@@ -37,22 +37,23 @@ def rank_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
     About ``8 + log2(lx)`` operations a voxel for a threshold, over the vector width. Scratch: a tile
     with the box around it, without it, and of one slice eight times.
     """
-    lines, results = as_rows(src), as_rows(out)
-    depth, tall = min(TILE[0], jz.size), min(TILE[1], y1 - y0)
+    src, out = as_bytes(src), as_bytes(out)
+    slices, dtype = out.firsts.size, src.lines.dtype
+    depth, tall = min(TILE[0], slices), min(TILE[1], y1 - y0)
     wide, pitch = columns(nx, lx)
     # Slices of a tile are one long row of its rows, so that loops are long. Columns beyond the
     # tile's own hold sums across the ends of rows: nobody reads them.
-    taken = np.empty((depth + lz - 1, (tall + ly - 1) * pitch), lines.dtype)
-    made = np.empty((depth, tall * pitch), lines.dtype)
+    taken = np.empty((depth + lz - 1, (tall + ly - 1) * pitch), dtype)
+    made = np.empty((depth, tall * pitch), dtype)
     below = np.empty((tall + ly - 1) * pitch, np.uint8)
     sums, above = np.empty((3, tall * pitch), np.uint16), np.empty(tall * pitch, np.uint8)
     waiting = np.empty((9, 2), np.int64)
-    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
-    for k in range(0, jz.size, depth):
+    for k in range(0, slices, depth):
         for top in range(y0, y1, tall):
             for left in range(0, nx, wide):
                 _tile(
-                    lines, firsts[k:] + top, ox + left, results, to[k : k + depth] + top, qx + left,
+                    Rows(src.lines, src.firsts[k:] + top, src.left + left),
+                    Rows(out.lines, out.firsts[k : k + depth] + top, out.left + left),
                     min(tall, y1 - top), min(wide, nx - left), pitch, lz, ly, lx, rank,
                     taken, made, below, sums, above, waiting,
                 )  # fmt: skip
@@ -68,15 +69,15 @@ def columns(nx, lx):
 
 @row_kernel
 def _tile(
-    lines, firsts, ox, results, to, qx, rows, cols, pitch, lz, ly, lx, rank,
+    src, out, rows, cols, pitch, lz, ly, lx, rank,
     taken, made, below, sums, above, waiting,
 ):  # fmt: skip
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
-    whole = lines.dtype.type
-    width, slices = cols + lx - 1, to.size
+    whole = src.lines.dtype.type
+    width, slices = cols + lx - 1, out.firsts.size
     for k in range(slices + lz - 1):
         for y in range(rows + ly - 1):
-            row, at = lines[firsts[k] + y, ox : ox + width], y * pitch
+            row = src.lines[src.firsts[k] + y, src.left : src.left + width]
+            at = y * pitch
             copy_row(row, taken[k, at : at + width])
             for x in range(at + width, at + pitch):
                 taken[k, x] = row[0]
@@ -87,7 +88,7 @@ def _tile(
     for k in range(slices):
         for y in range(rows):
             row = made[k, y * pitch : y * pitch + cols]
-            target = results[to[k] + y, qx : qx + cols]
+            target = out.lines[out.firsts[k] + y, out.left : out.left + cols]
             for x in range(cols):
                 target[x] = row[x] + whole(base)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.keys import empty_keys, from_keys, to_keys
-from beam_volumes.kernels.rows import as_rows, has_nan, write_nan
+from beam_volumes.kernels.rows import Rows, as_bytes, has_nan, write_nan
 
 #: About how many voxels are sorted together, those around a tile included.
 TILE_VOXELS = 1 << 13
@@ -23,7 +23,7 @@ _NOWHERE = np.uint32(_LONGEST << 2 * _FIELD | _LONGEST << _FIELD | _LONGEST)  # 
 
 
 @kernel
-def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
+def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
     """The value of ``rank`` (0 is the smallest) over a box, for any type.
 
     The voxels of a tile are sorted once, with those around it; from then on a voxel is its place in
@@ -33,7 +33,7 @@ def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     lz, ly, lx : int
         Size of the box, each at most 256.
@@ -46,25 +46,26 @@ def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
     voxels that a tile and its surroundings have for each of its own. Scratch: 16 bytes and two keys for
     each voxel sorted: `TILE_VOXELS`, or ten boxes if they are more.
     """
-    lines, results = as_rows(src), as_rows(out)
-    tz, ty, tx = tile_shape(jz.size, y1 - y0, nx, lz, ly, lx)
+    src, out = as_bytes(src), as_bytes(out)
+    slices = out.firsts.size
+    tz, ty, tx = tile_shape(slices, y1 - y0, nx, lz, ly, lx)
     sx = tx + lx - 1
     if max(tz + lz - 1, ty + ly - 1, sx) > _LONGEST:
         raise ValueError("rank_walk: a box of more than 511 voxels along an axis")
     blocks = -(-(tz + lz - 1) * (ty + ly - 1) * sx // _BLOCK)
-    keys = empty_keys(2, blocks * _BLOCK, lines)
+    keys = empty_keys(2, blocks * _BLOCK, src.lines)
     places = np.empty((2, blocks * _BLOCK), np.uint32)
     order = np.empty(blocks * _BLOCK, np.uint32)
     window = np.empty((sx, ly * lz), np.uint32)
     result = np.empty((1, tx), keys.dtype)
     flags = np.empty(tx, np.bool_)
     starts = np.empty(256, np.int64)
-    firsts, to = iz * src.shape[1] + oy, jz * out.shape[1] + qy
-    for k in range(0, jz.size, tz):
+    for k in range(0, slices, tz):
         for top in range(y0, y1, ty):
             for left in range(0, nx, tx):
                 _tile(
-                    lines, firsts[k:] + top, ox + left, results, to[k : k + tz] + top, qx + left,
+                    Rows(src.lines, src.firsts[k:] + top, src.left + left),
+                    Rows(out.lines, out.firsts[k : k + tz] + top, out.left + left),
                     min(ty, y1 - top), min(tx, nx - left), lz, ly, lx, rank,
                     keys, places, order, window, result, flags, starts,
                 )  # fmt: skip
@@ -72,15 +73,14 @@ def rank_walk(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, rank):
 
 @row_kernel
 def _tile(
-    lines, firsts, ox, results, to, qx, rows, cols, lz, ly, lx, rank,
+    src, out, rows, cols, lz, ly, lx, rank,
     keys, places, order, window, result, flags, starts,
 ):  # fmt: skip
-    """Row 0 of input slice ``i`` is ``lines[firsts[i]]``, of result ``k`` ``results[to[k]]``."""
-    wide, high, deep = cols + lx - 1, rows + ly - 1, to.size + lz - 1
+    wide, high, deep = cols + lx - 1, rows + ly - 1, out.firsts.size + lz - 1
     nans, n = np.int64(0), np.int64(0)
     for k in range(deep):
         for y in range(high):
-            row = lines[firsts[k] + y, ox : ox + wide]
+            row = src.lines[src.firsts[k] + y, src.left : src.left + wide]
             to_keys(row, keys[0, n : n + wide])
             if has_nan(row):  # to the end of the order with them
                 for x in range(wide):
@@ -95,14 +95,14 @@ def _tile(
     _put_in_order(places[i, :n], order, high, wide, deep)
     places[i, n:] = _NOWHERE
     in_blocks = places[i].reshape(places.shape[1] // _BLOCK, _BLOCK)
-    for k in range(to.size):
+    for k in range(out.firsts.size):
         guess = n // (2 * _BLOCK)
         for y in range(rows):
             _fill_window(order, window, k, y, high, wide, deep, lz, ly)
             guess = _walk_row(
                 keys[i], in_blocks, window, guess, k, y, lz, ly, lx, rank, result[0, :cols]
             )
-            target = results[to[k] + y, qx : qx + cols]
+            target = out.lines[out.firsts[k] + y, out.left : out.left + cols]
             from_keys(result[0, :cols], target)
             if nans:
                 _mark_nans(window, lx, np.uint32(n - nans), flags[:cols])

@@ -5,14 +5,14 @@ import numpy as np
 from beam_volumes.kernels.casting import cast_rounded
 from beam_volumes.kernels.filters.weighted_sum import parity, rounded_sum, weighted_sum
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rows import as_rows
+from beam_volumes.kernels.rows import Rows, as_bytes
 
 #: How much of the z pass is kept for the y pass: about half an L2 cache.
 KEPT_BYTES = 1 << 19
 
 
 @kernel
-def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
+def correlate(src, out, y0, y1, nx, wz, wy, wx):
     """Correlate with the outer product of three 1-D kernels, along z, then y, then x as scipy does.
 
     Rows stream down y: each is summed over z, for a few output slices while its taps are in cache,
@@ -22,7 +22,7 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
         `beam_volumes.kernels.casting.rounded`.
     wz, wy, wx : 1-D arrays of float32 or float64, all three the same type
@@ -35,37 +35,38 @@ def correlate(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, wz, wy, wx):
     pass of the z taps over ``wy.size - 1`` rows more per strip. Scratch: ``wy.size + 2`` rows,
     or more slices' worth of them up to `KEPT_BYTES`.
     """
-    height, pitch = src.shape[1:]
+    src = as_bytes(src)
+    lines, pitch = src.lines, src.lines.shape[1]
     lx, ly, lz = wx.size, wy.size, wz.size
     width = nx + lx - 1
-    depth = max(1, min(jz.size, KEPT_BYTES // (ly * width * wz.itemsize)))
+    depth = max(1, min(out.firsts.size, KEPT_BYTES // (ly * width * wz.itemsize)))
     sums_z = np.empty(depth * ly * width, wz.dtype)
     sums_zy, sums = np.empty(width, wz.dtype), np.empty(nx, wz.dtype)
     starts = np.empty(max(lz, ly, lx), np.int64)
-    voxels, firsts = as_rows(src).reshape(src.size), (iz * height + oy) * pitch + ox
-    for k in range(0, jz.size, depth):
+    voxels, firsts = lines.reshape(lines.size), src.firsts * pitch + src.left
+    for k in range(0, out.firsts.size, depth):
         _correlate_slices(
-            voxels, firsts[k:], pitch, out, jz[k : k + depth], qy, qx, y0, y1,
+            voxels, firsts[k:], pitch, Rows(out.lines, out.firsts[k : k + depth], out.left), y0, y1,
             wz, parity(wz), wy, parity(wy), wx, parity(wx), sums_z, sums_zy, sums, starts,
         )  # fmt: skip
 
 
 @row_kernel
 def _correlate_slices(
-    voxels, firsts, pitch, out, jz, qy, qx, y0, y1, wz, pz, wy, py, wx, px, sums_z, sums_zy, sums, starts
+    voxels, firsts, pitch, out, y0, y1, wz, pz, wy, py, wx, px, sums_z, sums_zy, sums, starts
 ):  # fmt: skip
-    """Slices ``jz``. Row 0 of input slice ``i`` starts at ``firsts[i]``; ``sums_z`` are rings of rows."""
+    """Some slices. Row 0 of input slice ``i`` starts at ``firsts[i]``; ``sums_z`` are rings of rows."""
     lz, ly, lx = wz.size, wy.size, wx.size
     same_y, same_x = ly == 1 and wy[0] == 1, lx == 1 and wx[0] == 1
     width = sums_zy.size
     for y in range(y0, y1):
         for r in range(y if y == y0 else y + ly - 1, y + ly):
-            for j in range(jz.size):
+            for j in range(out.firsts.size):
                 for t in range(lz):
                     starts[t] = firsts[j + t] + r * pitch
                 at = (j * ly + r % ly) * width
                 weighted_sum(voxels, starts, wz, pz, sums_z[at : at + width])
-        for j in range(jz.size):
+        for j in range(out.firsts.size):
             at = (j * ly + y % ly) * width
             row = sums_z[at : at + width]
             if not same_y:
@@ -73,7 +74,7 @@ def _correlate_slices(
                     starts[t] = (j * ly + (y + t) % ly) * width
                 row = sums_zy
                 weighted_sum(sums_z, starts, wy, py, row)
-            target = out[jz[j], qy + y, qx : qx + sums.size]
+            target = out.lines[out.firsts[j] + y, out.left : out.left + sums.size]
             if same_x:
                 cast_rounded(row, target)
             else:

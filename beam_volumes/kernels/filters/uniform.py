@@ -6,19 +6,19 @@ from numba.extending import overload
 
 from beam_volumes.kernels.casting import rounded
 from beam_volumes.kernels.jit import kernel, row_kernel
-from beam_volumes.kernels.rows import as_rows, copy_row
+from beam_volumes.kernels.rows import Rows, as_bytes, copy_row
 
 #: Rows at a time: their sums over z stay in L2.
 TILE_ROWS = 64
 
 
 @kernel
-def uniform_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, flat, solid, scale):
+def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
     """The sum over a box times ``scale``: integers until then, so the order of adding is free.
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``src`` is bool or an integer type; ``out`` is written by
         `beam_volumes.kernels.casting.rounded`.
     lz, ly, lx : int
@@ -38,31 +38,33 @@ def uniform_box(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, lz, ly, lx, flat, 
     tall = min(TILE_ROWS, y1 - y0)
     over_z = np.full((tall + ly - 1, width), flat)
     over_zy, sums = np.full(width, flat), np.full((2, width), solid)
-    lines, firsts = as_rows(src), iz * src.shape[1] + oy
+    src = as_bytes(src)
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         _tile(
-            lines, firsts + top, ox, out, jz, qy + top, qx, rows, nx,
+            Rows(src.lines, src.firsts + top, src.left), Rows(out.lines, out.firsts + top, out.left),
+            rows, nx,
             lz, ly, lx, over_z, over_zy, sums, scale,
         )  # fmt: skip
 
 
 @row_kernel
-def _tile(lines, firsts, ox, out, jz, qy, qx, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
-    """Some rows of all slices. Row 0 of input slice ``i`` is ``lines[firsts[i]]``."""
+def _tile(src, out, rows, nx, lz, ly, lx, over_z, over_zy, sums, scale):
+    """The first rows of all slices."""
+    lines, firsts, left = src
     width = over_zy.size
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(rows + ly - 1):
             if k == 0:
-                copy_row(lines[firsts[0] + y, ox : ox + width], over_z[y])
+                copy_row(lines[firsts[0] + y, left : left + width], over_z[y])
                 for j in range(1, lz - 1, 2):
-                    a = lines[firsts[j] + y, ox : ox + width]
-                    _add_both(over_z[y], a, lines[firsts[j + 1] + y, ox : ox + width])
+                    a = lines[firsts[j] + y, left : left + width]
+                    _add_both(over_z[y], a, lines[firsts[j + 1] + y, left : left + width])
                 if lz % 2 == 0:
-                    _add(over_z[y], lines[firsts[lz - 1] + y, ox : ox + width])
+                    _add(over_z[y], lines[firsts[lz - 1] + y, left : left + width])
             else:
-                enter = lines[firsts[k + lz - 1] + y, ox : ox + width]
-                _slide(over_z[y], enter, lines[firsts[k - 1] + y, ox : ox + width])
+                enter = lines[firsts[k + lz - 1] + y, left : left + width]
+                _slide(over_z[y], enter, lines[firsts[k - 1] + y, left : left + width])
         for y in range(rows):
             if y == 0:
                 copy_row(over_z[0], over_zy)
@@ -70,7 +72,9 @@ def _tile(lines, firsts, ox, out, jz, qy, qx, rows, nx, lz, ly, lx, over_z, over
                     _add(over_zy, over_z[j])
             else:
                 _slide(over_zy, over_z[y + ly - 1], over_z[y - 1])
-            _mean_right(over_zy, lx, sums, scale, out[jz[k], qy + y, qx : qx + nx])
+            _mean_right(
+                over_zy, lx, sums, scale, out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            )
 
 
 @row_kernel

@@ -14,34 +14,32 @@ from beam_volumes.kernels.rows import is_negative, signed_zero
 
 
 @kernel
-def mean(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors):
+def mean(src, out, y0, y1, nx, rows, cols, factors):
     """Means: of integers and bool rounded half to even, of floats summed in float64.
 
     Parameters
     ----------
-    src, iz, oy, ox, rows, cols
-        The input's ring, slots, first row and column, rows and columns.
-    out, jz, qy, qx
-        The result's ring, slots, first row and column.
-    y0, y1, nx : int
-        Rows and columns to compute.
+    src, out, y0, y1, nx
+        See `beam_volumes.kernels.rows`.
+    rows, cols : int
+        Of the input.
     factors : int64 array (3,)
     """
-    high, low = np.empty(nx, _wide(src.dtype)), np.empty(nx, np.int64)
+    high, low = np.empty(nx, _wide(src.lines.dtype)), np.empty(nx, np.int64)
     fz, fy, fx = factors
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
-            row = out[jz[k], qy + y, qx : qx + nx]
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             high[:] = 0
             low[:] = 0
             count = 0
-            for z in range(k * fz, min((k + 1) * fz, iz.size)):
+            for z in range(k * fz, min((k + 1) * fz, src.firsts.size)):
                 for v in range(y * fy, min((y + 1) * fy, rows)):
-                    _add(src[iz[z], oy + v, ox : ox + cols], high, low, fx)
+                    _add(src.lines[src.firsts[z] + v, src.left : src.left + cols], high, low, fx)
                     count += 1
             for x in range(nx):
                 n = count * (min((x + 1) * fx, cols) - x * fx)
-                row[x] = _divided(high[x], low[x], n, out.dtype)
+                row[x] = _divided(high[x], low[x], n, out.lines.dtype)
             one_nan(row)
 
 
@@ -112,23 +110,23 @@ def _divided_for(high, low, n, dtype):
 
 
 @kernel
-def pick(src, iz, oy, ox, rows, cols, out, jz, qy, qx, y0, y1, nx, factors, method):
+def pick(src, out, y0, y1, nx, rows, cols, factors, method):
     """A voxel of each window: the smallest (0), the largest (1), the lower median (2), the mode (3).
 
     Of several modes it is the smallest. NaN if the window holds one; -0.0 is less than 0.0, but the
     same value to the mode. Parameters as of `mean`.
     """
     fz, fy, fx = factors
-    window = np.empty(min(fz, iz.size) * min(fy, rows) * min(fx, cols), src.dtype)
-    for k in range(jz.size):
+    window = np.empty(min(fz, src.firsts.size) * min(fy, rows) * min(fx, cols), src.lines.dtype)
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
-            row = out[jz[k], qy + y, qx : qx + nx]
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             for x in range(nx):
                 n = np.int64(0)
                 hole = False
-                for z in range(k * fz, min((k + 1) * fz, iz.size)):
+                for z in range(k * fz, min((k + 1) * fz, src.firsts.size)):
                     for v in range(y * fy, min((y + 1) * fy, rows)):
-                        line = src[iz[z], oy + v, ox : ox + cols]
+                        line = src.lines[src.firsts[z] + v, src.left : src.left + cols]
                         for i in range(x * fx, min((x + 1) * fx, cols)):
                             window[n] = line[i]
                             hole |= line[i] != line[i]

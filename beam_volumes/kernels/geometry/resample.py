@@ -139,41 +139,37 @@ def taps_along(start, stop, before, scale, half, n, taps, mode):
 
 
 @kernel
-def gather(src, iz, iy, ix, out, jz, qy, qx, y0, cval):
+def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
     """Copy voxels.
 
     Parameters
     ----------
-    src : 3-D array
-        A ring.
+    src, out, y0, y1, nx
+        See `beam_volumes.kernels.rows`.
     iz, iy, ix : int64 arrays
-        Which slot, row and column of it each slice, row and column of the result takes; negative:
-        the constant.
-    out, jz, qy, qx
-        The result's ring, slots, first row and column.
-    y0 : int
-        The row that is the first of ``iy``.
+        Which slice, row and column of the input each slice, row from ``y0`` on and column of the result
+        takes; negative: the constant.
     cval : scalar of the dtype
     """
     for k in range(iz.size):
-        for r in range(iy.size):
-            row = out[jz[k], qy + y0 + r, qx : qx + ix.size]
-            if iz[k] < 0 or iy[r] < 0:
+        for y in range(y0, y1):
+            row, at = out.lines[out.firsts[k] + y, out.left : out.left + nx], iy[y - y0]
+            if iz[k] < 0 or at < 0:
                 row[:] = cval
                 continue
-            line = src[iz[k], iy[r]]
-            for x in range(ix.size):
+            line = src.lines[src.firsts[iz[k]] + at, src.left :]
+            for x in range(nx):
                 row[x] = line[ix[x]] if ix[x] >= 0 else cval
 
 
 @kernel
-def interpolate(src, iz, wz, iy, wy, ix, wx, out, jz, qy, qx, y0, cval):
+def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
     """Weighted means of voxels; as `gather`, with indices and weights of several for each position."""
-    total = np.empty(len(ix), np.float64)
-    outside, all_there = away(cval, out.dtype), ix.min() >= 0
+    total = np.empty(nx, np.float64)
+    outside, all_there = away(cval, out.lines.dtype), ix.min() >= 0
     for k in range(len(iz)):
-        for r in range(len(iy)):
-            row = out[jz[k], qy + y0 + r, qx : qx + len(ix)]
+        for r in range(y1 - y0):
+            row = out.lines[out.firsts[k] + y0 + r, out.left : out.left + nx]
             if iz[k, 0] == ALL or iy[r, 0] == ALL:
                 row[:] = outside
                 continue
@@ -181,31 +177,31 @@ def interpolate(src, iz, wz, iy, wy, ix, wx, out, jz, qy, qx, y0, cval):
             for a in range(iz.shape[1]):
                 for b in range(iy.shape[1]):
                     inside = iz[k, a] >= 0 and iy[r, b] >= 0
-                    line = src[max(iz[k, a], 0), max(iy[r, b], 0)]
+                    line = src.lines[src.firsts[max(iz[k, a], 0)] + max(iy[r, b], 0), src.left :]
                     z, y = wz[k, a], wy[r, b]
-                    for x in range(len(ix)):
+                    for x in range(nx):
                         for c in range(ix.shape[1]):
                             v = cval
                             if inside and (all_there or ix[x, c] >= 0):
                                 v = np.float64(line[ix[x, c]])
                             total[x] += v * z * y * wx[x, c]
-            for x in range(len(ix)):
-                row[x] = outside if ix[x, 0] == ALL else away(total[x], out.dtype)
+            for x in range(nx):
+                row[x] = outside if ix[x, 0] == ALL else away(total[x], row.dtype)
             one_nan(row)
 
 
 @kernel
-def affine(
-    src, slots, oy, ox, start, shape, out, jz, qy, qx, at, y0, y1, nx, matrix, offset, taps, mode, cval
-):  # fmt: skip
+def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
     """Voxels at ``matrix @ position + offset``.
 
     Parameters
     ----------
-    src, slots, oy, ox
-        The input's ring, slots, first row and column; that is voxel ``start`` of ``shape``.
-    out, jz, qy, qx
-        The same of the result, whose first voxel is ``at``; rows ``y0:y1`` of ``nx`` are computed.
+    src, out, y0, y1, nx
+        See `beam_volumes.kernels.rows`.
+    start, shape : tuple of int
+        Where in its volume the input's first voxel is, and the volume's shape.
+    at : tuple of int
+        Where in its volume the result's first voxel is.
     matrix, offset : float64 arrays (3, 3) and (3,)
     taps : int64 array (3,)
         1 or 2 voxels along each axis; all 1: the nearest.
@@ -214,12 +210,12 @@ def affine(
     cval : float
     """
     nearest = taps.max() == 1
-    outside = away(cval, out.dtype)
+    outside = away(cval, out.lines.dtype)
     first, weight = np.empty(3, np.int64), np.ones((3, 2), np.float64)
     begun = np.empty(3, np.float64)
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
-            row = out[jz[k], qy + y, qx : qx + nx]
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             for i in range(3):
                 begun[i] = offset[i] + (at[0] + k) * matrix[i, 0] + (at[1] + y) * matrix[i, 1]
             for x in range(nx):
@@ -249,9 +245,8 @@ def affine(
                                     tap(w, shape[2], mode),
                                 )
                             if is_inner or (u >= 0 and v >= 0 and w >= 0):
-                                value = src[
-                                    slots[u - start[0]], oy + v - start[1], ox + w - start[2]
-                                ]
+                                line = src.firsts[u - start[0]] + v - start[1]
+                                value = src.lines[line, src.left + w - start[2]]
                                 if nearest:
                                     row[x] = value
                                 else:
@@ -262,6 +257,6 @@ def affine(
                             else:
                                 total += cval * weight[0, ta] * weight[1, tb] * weight[2, tc]
                 if not nearest:
-                    row[x] = away(total, out.dtype)
+                    row[x] = away(total, row.dtype)
             if not nearest:
                 one_nan(row)

@@ -9,18 +9,17 @@ from beam_volumes.kernels.jit import kernel
 
 
 @kernel
-def along_curve(voxels, xs, ys, table, out):
+def along_curve(src, out, y0, y1, nx, xs, ys, table):
     """Write the value of a piecewise linear function for each voxel.
 
     Parameters
     ----------
-    voxels : ndarray (rows, columns)
+    src, out, y0, y1, nx
+        See `beam_volumes.kernels.rows`. NaN gives NaN; integers are rounded half to even and saturated.
     xs, ys : ndarray of float64
         Points, ``xs`` ascending; beyond the first and the last the function is constant.
     table : bool
         The voxels are integers and ``xs`` consecutive ones: nothing has to be searched.
-    out : ndarray (rows, columns)
-        NaN gives NaN; integers are rounded half to even and saturated.
 
     Notes
     -----
@@ -29,30 +28,32 @@ def along_curve(voxels, xs, ys, table, out):
     """
     n = xs.size
     first, last = xs[0], xs[n - 1]
-    holes = False
-    for y in range(out.shape[0]):
-        row, to = voxels[y], out[y]
-        for i in range(row.size):
-            x = np.float64(row[i])
-            if x != x:
-                value = x
-                holes = True
-            elif x <= first:
-                value = ys[0]
-            elif x >= last:
-                value = ys[n - 1]
-            elif table:
-                value = ys[np.int64(x - first)]
-            else:
-                low, high = 0, n - 1  # xs[low] <= x < xs[high]
-                while high - low > 1:
-                    middle = (low + high) >> 1
-                    if xs[middle] <= x:
-                        low = middle
-                    else:
-                        high = middle
-                slope = (ys[high] - ys[low]) / (xs[high] - xs[low])
-                value = slope * (x - xs[low]) + ys[low]
-            to[i] = rounded(value, out.dtype)
-        if holes:
-            one_nan(to)
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            row = src.lines[src.firsts[k] + y, src.left : src.left + nx]
+            to = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            holes = False
+            for i in range(nx):
+                x = np.float64(row[i])
+                if x != x:
+                    value = x
+                    holes = True
+                elif x <= first:
+                    value = ys[0]
+                elif x >= last:
+                    value = ys[n - 1]
+                elif table:
+                    value = ys[np.int64(x - first)]
+                else:
+                    low, high = 0, n - 1  # xs[low] <= x < xs[high]
+                    while high - low > 1:
+                        middle = (low + high) >> 1
+                        if xs[middle] <= x:
+                            low = middle
+                        else:
+                            high = middle
+                    slope = (ys[high] - ys[low]) / (xs[high] - xs[low])
+                    value = slope * (x - xs[low]) + ys[low]
+                to[i] = rounded(value, to.dtype)
+            if holes:
+                one_nan(to)

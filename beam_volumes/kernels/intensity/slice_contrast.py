@@ -9,34 +9,37 @@ from beam_volumes.kernels.jit import kernel
 
 
 @kernel
-def shift_and_scale(voxels, low, high, center, scale, base, at, step_y, step_x, out):
-    """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel of a plane.
+def shift_and_scale(
+    src, out, y0, y1, nx, low, high, center, scale, base, at, step_z, step_y, step_x
+):
+    """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel.
 
     Parameters
     ----------
-    voxels : ndarray (rows, columns)
-        Of any type; computed in float64.
+    src, out, y0, y1, nx
+        See `beam_volumes.kernels.rows`. Computed in float64; integers are rounded half to even and
+        saturated.
     low, high : ndarray of float64
         To what voxels are clipped; NaN stays NaN.
     center, scale, base : ndarray of float64
-    at, step_y, step_x : int
-        Where the numbers of a voxel are: ``i = at + y * step_y + x * step_x``.
-    out : ndarray (rows, columns)
-        Integers are rounded half to even and saturated.
+    at, step_z, step_y, step_x : int
+        Where the numbers of a voxel are: ``i = at + k * step_z + y * step_y + x * step_x``.
     """
-    row = np.empty(voxels.shape[1])
-    for y in range(voxels.shape[0]):
-        i = at + y * step_y
-        if step_x == 0:
-            least, most, c, s, b = low[i], high[i], center[i], scale[i], base[i]
-            for x in range(row.size):
-                v = np.float64(voxels[y, x])
-                v = least if v < least else most if v > most else v
-                row[x] = (v - c) * s + b
-        else:
-            for x in range(row.size):
-                v = np.float64(voxels[y, x])
-                v = low[i] if v < low[i] else high[i] if v > high[i] else v
-                row[x] = (v - center[i]) * scale[i] + base[i]
-                i += step_x
-        cast_rounded(row, out[y])
+    results = np.empty(nx)
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            row = src.lines[src.firsts[k] + y, src.left : src.left + nx]
+            i = at + k * step_z + y * step_y
+            if step_x == 0:
+                least, most, c, s, b = low[i], high[i], center[i], scale[i], base[i]
+                for x in range(nx):
+                    v = np.float64(row[x])
+                    v = least if v < least else most if v > most else v
+                    results[x] = (v - c) * s + b
+            else:
+                for x in range(nx):
+                    v = np.float64(row[x])
+                    v = low[i] if v < low[i] else high[i] if v > high[i] else v
+                    results[x] = (v - center[i]) * scale[i] + base[i]
+                    i += step_x
+            cast_rounded(results, out.lines[out.firsts[k] + y, out.left : out.left + nx])

@@ -9,15 +9,16 @@ import numpy as np
 
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.morphology.distance import any_above, copy, lower_by_four
+from beam_volumes.kernels.rows import as_bytes
 
 
 @kernel
-def binary_ball(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limit, is_dilation):
+def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
     """Whether any (dilation) or all (erosion) of the voxels in a ball or an ellipsoid are set.
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
         ``out`` is bool or uint8 and gets 0 and 1. There are ``radii`` of voxels around.
     radii : int64 array (3,)
@@ -32,36 +33,33 @@ def binary_ball(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limi
     tile = max(32, 2 * radii[1])  # rows at a time: little memory, and what is near stays in cache
     for top in range(y0, y1, tile):
         bottom = min(top + tile, y1)
-        _tile(
-            src.view(np.uint8), iz, oy, ox, out.view(np.uint8), jz, qy, qx, top, bottom, nx,
-            radii, steps, limit, is_dilation,
-        )  # fmt: skip
+        _tile(as_bytes(src), as_bytes(out), top, bottom, nx, radii, steps, limit, is_dilation)
 
 
 @kernel
-def _tile(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limit, is_dilation):
+def _tile(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
     rz, ry, rx = radii[0], radii[1], radii[2]
     most, beyond = steps.dtype.type(limit), steps.dtype.type(limit + 1)
     none = np.uint8(rz + 1)
     rows, width = y1 - y0 + 2 * ry, nx + 2 * rx
-    near = np.empty((iz.size, rows, width), np.uint8)  # slices to what is set, at most none
-    for k in range(iz.size):
+    near = np.empty((src.firsts.size, rows, width), np.uint8)  # slices to what is set, at most none
+    for k in range(src.firsts.size):
         for y in range(rows):
-            voxels = src[iz[k], oy + y0 + y, ox : ox + width]
+            voxels = src.lines[src.firsts[k] + y0 + y, src.left : src.left + width]
             if is_dilation:
                 _set(voxels, near[k, y], none)
             else:
                 _clear(voxels, near[k, y], none)
             if k:
                 _one_more(near[k, y], near[k - 1, y])
-    for k in range(iz.size - 2, -1, -1):
+    for k in range(src.firsts.size - 2, -1, -1):
         for y in range(rows):
             _one_more(near[k, y], near[k + 1, y])
     squared = np.empty((rows, width), steps.dtype)
     some = np.empty(rows, np.bool_)
     best = np.empty(width, steps.dtype)
     middle = np.empty(nx, steps.dtype)
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(rows):
             some[y] = _squares(near[k + rz, y], squared[y], steps[0], none, beyond)
         for y in range(y1 - y0):
@@ -95,7 +93,7 @@ def _tile(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, radii, steps, limit, is_
                     best[rx + u : rx + u + nx],
                     steps[2, u],
                 )
-            result = out[jz[k], qy + y0 + y, qx : qx + nx]
+            result = out.lines[out.firsts[k] + y0 + y, out.left : out.left + nx]
             for x in range(nx):
                 result[x] = (middle[x] <= most) == is_dilation
 

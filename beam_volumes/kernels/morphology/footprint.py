@@ -7,11 +7,11 @@ from numba.extending import overload
 from beam_volumes.kernels.casting import one_nan
 from beam_volumes.kernels.filters.extremum import extremum_footprint
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.kernels.rows import as_rows, has_nan
+from beam_volumes.kernels.rows import as_bytes, has_nan
 
 
 @kernel
-def binary_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_dilation):
+def binary_footprint(src, out, y0, y1, nx, offsets, is_dilation):
     """Whether any (dilation) or all (erosion) of the taps of a footprint are set.
 
     The maximum or minimum of bytes, by `beam_volumes.kernels.filters.extremum.extremum_footprint`: same cost,
@@ -19,20 +19,18 @@ def binary_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, is_d
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
         ``out`` is bool or uint8 and gets 0 and 1.
     offsets : int64 array (n, 3), n >= 1
         Taps tz, ty, tx, none negative, in raster order.
     is_dilation : bool
     """
-    bytes_in, bytes_out = src.view(np.uint8), out.view(np.uint8)
-    extremum_footprint(
-        bytes_in, iz, oy, ox, bytes_out, jz, qy, qx, y0, y1, nx, offsets, is_dilation
-    )
-    for slot in jz:
+    out = as_bytes(out)
+    extremum_footprint(as_bytes(src), out, y0, y1, nx, offsets, is_dilation)
+    for first in out.firsts:
         for y in range(y0, y1):
-            row = bytes_out[slot, qy + y, qx : qx + nx]
+            row = out.lines[first + y, out.left : out.left + nx]
             for x in range(nx):
                 row[x] = row[x] != 0
 
@@ -60,7 +58,7 @@ def _truncated_for(value, dtype):
 
 
 @kernel
-def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, heights, is_max):
+def grey_footprint(src, out, y0, y1, nx, offsets, heights, is_max):
     """Grey dilation (erosion) with a structure that is not flat.
 
     The maximum of tap + height, the minimum of tap - height: scipy's answer bit for bit, quirks
@@ -71,7 +69,7 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
 
     Parameters
     ----------
-    src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx
+    src, out, y0, y1, nx
         See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
     offsets : int64 array (n, 3), n >= 1
         Taps tz, ty, tx, none negative, in raster order.
@@ -83,14 +81,13 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
     -----
     ``n`` additions and comparisons of float64 a voxel, over the vector width. Scratch: one row.
     """
-    lines = as_rows(src)
+    lines, firsts, left = as_bytes(src)
     signed = heights if is_max else -heights
     extreme = np.empty(nx, np.float64)
-    for k in range(jz.size):
+    for k in range(out.firsts.size):
         for y in range(y0, y1):
             for i in range(len(offsets)):
-                first = ox + offsets[i, 2]
-                at = iz[k + offsets[i, 0]] * src.shape[1] + oy + y + offsets[i, 1]
+                at, first = firsts[k + offsets[i, 0]] + y + offsets[i, 1], left + offsets[i, 2]
                 row = lines[at, first : first + nx]
                 height = _truncated(signed[i], row.dtype)
                 if i == 0:
@@ -104,7 +101,7 @@ def grey_footprint(src, iz, oy, ox, out, jz, qy, qx, y0, y1, nx, offsets, height
                     for x in range(nx):
                         e, v = extreme[x], np.float64(row.dtype.type(row[x] + height))
                         extreme[x] = v if (v < e) | (v != v) else e
-            result = out[jz[k], qy + y, qx : qx + nx]
+            result = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             for x in range(nx):
                 result[x] = _truncated(extreme[x], result.dtype)
             if has_nan(result):

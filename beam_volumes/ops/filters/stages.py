@@ -69,7 +69,7 @@ class Neighbourhood(Stage):
         )
 
     def parameters(self) -> tuple[Any, ...]:
-        """What the kernel takes after the rows and columns."""
+        """What the kernel takes after those of `beam_volumes.kernels.rows`."""
         raise NotImplementedError
 
     def kernel(self) -> Callable[..., None]:
@@ -78,12 +78,7 @@ class Neighbourhood(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        block = inputs[0]
-        self.kernel()(
-            block.ring, block.slots, block.y, block.x,
-            out.ring, out.slots, out.y, out.x,
-            y0, y1, out.cols, *self.parameters(),
-        )  # fmt: skip
+        self.kernel()(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, *self.parameters())
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.kernels.filters import eigen
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -30,20 +28,15 @@ class Symmetric(Stage):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         kernel, parameters = self.kernel(values)
-        lines, firsts, lefts = zip(*map(_rows_of, inputs), strict=True)
+        matrix = tuple(block.as_rows for block in inputs)
         if len(inputs) == 3:  # in the places of a 3 x 3 matrix
-            lines, firsts, lefts = ((a, b, b, c, c, c) for a, b, c in (lines, firsts, lefts))
-        kernel(lines, firsts, lefts, *_rows_of(out), y0, y1, out.cols, *parameters)
+            a, b, c = matrix
+            matrix = (a, b, b, c, c, c)
+        kernel(matrix, out.as_rows, y0, y1, out.cols, *parameters)
 
     def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """One of `beam_volumes.kernels.filters.eigen`, and its parameters."""
         raise NotImplementedError
-
-
-def _rows_of(block: Block) -> tuple[np.ndarray, np.ndarray, int]:
-    """The ring's rows, in which of them each slice begins, and in which column."""
-    slots, rows, cols = block.ring.shape
-    return block.ring.reshape(slots * rows, cols), block.slots * rows + block.y, block.x
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,15 +162,16 @@ class Axes(Regrid):
         block, (z, y, x) = inputs[0], out.start
         ranges = (z, z + out.depth), (y + y0, y + y1), (x, x + out.cols)
         (iz, wz), (iy, wy), (ix, wx) = (a.taps(*r) for a, r in zip(self.along, ranges, strict=True))
-        iz = np.where(iz < 0, iz, block.slots[np.maximum(iz - block.start[0], 0)])
-        iy = np.where(iy < 0, iy, iy - block.start[1] + block.y)
-        ix = np.where(ix < 0, ix, ix - block.start[2] + block.x)
-        where = out.ring, out.slots, out.y, out.x, y0
+        iz, iy, ix = (
+            np.where(i < 0, i, i - first)
+            for i, first in zip((iz, iy, ix), block.start, strict=True)
+        )
+        where = block.as_rows, out.as_rows, y0, y1, out.cols
         if self.weighted:
-            kernels.interpolate(block.ring, iz, wz, iy, wy, ix, wx, *where, float(self.cval))
+            kernels.interpolate(*where, iz, wz, iy, wy, ix, wx, float(self.cval))
         else:
             iz, iy, ix = (np.ascontiguousarray(i[:, 0]) for i in (iz, iy, ix))
-            kernels.gather(block.ring, iz, iy, ix, *where, self.dtype.type(self.cval))
+            kernels.gather(*where, iz, iy, ix, self.dtype.type(self.cval))
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,8 +239,7 @@ class Affine(Regrid):
     ) -> None:
         block = inputs[0]
         kernels.affine(
-            block.ring, block.slots, block.y, block.x, block.start, self.of,
-            out.ring, out.slots, out.y, out.x, out.start, y0, y1, out.cols,
+            block.as_rows, out.as_rows, y0, y1, out.cols, block.start, self.of, out.start,
             self.matrix, self.offset, self.taps, MODES[self.mode], float(self.cval),
         )  # fmt: skip
 
@@ -280,12 +280,11 @@ class Downsample(Regrid):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         block, factors = inputs[0], np.array(self.factors)
-        where = block.ring, block.slots, block.y, block.x, block.rows, block.cols
-        to = out.ring, out.slots, out.y, out.x, y0, y1, out.cols
+        where = block.as_rows, out.as_rows, y0, y1, out.cols, block.rows, block.cols
         if self.method == "mean":
-            windows.mean(*where, *to, factors)
+            windows.mean(*where, factors)
         else:
-            windows.pick(*where, *to, factors, METHODS[self.method])
+            windows.pick(*where, factors, METHODS[self.method])
 
 
 @dataclass(frozen=True, eq=False)

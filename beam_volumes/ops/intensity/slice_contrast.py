@@ -42,12 +42,9 @@ class ShiftAndScale(Stage):
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         numbers = np.ascontiguousarray(values[0])
-        start = (out.start[0], out.start[1] + y0, out.start[2])[self.axis]
-        steps = int(self.axis == 1), int(self.axis == 2)
-        for k in range(out.depth):
-            at = start + k if self.axis == 0 else start
-            plane = inputs[0].slice(k, y0, y1)
-            kernels.shift_and_scale(plane, *numbers, at, *steps, out.slice(k, y0, y1))
+        steps = (int(self.axis == i) for i in range(3))
+        where = inputs[0].as_rows, out.as_rows, y0, y1, out.cols
+        kernels.shift_and_scale(*where, *numbers, out.start[self.axis], *steps)
 
 
 @dataclass(frozen=True, eq=False)

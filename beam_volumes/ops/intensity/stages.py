@@ -33,8 +33,7 @@ class Curve(Stage):
         xs, ys = np.ascontiguousarray(values[0], dtype=np.float64)
         whole = inputs[0].ring.dtype.kind in "bui"
         table = whole and xs[0] == np.floor(xs[0]) and xs[-1] - xs[0] == len(xs) - 1
-        for k in range(out.depth):
-            curve.along_curve(inputs[0].slice(k, y0, y1), xs, ys, table, out.slice(k, y0, y1))
+        curve.along_curve(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, xs, ys, table)
 
 
 def on_curve(volume: Volume, name: str, points: Value | np.ndarray, dtype: np.dtype) -> Volume:
