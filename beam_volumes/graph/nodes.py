@@ -108,6 +108,8 @@ class CropNode(Node):
     operand: Node
     start: Triple
 
+    name = "crop"
+
     @classmethod
     def of(cls, operand: Node, box: Box) -> Node:
         if box == Box.of_shape(operand.shape):
@@ -122,10 +124,6 @@ class CropNode(Node):
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.operand,)
-
-    @property
-    def name(self) -> str:
-        return "crop"
 
 
 @dataclass(frozen=True, eq=False)

@@ -97,6 +97,8 @@ class ArraySink(Sink):
 
     _held: list[np.ndarray] = field(default_factory=list, repr=False)
 
+    portable = False
+
     @classmethod
     def of(cls, sink: Sink) -> ArraySink:
         return cls(**{f.name: getattr(sink, f.name) for f in fields(sink)})
@@ -105,10 +107,6 @@ class ArraySink(Sink):
     def array(self) -> np.ndarray:
         """Its voxels; to be written, once it is created."""
         return self._held[0]
-
-    @property
-    def portable(self) -> bool:
-        return False
 
     def exists(self) -> bool:
         return bool(self._held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -105,6 +105,9 @@ class Stage:
     name: str
     dtype: np.dtype
 
+    #: Whether it runs a kernel that is compiled for the dtypes it meets.
+    compiled: ClassVar[bool] = False
+
     @property
     def halos(self) -> tuple[Halo, ...]:
         """Voxels needed around an output voxel, one entry per input; shorter means no halo."""
@@ -118,11 +121,6 @@ class Stage:
     def cost(self) -> float:
         """Rough nanoseconds per voxel on one core, for choosing between plans."""
         return 1.0
-
-    @property
-    def compiled(self) -> bool:
-        """Whether it runs a kernel that is compiled for the dtypes it meets."""
-        return False
 
     @property
     def deterministic(self) -> bool:

@@ -139,15 +139,10 @@ class Completion:
     name: str
     dtype: np.dtype
 
-    @property
-    def upper(self) -> bool:
-        """Whether it yields the region, or else the core alone: as what its survey was fed."""
-        return True
-
-    @property
-    def cost(self) -> float:
-        """Rough nanoseconds per voxel on one core."""
-        return 5.0
+    #: Whether it yields the region, or else the core alone: as what its survey was fed.
+    upper: ClassVar[bool] = True
+    #: Rough nanoseconds per voxel on one core.
+    cost: ClassVar[float] = 5.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         """The most bytes that a `run` of a window of a shape allocates and gives back."""

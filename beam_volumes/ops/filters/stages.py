@@ -11,18 +11,22 @@ import numpy as np
 
 from beam_volumes.geometry import Halo, Triple
 from beam_volumes.kernels.filters import (
-    columns,
     convolve,
     extremum,
     generic,
     gradient,
     median,
-    rank,
     rank_box,
     rank_walk,
     separable,
     uniform,
 )
+from beam_volumes.kernels.filters.columns import (
+    Columns,
+    extremum_of_columns,
+    scratch_voxels,
+)
+from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
 from beam_volumes.sweep.nesting import calling
@@ -43,6 +47,8 @@ class Neighbourhood(Stage):
     taps: Triple
     edges: Padding
 
+    compiled = True
+
     @property
     def halos(self) -> tuple[Halo, ...]:
         z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.taps, strict=True))
@@ -51,10 +57,6 @@ class Neighbourhood(Stage):
     @property
     def padding(self) -> Padding:
         return self.edges
-
-    @property
-    def compiled(self) -> bool:
-        return True
 
     def token(self) -> str:
         edges = self.edges.key
@@ -72,13 +74,15 @@ class Neighbourhood(Stage):
         """What the kernel takes after those of `beam_volumes.kernels.rows`."""
         raise NotImplementedError
 
+    @property
     def kernel(self) -> Callable[..., None]:
+        """As `beam_volumes.kernels.rows` says it is called."""
         raise NotImplementedError
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        self.kernel()(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, *self.parameters())
+        self.kernel(inputs[0].as_rows, out.as_rows, y0, y1, out.cols, *self.parameters())
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +90,8 @@ class Correlate(Neighbourhood):
     """One 1-D correlation per axis; the dtype of the weights is the one it computes in."""
 
     weights: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    kernel = staticmethod(separable.correlate)
 
     @property
     def cost(self) -> float:
@@ -97,9 +103,6 @@ class Correlate(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return self.weights
-
-    def kernel(self) -> Callable[..., None]:
-        return separable.correlate
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +116,8 @@ class Uniform(Neighbourhood):
     solid: np.dtype
     scale: np.floating
 
-    @property
-    def cost(self) -> float:
-        return 0.8
+    cost = 0.8
+    kernel = staticmethod(uniform.uniform_box)
 
     @property
     def preferred_slices(self) -> int:
@@ -129,9 +131,6 @@ class Uniform(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
 
-    def kernel(self) -> Callable[..., None]:
-        return uniform.uniform_box
-
 
 @dataclass(frozen=True, eq=False)
 class GradientMagnitude(Neighbourhood):
@@ -143,18 +142,14 @@ class GradientMagnitude(Neighbourhood):
     centre: np.generic
     real: np.floating
 
-    @property
-    def cost(self) -> float:
-        return 1.3
+    cost = 1.3
+    kernel = staticmethod(gradient.gradient_magnitude)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return (cols + 2) * (9 * self.centre.dtype.itemsize + self.real.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.centre.dtype.type(0), self.centre, self.real
-
-    def kernel(self) -> Callable[..., None]:
-        return gradient.gradient_magnitude
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,6 +158,8 @@ class CorrelateNd(Neighbourhood):
 
     offsets: np.ndarray
     weights: np.ndarray
+
+    kernel = staticmethod(convolve.correlate_nd)
 
     @property
     def cost(self) -> float:
@@ -173,9 +170,6 @@ class CorrelateNd(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights
-
-    def kernel(self) -> Callable[..., None]:
-        return convolve.correlate_nd
 
 
 def table_bytes(
@@ -199,6 +193,8 @@ class ExtremumBox(Neighbourhood):
 
     largest: bool
 
+    kernel = staticmethod(extremum.extremum_box)
+
     @property
     def cost(self) -> float:
         return 1.0 * self.dtype.itemsize
@@ -216,9 +212,6 @@ class ExtremumBox(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.largest)
 
-    def kernel(self) -> Callable[..., None]:
-        return extremum.extremum_box
-
 
 @dataclass(frozen=True, eq=False)
 class ExtremumFootprint(Neighbourhood):
@@ -226,6 +219,8 @@ class ExtremumFootprint(Neighbourhood):
 
     offsets: np.ndarray
     largest: bool
+
+    kernel = staticmethod(extremum.extremum_footprint)
 
     @property
     def cost(self) -> float:
@@ -241,30 +236,26 @@ class ExtremumFootprint(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.largest
 
-    def kernel(self) -> Callable[..., None]:
-        return extremum.extremum_footprint
-
 
 @dataclass(frozen=True, eq=False)
 class ExtremumColumns(Neighbourhood):
     """The minimum or maximum over a small footprint that is made of columns, of no bytes."""
 
-    columns: columns.Columns
+    columns: Columns
     largest: bool
+
+    kernel = staticmethod(extremum_of_columns)
 
     @property
     def cost(self) -> float:
         return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        voxels = columns.scratch_voxels(self.columns, self.taps, rows, cols)
+        voxels = scratch_voxels(self.columns, self.taps, rows, cols)
         return voxels * self.dtype.itemsize + 4096
 
     def parameters(self) -> tuple[Any, ...]:
         return (*self.columns, *self.taps[1:], self.largest)
-
-    def kernel(self) -> Callable[..., None]:
-        return columns.extremum_of_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +264,8 @@ class RankFootprint(Neighbourhood):
 
     offsets: np.ndarray
     rank: int
+
+    kernel = staticmethod(rank_footprint)
 
     @property
     def cost(self) -> float:
@@ -285,15 +278,14 @@ class RankFootprint(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.rank
 
-    def kernel(self) -> Callable[..., None]:
-        return rank.rank_footprint
-
 
 @dataclass(frozen=True, eq=False)
 class RankBox(Neighbourhood):
     """The value of some rank over a box of 8-bit integers; see `beam_volumes.kernels.filters.rank_box`."""
 
     rank: int
+
+    kernel = staticmethod(rank_box.rank_box)
 
     @property
     def cost(self) -> float:
@@ -312,15 +304,14 @@ class RankBox(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.rank)
 
-    def kernel(self) -> Callable[..., None]:
-        return rank_box.rank_box
-
 
 @dataclass(frozen=True, eq=False)
 class RankWalk(Neighbourhood):
     """The value of some rank over a large box; see `beam_volumes.kernels.filters.rank_walk`."""
 
     rank: int
+
+    kernel = staticmethod(rank_walk.rank_walk)
 
     @property
     def cost(self) -> float:
@@ -338,13 +329,12 @@ class RankWalk(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return (*self.taps, self.rank)
 
-    def kernel(self) -> Callable[..., None]:
-        return rank_walk.rank_walk
-
 
 @dataclass(frozen=True, eq=False)
 class Median3(Neighbourhood):
     """The median of 3 x 3 x 3 voxels."""
+
+    kernel = staticmethod(median.median3)
 
     @property
     def cost(self) -> float:
@@ -356,9 +346,6 @@ class Median3(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return ()
 
-    def kernel(self) -> Callable[..., None]:
-        return median.median3
-
 
 @dataclass(frozen=True, eq=False)
 class BinaryFootprint(Neighbourhood):
@@ -366,6 +353,8 @@ class BinaryFootprint(Neighbourhood):
 
     offsets: np.ndarray
     dilation: bool
+
+    kernel = staticmethod(morphology.binary_footprint)
 
     @property
     def cost(self) -> float:
@@ -381,9 +370,6 @@ class BinaryFootprint(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.dilation
 
-    def kernel(self) -> Callable[..., None]:
-        return morphology.binary_footprint
-
 
 @dataclass(frozen=True, eq=False)
 class BinaryBall(Neighbourhood):
@@ -395,6 +381,8 @@ class BinaryBall(Neighbourhood):
     steps: np.ndarray
     limit: int
     dilation: bool
+
+    kernel = staticmethod(ball.binary_ball)
 
     @property
     def cost(self) -> float:
@@ -413,9 +401,6 @@ class BinaryBall(Neighbourhood):
         radii = np.array([n // 2 for n in self.taps])
         return radii, self.steps, self.limit, self.dilation
 
-    def kernel(self) -> Callable[..., None]:
-        return ball.binary_ball
-
 
 @dataclass(frozen=True, eq=False)
 class GreyFootprint(Neighbourhood):
@@ -424,6 +409,8 @@ class GreyFootprint(Neighbourhood):
     offsets: np.ndarray
     heights: np.ndarray
     dilation: bool
+
+    kernel = staticmethod(morphology.grey_footprint)
 
     @property
     def cost(self) -> float:
@@ -434,9 +421,6 @@ class GreyFootprint(Neighbourhood):
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.heights, self.dilation
-
-    def kernel(self) -> Callable[..., None]:
-        return morphology.grey_footprint
 
 
 @dataclass(frozen=True, eq=False)
@@ -464,6 +448,7 @@ class GenericFootprint(Neighbourhood):
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.extra
 
+    @property
     def kernel(self) -> Callable[..., None]:
         return generic.of_footprint(self.function)
 

@@ -13,13 +13,7 @@ from beam_volumes.sweep.stage import Block, Stage
 class Symmetric(Stage):
     """Something made of a matrix; inputs are its diagonal and then what is above it, row by row."""
 
-    @property
-    def compiled(self) -> bool:
-        return True
-
-    @property
-    def cost(self) -> float:
-        return 12.0
+    compiled = True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 6 * 8 * eigen.CHUNK
@@ -58,6 +52,8 @@ class Eigenvalue(Symmetric):
 class Spread(Symmetric):
     """What the eigenvalues of 3 x 3 matrices of float32 have in common, which is most of the work."""
 
+    cost = 12.0
+
     def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         return eigen.spread, ()
 
@@ -68,9 +64,7 @@ class EigenvalueOfSpread(Symmetric):
 
     number: int
 
-    @property
-    def cost(self) -> float:
-        return 2.0
+    cost = 2.0
 
     def kernel(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         return eigen.eigenvalue_of_spread, (self.number,)

@@ -128,6 +128,8 @@ class Axes(Regrid):
     along: tuple[Along, Along, Along]
     cval: float = 0.0
 
+    compiled = True
+
     def needs(self, axis: int, wanted: Range) -> Range:
         return self.along[axis].needs(*wanted, self.grid[axis])
 
@@ -141,10 +143,6 @@ class Axes(Regrid):
     @property
     def cost(self) -> float:
         return 1.5 * math.prod(a.count for a in self.along)
-
-    @property
-    def compiled(self) -> bool:
-        return True
 
     def token(self) -> str:
         along = [repr(a) for a in self.along]
@@ -187,6 +185,8 @@ class Affine(Regrid):
     mode: str
     cval: float
 
+    compiled = True
+
     def reach(self, axis: int) -> float:
         """How far from each other voxels lie along an axis of the input, of one position along it."""
         others = [a for a in range(3) if a != axis]
@@ -226,10 +226,6 @@ class Affine(Regrid):
     def cost(self) -> float:
         return 10.0 + 2.0 * math.prod(self.taps.tolist())
 
-    @property
-    def compiled(self) -> bool:
-        return True
-
     def token(self) -> str:
         how = self.matrix, self.offset, self.taps, self.mode, repr(self.cval)
         return digest(type(self).__name__, self.name, self.dtype, self.of, self.grid, *how)
@@ -255,6 +251,8 @@ class Downsample(Regrid):
     factors: Triple
     method: str
 
+    compiled = True
+
     def needs(self, axis: int, wanted: Range) -> Range:
         f = self.factors[axis]
         return wanted[0] * f, min(wanted[1] * f, self.of[axis])
@@ -268,10 +266,6 @@ class Downsample(Regrid):
     def cost(self) -> float:
         each = {"mean": 0.7, "min": 0.7, "max": 0.7}.get(self.method, 4.0)
         return 1.0 + each * self.window
-
-    @property
-    def compiled(self) -> bool:
-        return True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 16 * cols if self.method == "mean" else 2 * self.window * self.dtype.itemsize

@@ -27,13 +27,8 @@ class ShiftAndScale(Stage):
 
     axis: int
 
-    @property
-    def compiled(self) -> bool:
-        return True
-
-    @property
-    def cost(self) -> float:
-        return 1.5
+    compiled = True
+    cost = 1.5
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 8 * cols

@@ -19,13 +19,8 @@ from beam_volumes.sweep.stage import Block, Stage
 class Curve(Stage):
     """A piecewise linear function; its points are a lazy array of two rows, xs and ys."""
 
-    @property
-    def compiled(self) -> bool:
-        return True
-
-    @property
-    def cost(self) -> float:
-        return 5.0
+    compiled = True
+    cost = 5.0
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]

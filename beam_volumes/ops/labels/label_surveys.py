@@ -53,13 +53,8 @@ class UniqueSurvey(Survey):
     border_axes: tuple[int, ...]
     border: int
 
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 4.0
+    upper = False
+    cost = 4.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 2 * _labels_in(shape) * _TABLE_BYTES
@@ -187,13 +182,8 @@ class FilterSurvey(UniqueSurvey):
 class LookupCompletion(Completion):
     """Writes what came back for each label: its value, or itself where it stays and else 0."""
 
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 3.0
+    upper = False
+    cost = 3.0
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return _labels_in(shape) * (_TABLE_BYTES + 24)
@@ -260,6 +250,9 @@ class Lookup(Stage):
     missing: Any
     origin: tuple[Extent, ...] = ()
 
+    cost = 3.0
+    compiled = True
+
     @classmethod
     def of(
         cls,
@@ -286,14 +279,6 @@ class Lookup(Stage):
     @property
     def extents(self) -> tuple[Extent, ...]:
         return self.origin
-
-    @property
-    def cost(self) -> float:
-        return 3.0
-
-    @property
-    def compiled(self) -> bool:
-        return True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return _TABLE_BYTES * len(self.labels)

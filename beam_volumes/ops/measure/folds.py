@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -72,13 +72,11 @@ class Fold(Reduction):
 class Count(Fold):
     """How many voxels there are (under the mask)."""
 
+    cost = 0.3
+
     @classmethod
     def of(cls, source: Any, nan: str = "raise", name: str = "count") -> Count:
         return cls(name, np.dtype(np.int64), (), cls.check(name, source, nan), nan)
-
-    @property
-    def cost(self) -> float:
-        return 0.3
 
     def zero(self) -> int:
         return 0
@@ -99,9 +97,7 @@ class Count(Fold):
 class _Extreme(Fold):
     """The state is the smallest or largest voxel, or None. -0.0 is less than 0.0."""
 
-    @property
-    def cost(self) -> float:
-        return 1.0
+    cost = 1.0
 
     def zero(self) -> None:
         return None
@@ -156,17 +152,13 @@ class Max(_Extreme):
 class Moments(Fold):
     """The state is the number of voxels, their exact sum, and that of their squares if needed."""
 
-    @property
-    def squares(self) -> bool:
-        return False
+    squares: ClassVar[bool] = False
+    root: ClassVar[bool] = False
+    state_bytes = 1024
 
     @property
     def cost(self) -> float:
         return 4.0 if self.source.kind == "f" else 1.0
-
-    @property
-    def state_bytes(self) -> int:
-        return 1024
 
     def zero(self) -> tuple[int, int, int]:
         return 0, 0, 0
@@ -189,10 +181,6 @@ class Moments(Fold):
     def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
         """The exact result as a fraction (not reduced), or its square if it is a ``root``."""
         raise NotImplementedError
-
-    @property
-    def root(self) -> bool:
-        return False
 
 
 def _mean_dtype(source: np.dtype) -> np.dtype:
@@ -252,18 +240,13 @@ class Var(Moments):
 
     ddof: int
 
+    squares = True
+    cost = 5.0
+
     @classmethod
     def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "var") -> Var:
         source = cls.check(name, source, nan)
         return cls(name, _mean_dtype(source), (), source, nan, ddof)
-
-    @property
-    def squares(self) -> bool:
-        return True
-
-    @property
-    def cost(self) -> float:
-        return 5.0
 
     def ratio(self, state: tuple[int, int, int]) -> tuple[int, int]:
         count, total, square = state
@@ -285,14 +268,12 @@ class Var(Moments):
 class Std(Var):
     """The exact standard deviation, rounded once."""
 
+    root = True
+
     @classmethod
     def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "std") -> Std:
         source = cls.check(name, source, nan)
         return cls(name, _mean_dtype(source), (), source, nan, ddof)
-
-    @property
-    def root(self) -> bool:
-        return True
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
         return rounded(root(self.variance(state)), self.dtype)
@@ -333,6 +314,8 @@ class IntegerCounts(Counts):
     The result has one count per value in ascending order, from the smallest the dtype can hold.
     """
 
+    cost = 2.0
+
     @classmethod
     def of(cls, source: Any, name: str = "histogram") -> IntegerCounts:
         source = cls.check(name, source, "raise")
@@ -340,10 +323,6 @@ class IntegerCounts(Counts):
             raise TypeError(f"{name}: {source} has too many values to count each")
         bins = 2 if source.kind == "b" else 1 << 8 * source.itemsize
         return cls(name, np.dtype(np.int64), (bins,), source, "raise")
-
-    @property
-    def cost(self) -> float:
-        return 2.0
 
     def fold(
         self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]
@@ -396,6 +375,8 @@ class Histogram(Counts):
     bins: int
     range: tuple[float, float] | None
 
+    cost = 4.0
+
     @classmethod
     def of(
         cls,
@@ -411,10 +392,6 @@ class Histogram(Counts):
         if range is not None:
             threshold_formulas.bin_edges(*range, bins, source)  # its errors now, not in the sweep
         return cls(name, np.dtype(np.int64), (bins,), source, nan, bins, range)
-
-    @property
-    def cost(self) -> float:
-        return 4.0
 
     @property
     def counters(self) -> tuple[int, ...]:

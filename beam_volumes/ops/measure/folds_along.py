@@ -217,9 +217,7 @@ class ExtremeAlong(Along):
 
     copies: ClassVar[int] = 2
 
-    @property
-    def cost(self) -> float:
-        return 1.5
+    cost = 1.5
 
     @property
     def cell_bytes(self) -> int:

@@ -30,6 +30,8 @@ class Covariance(Fold):
 
     ddof: int
 
+    state_bytes = 4096
+
     @classmethod
     def of(cls, source: Any, ddof: int = 1, name: str = "covariance") -> Covariance:
         source = cls.check(name, source, "raise")
@@ -38,10 +40,6 @@ class Covariance(Fold):
     @property
     def cost(self) -> float:
         return 20.0 if self.source.kind == "f" else 8.0
-
-    @property
-    def state_bytes(self) -> int:
-        return 4096
 
     def zero(self) -> Sums:
         return 0, 0, 0, 0, 0, 0
@@ -134,6 +132,8 @@ class JointHistogram(Counts):
 
     bins: tuple[Bins, Bins]
 
+    cost = 10.0
+
     @classmethod
     def of(
         cls, source: Any, bins: tuple[Bins, Bins], name: str = "joint_histogram"
@@ -141,10 +141,6 @@ class JointHistogram(Counts):
         source = cls.check(name, source, "raise")
         shape = (bins[0].number, bins[1].number)
         return cls(name, np.dtype(np.int64), shape, source, "raise", bins)
-
-    @property
-    def cost(self) -> float:
-        return 10.0
 
     def fold_slices(
         self,
@@ -175,6 +171,8 @@ class CenterOfMass(Fold):
 
     axes: tuple[int, ...]
 
+    state_bytes = 4096
+
     @classmethod
     def of(
         cls, source: Any, axes: Sequence[int], nan: str = "raise", name: str = "center_of_mass"
@@ -185,10 +183,6 @@ class CenterOfMass(Fold):
     @property
     def cost(self) -> float:
         return 20.0 if self.source.kind == "f" else 6.0
-
-    @property
-    def state_bytes(self) -> int:
-        return 4096
 
     def zero(self) -> tuple[int, ...]:
         return 0, 0, 0, 0, 0

@@ -155,6 +155,8 @@ class GatheredAlong(Along):
 
     copies: ClassVar[int] = 2
 
+    cost = 20.0
+
     @classmethod
     def of(
         cls,
@@ -169,10 +171,6 @@ class GatheredAlong(Along):
         source, extent = cls.check(name, source, nan), _extent(shape, kept)
         dtype, line = formulas.percentile_dtype(source, q), _line(shape, kept)
         return cls(name, dtype, _result(q, extent, axes), source, nan, kept, extent, q, line)  # type: ignore[arg-type]
-
-    @property
-    def cost(self) -> float:
-        return 20.0
 
     @property
     def cell_bytes(self) -> int:

@@ -19,17 +19,9 @@ class DistanceAlongY(Stage):
 
     how: Metric
 
-    @property
-    def spans(self) -> tuple[int, ...]:
-        return (1,)
-
-    @property
-    def cost(self) -> float:
-        return 6.0
-
-    @property
-    def compiled(self) -> bool:
-        return True
+    spans = (1,)
+    cost = 6.0
+    compiled = True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return (130 * rows + 256 * REACH + 256) * self.dtype.itemsize + 16 * rows
@@ -51,17 +43,9 @@ class DistanceAlongX(Stage):
     how: Metric
     root: bool
 
-    @property
-    def spans(self) -> tuple[int, ...]:
-        return (2,)
-
-    @property
-    def cost(self) -> float:
-        return 4.0
-
-    @property
-    def compiled(self) -> bool:
-        return True
+    spans = (2,)
+    cost = 4.0
+    compiled = True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 2 * (cols + REACH) * self.how.dtype.itemsize + 16 * cols
@@ -86,23 +70,18 @@ class BoundedDistance(Stage):
     max_distance: float
     root: bool
 
+    #: Beyond the volume there is no background.
+    padding = Padding(("constant",) * 3, 1.0)  # type: ignore[arg-type]
+    compiled = True
+
     @property
     def halos(self) -> tuple[Halo, ...]:
         z, y, x = ((r, r) for r in kernels.bounded_reach(self.max_distance, self.sampling))
         return ((z, y, x),)
 
     @property
-    def padding(self) -> Padding:
-        """Beyond the volume there is no background."""
-        return Padding(("constant",) * 3, 1.0)  # type: ignore[arg-type]
-
-    @property
     def cost(self) -> float:
         return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
-
-    @property
-    def compiled(self) -> bool:
-        return True
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
@@ -129,13 +108,11 @@ class CumsumAlong(Stage):
 
     axis: int
 
+    cost = 1.5
+
     @property
     def spans(self) -> tuple[int, ...]:
         return (self.axis,)
-
-    @property
-    def cost(self) -> float:
-        return 1.5
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return rows * cols * self.dtype.itemsize  # numpy casts a slice before it adds
@@ -155,19 +132,14 @@ class CumsumAlong(Stage):
 class CumsumAlongZ(Stage):
     """Running sums along z of floats, which round: slice by slice from the volume's first."""
 
-    @property
-    def spans(self) -> tuple[int, ...]:
-        return (0,)
+    spans = (0,)
+    cost = 1.5
 
     @property
     def carried(self) -> np.generic:
         return self.dtype.type(
             -0.0
         )  # to which every number adds up to itself, zeros with signs too
-
-    @property
-    def cost(self) -> float:
-        return 1.5
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 1 << 18  # numpy casts by pieces

@@ -55,16 +55,10 @@ class DistanceSurvey(Survey):
     answer is the same windows and what is carried in from before and from after, or None.
     """
 
+    upper = False
+    cost = 0.5
     #: One thread packs the planes between windows.
     serial: ClassVar[float] = 0.35
-
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 0.5
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 12 * shape[1] * shape[2]
@@ -118,16 +112,10 @@ class _DistanceSurveyor(Surveyor):
 class DistanceAlongZ(Completion):
     """Slices to the nearest background voxel of the column, or `FAR`: the completion of `DistanceSurvey`."""
 
+    upper = False
+    cost = 1.0
     #: As of the survey.
     serial: ClassVar[float] = 0.15
-
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 1.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 32 * shape[1] * shape[2]
@@ -183,13 +171,8 @@ class CumsumSurvey(Survey):
     Instead of the windows they hold their digests.
     """
 
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 0.8
+    upper = False
+    cost = 0.8
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 1 << 18  # numpy casts by pieces
@@ -232,13 +215,8 @@ class _CumsumSurveyor(Surveyor):
 class CumsumAlongZ(Completion):
     """Running sums along z of integers: the completion of `CumsumSurvey`; dtype is `scans.cumsum_dtype`."""
 
-    @property
-    def upper(self) -> bool:
-        return False
-
-    @property
-    def cost(self) -> float:
-        return 1.5
+    upper = False
+    cost = 1.5
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return 1 << 18
