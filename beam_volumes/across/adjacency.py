@@ -14,6 +14,7 @@ import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups
 from beam_volumes.across.tables import as_labels
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import adjacency as kernels
 from beam_volumes.kernels.labels.regions import magnitudes
 
@@ -139,7 +140,7 @@ def adjacency(
 def _numbers(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind == "b":
         return values.view(np.uint8)
-    return values.astype(np.float32) if values.dtype == np.float16 else values
+    return kernel_array(values)
 
 
 def merge(parts: Iterable[Adjacency]) -> Adjacency:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.sweep.resources import in_strips
 
@@ -144,9 +145,7 @@ class Labelling:
         block = np.ascontiguousarray(block)
         if block.dtype == np.bool_:
             block = block.view(np.uint8)
-        elif block.dtype == np.float16:
-            block = block.astype(np.float32)  # exact; numba has no float16
-        block = block.view()
+        block = kernel_array(block).view()
         block.flags.writeable = False  # of one type, whether it may be written to or not
         kind, background = kernels.MASK, block.dtype.type(0)
         if self.by_value:

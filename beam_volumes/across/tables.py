@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups, window
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import regions as kernels
 
 _PRODUCTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # zz, yy, xx, zy, zx, yx
@@ -237,8 +238,7 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     n = len(count)
     if values.dtype.kind == "b":
         values = values.view(np.uint8)
-    if values.dtype == np.float16:
-        values = values.astype(np.float32)
+    values = kernel_array(values)
     if values.dtype.kind not in "iuf" or values.dtype.itemsize > 8:
         raise TypeError(f"intensities of {values.dtype}: use bool, integers or floats to 64 bit")
     if values.dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""From the type a kernel computes in to the type it returns."""
+"""The types that kernels have voxels in, and from the type one computes in to the type it returns."""
 
 import numpy as np
 from numba import types
@@ -6,6 +6,23 @@ from numba.extending import overload
 from numba.np.numpy_support import as_dtype
 
 from beam_volumes.kernels.jit import owning_nothing, row_kernel
+
+
+def kernel_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype that kernels have voxels of this one in: numba has no float16, float32 holds it exactly.
+
+    Examples
+    --------
+    >>> kernel_dtype(np.dtype("f2")), kernel_dtype(np.dtype("u1"))
+    (dtype('float32'), dtype('uint8'))
+    """
+    half = dtype.kind == "f" and dtype.itemsize == 2  # in any byte order
+    return np.dtype(np.float32) if half else dtype
+
+
+def kernel_array(array: np.ndarray) -> np.ndarray:
+    """An array in a dtype that kernels have: a copy if it is of float16, else the same array."""
+    return array.astype(kernel_dtype(array.dtype), copy=False)
 
 
 def rounded(value, dtype):

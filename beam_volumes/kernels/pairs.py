@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.casting import kernel_dtype, one_nan
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
@@ -41,7 +41,7 @@ def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         Neither of the two. Half precision is computed in float32 and rounded.
     """
     kind = FUNCTIONS[name]
-    real = np.dtype(np.float32) if out.dtype == np.float16 else out.dtype
+    real = kernel_dtype(out.dtype)
     if a.ndim and b.ndim and a.dtype == b.dtype == out.dtype == real:
         if a.flags.c_contiguous and b.flags.c_contiguous and out.flags.c_contiguous:
             size = out.size

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from beam_volumes.geometry import Triple
-from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.nodes import StageNode, Value
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.sweep.stage import Padding, Stage
-
-
-def kernel_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype in which kernels compute what has this one: half precision is single there."""
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def kernel_input(volume: Volume) -> Volume:
@@ -28,13 +24,14 @@ def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
     return volume.astype(dtype) if constant and not holds(volume.dtype, padding.cval) else volume
 
 
-def stage_of(volume: Volume, stage: Stage) -> Volume:
-    return volume.derive(StageNode.of(stage, (volume.node,)))
+def stage_of(volume: Volume, stage: Stage, *values: Value) -> Volume:
+    """What a stage makes of a volume, and of lazy values."""
+    return volume.derive(StageNode.of(stage, (volume.node,), values))
 
 
-def stage_in(dtype: np.dtype, volume: Volume, stage: Stage) -> Volume:
-    """What a stage makes of a volume, in ``dtype``: where either is half precision, through single."""
-    return stage_of(kernel_input(volume), stage).astype(dtype)
+def stage_in(dtype: np.dtype, volume: Volume, stage: Stage, *values: Value) -> Volume:
+    """The same, in ``dtype``: where this or the volume's is half precision, through single."""
+    return stage_of(kernel_input(volume), stage, *values).astype(dtype)
 
 
 def representable(number: float, dtype: np.dtype) -> bool:

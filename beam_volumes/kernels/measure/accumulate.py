@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 
@@ -320,8 +321,7 @@ def moments(
         ]
         n, bad, total, square = (a + b for a, b in zip(*parts, strict=True))
         return n, bad, total, square
-    if src.dtype.kind == "f" and src.itemsize == 2:
-        src = src.astype(np.float32)
+    src = kernel_array(src)
     flat, pitch = flat_rows(src)
     used, mask_pitch = flat_mask(mask, src.shape)
     window = (pitch, *src.shape, used, mask_pitch, squares)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bits
@@ -274,8 +275,7 @@ def bin_counts(
     bad : int
         How many voxels are not finite. Those and voxels beyond the edges are in no bin.
     """
-    if src.dtype.kind == "b" or (src.dtype.kind == "f" and src.itemsize == 2):
-        src = src.astype(np.float32)
+    src = src.astype(np.float32) if src.dtype.kind == "b" else kernel_array(src)
     if edges.dtype != np.float64:
         edges = edges.astype(np.float32)
     flat, pitch = flat_rows(src)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.measure.accumulate import flat_mask
@@ -33,9 +34,7 @@ def _count_pairs(a, pitch, rows, cols, mask, mask_pitch, b, b_pitch, edges, b_ed
 def _rows(view: np.ndarray) -> tuple[np.ndarray, int]:
     if view.dtype.kind == "b":
         view = view.view(np.uint8)
-    elif view.dtype.kind == "f" and view.itemsize == 2:
-        view = view.astype(np.float32)
-    return flat_rows(view)
+    return flat_rows(kernel_array(view))
 
 
 def count_pairs(

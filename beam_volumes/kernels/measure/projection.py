@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.elementary import flat_rows
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.measure.accumulate import flat_bits, flat_mask, key_bits, unsigned
@@ -160,11 +161,6 @@ def _float_parameters(dtype: np.dtype) -> tuple[int, np.uint64, np.uint64]:
     return np.finfo(dtype).nmant, np.uint64(key.infinite), np.uint64(key.magnitude)
 
 
-def _in_single(view: np.ndarray) -> np.ndarray:
-    """float16 as float32, which is exact."""
-    return view.astype(np.float32) if view.dtype.kind == "f" and view.itemsize == 2 else view
-
-
 def strides_of_cells(
     shape: tuple[int, int, int], kept: tuple[bool, bool, bool]
 ) -> tuple[int, int, int]:
@@ -194,7 +190,7 @@ def sums(
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
     over, down, along = strides_of_cells(shape, kept)  # type: ignore[arg-type]
-    views = [_in_single(v) for v in views]
+    views = [kernel_array(v) for v in views]
     dtype = views[0].dtype
     windows = []
     for k, view in enumerate(views):
@@ -280,7 +276,7 @@ def products(a: np.ndarray, b: np.ndarray, mask: np.ndarray | None = None) -> in
             products(a[part], b[part], None if mask is None else mask[part])
             for part in (slice(0, half), slice(half, None))
         )
-    a, b = _in_single(a), _in_single(b)
+    a, b = kernel_array(a), kernel_array(b)
     kind = {"f": 2, "i": 1}.get(a.dtype.kind, 0)
     how = _float_parameters(a.dtype) if kind == 2 else (0, np.uint64(0), _largest(a.dtype))
     cells = np.zeros(5 + (2 * 2046 >> 5 if kind == 2 else 0), np.int64)

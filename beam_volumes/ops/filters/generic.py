@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.filters import generic as kernels
-from beam_volumes.ops.building import holding, kernel_dtype, kernel_input, stage_in
+from beam_volumes.ops.building import holding, kernel_input, stage_in
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import accumulator

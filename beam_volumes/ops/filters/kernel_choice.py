@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.filters import columns
 from beam_volumes.kernels.filters import extremum as extremum_kernels
-from beam_volumes.ops.building import kernel_dtype
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.neighbourhood import Fields, Footprint
 from beam_volumes.sweep.stage import Padding, Stage

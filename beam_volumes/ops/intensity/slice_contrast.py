@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.nodes import Formula, FormulaValue, StageNode, Value
+from beam_volumes.graph.nodes import Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, lazy
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import slice_contrast as kernels
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import kernel_input
+from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
@@ -190,11 +191,8 @@ def normalize_slices(
             raise TypeError(f"{name}: give percentiles, or mean and std, not both")
         numbers = _of_percentiles(volume, others, percentiles, out_range, mask, nan)
         result = dtype_for(volume, out_range, dtype)
-    half = result == np.float16
-    stage = ShiftAndScale(name, np.dtype(np.float32) if half else result, along)
-    source = kernel_input(volume)
-    normal = source.derive(StageNode.of(stage, (source.node,), (numbers,)))
-    return normal.astype(np.float16) if half else normal
+    stage = ShiftAndScale(name, kernel_dtype(result), along)
+    return stage_in(result, volume, stage, numbers)
 
 
 def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, StageNode, Value
+from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve
-from beam_volumes.ops.building import kernel_input
+from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.measure.threshold_formulas import bin_edges
 from beam_volumes.sweep.stage import Block, Stage
 
@@ -33,12 +34,8 @@ class Curve(Stage):
 
 def on_curve(volume: Volume, name: str, points: Value | np.ndarray, dtype: np.dtype) -> Volume:
     """The values of a curve, whose points may be lazy, at a volume's voxels."""
-    source = kernel_input(volume)
     value = points if isinstance(points, Value) else ConstantValue.of(points)
-    half = dtype == np.float16
-    stage = Curve(name, np.dtype(np.float32) if half else dtype)
-    result = source.derive(StageNode.of(stage, (source.node,), (value,)))
-    return result.astype(np.float16) if half else result
+    return stage_in(dtype, volume, Curve(name, kernel_dtype(dtype)), value)
 
 
 @dataclass(frozen=True, eq=False)
