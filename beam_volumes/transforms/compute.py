@@ -71,7 +71,8 @@ class Compute(beam.PTransform):
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of this
         machine's RAM by default.
     workers : int, optional
-        Number of slabs in flight in one worker process; one for every four cores by default.
+        Number of slabs in flight in one worker process; by default one for every four cores, and more
+        where one thread does much of a slab's work alone and the memory has room.
     %(slab)s
     %(window)s
     %(threads)s
