@@ -55,6 +55,15 @@ def exact(number: float, dtype: np.dtype) -> float:
     return whole if whole != float(whole) else float(number)
 
 
+def constant_in(dtype: np.dtype, number: float, what: str, name: str) -> float:
+    """What stands beyond the edges, if it is a number of the dtype in which it is to stand there."""
+    if not representable(number, dtype):
+        raise ValueError(
+            f"{name}: {what}={number!r} is not a {dtype} number; cast the volume with astype first"
+        )
+    return exact(number, dtype)
+
+
 def holds(dtype: np.dtype, number: float) -> bool:
     """Whether a dtype has the very number, which a wider one may be computed with.
 

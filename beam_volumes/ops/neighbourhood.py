@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import exact, representable, triple
+from beam_volumes.ops.building import constant_in, exact, triple
 from beam_volumes.space import AXES
 from beam_volumes.sweep.stage import Padding
 
@@ -169,11 +169,8 @@ class Footprint:
 
     def padding_in(self, dtype: np.dtype) -> Padding:
         """What stands beyond the edges, for a filter that computes in this dtype."""
-        if self.has_constant and not representable(self.cval, dtype):
-            raise ValueError(
-                f"{self.name}: cval={self.cval!r} is not a {dtype} number; cast the volume with astype "
-                "first"
-            )
+        if self.has_constant:
+            return Padding(self.modes, constant_in(dtype, self.cval, "cval", self.name))
         return Padding(self.modes, exact(self.cval, dtype))
 
     def fields(self, dtype: np.dtype, padding: Padding) -> Fields:
@@ -224,7 +221,7 @@ def _origins(origin: Any, sizes: Sequence[int], chosen: Sequence[int], name: str
     """Origins along z, y, x, within scipy's limits."""
     result = par.per_axis(origin, chosen, 0, "origin")
     for o, n in zip(result, sizes, strict=True):
-        if isinstance(o, bool) or not isinstance(o, int | np.integer):
+        if not par.is_whole(o):
             raise TypeError(f"{name}: origin={origin!r} is not a whole number")
         if not -(n // 2) <= o <= (n - 1) // 2:
             raise ValueError(

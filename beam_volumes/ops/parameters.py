@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def lengths(
     result = []
     for axis, item in enumerate(per_axis(value, chosen, default, name)):
         number = in_voxels(volume, item, axis, name) if isinstance(item, str) else item
-        if isinstance(number, bool) or not isinstance(number, int | float | np.number):
+        if not is_number(number):
             raise TypeError(f"{name}={value!r}: {item!r} is not a length")
         if not (math.isfinite(number) and number >= 0):
             raise ValueError(f"{name}={value!r}: a length is finite and not negative")
@@ -98,6 +98,28 @@ def in_unit(volume: Volume, text: str, name: str) -> float:
         raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
     _voxel(volume, volume.space.visible[0], text, name)  # there is a unit
     return float(number * Fraction(_METRES[unit]) / Fraction(_METRES[str(volume.unit)]))
+
+
+def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float, float, float]:
+    """The extent of a voxel along z, y, x: 1, the numbers that are given, or the volume's own."""
+    if isinstance(given, str):
+        if given != "voxel_size":
+            raise ValueError(
+                f'{name}: {what}={given!r}; give numbers, or "voxel_size" for the volume\'s own'
+            )
+        if volume.space.voxel_size is None:
+            raise ValueError(
+                f'{name}: {what}="voxel_size", but the volume has none; open it with voxel_size='
+            )
+        return volume.space.voxel_size
+    sizes = per_axis(1.0 if given is None else given, volume.space.visible, 1.0, f"{name}: {what}")
+    for size in sizes:
+        if not is_number(size):
+            raise TypeError(f"{name}: {what}={given!r}: {size!r} is not a number")
+        if not (math.isfinite(size) and size > 0):
+            raise ValueError(f"{name}: {what}={given!r}: a voxel size is finite and above 0")
+    z, y, x = map(float, sizes)
+    return z, y, x
 
 
 def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
@@ -162,13 +184,29 @@ def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str
     return (z, y, x)
 
 
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether it is a whole number, which a bool is not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether it is a number, which a bool is not."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def whole_number(value: Any, what: str, name: str, least: int = 1) -> int:
+    """A whole number that is not too small."""
+    if not is_whole(value) or value < least:
+        raise ValueError(f"{name}: {what}={value!r} is not a whole number from {least} on")
+    return int(value)
+
+
 def bins_of(value: Any, what: str, name: str) -> int:
     """A number of bins."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: {what}={value!r} is not a whole number from 1 on")
-    if value > MOST_BINS:
+    number = whole_number(value, what, name)
+    if number > MOST_BINS:
         raise ValueError(f"{name}: {what}={value}: there may be {MOST_BINS} bins at most")
-    return int(value)
+    return number
 
 
 def whole_numbers(
@@ -177,7 +215,7 @@ def whole_numbers(
     """Whole numbers along z, y, x."""
     result = per_axis(value, chosen, default, name)
     for n in result:
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        if not is_whole(n) or n < least:
             raise ValueError(f"{name}={value!r}: {n!r} is not a whole number from {least} on")
     return [int(n) for n in result]
 

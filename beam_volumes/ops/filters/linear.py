@@ -165,12 +165,11 @@ def gaussian_filter(
         if r is None:
             what = f"{name}: truncate={truncate!r} of sigma={sigmas[axis]!r}"
             r = par.not_too_long(truncate * sigmas[axis] + 0.5, what)
-        if isinstance(r, bool) or not isinstance(r, int | np.integer) or r < 0:
-            raise ValueError(f"{name}: radius={radius!r} is not a whole number from 0 on")
+        r = par.whole_number(r, "radius", name, least=0)
         par.not_too_long(2 * r + 1, f"{name}: radius={radius!r}")
         if orders[axis] > MOST_ORDER:
             raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MOST_ORDER}th")
-        passes.append((axis, gaussian_weights(sigmas[axis], int(r), orders[axis]), int(r)))
+        passes.append((axis, gaussian_weights(sigmas[axis], r, orders[axis]), r))
     return separable(volume, name, passes, modes, cval, dtype)
 
 

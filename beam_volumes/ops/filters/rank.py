@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice
@@ -243,7 +242,7 @@ def rank_filter(
     volume = as_volume(volume)
     around = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval)
     count = around.count
-    if isinstance(rank, bool) or not isinstance(rank, int | np.integer):
+    if not par.is_whole(rank):
         raise TypeError(f"{name}: rank={rank!r} is not a whole number")
     if not -count <= rank < count:
         raise ValueError(
@@ -311,7 +310,7 @@ def percentile_filter(
     volume = as_volume(volume)
     around = Footprint.of(volume, name, size, footprint, origin, axes, mode, cval)
     count = around.count
-    if isinstance(percentile, bool) or not isinstance(percentile, int | float | np.number):
+    if not par.is_number(percentile):
         raise TypeError(f"{name}: percentile={percentile!r} is not a number")
     share = percentile + 100.0 if percentile < 0 else float(percentile)
     if not 0 <= share <= 100:

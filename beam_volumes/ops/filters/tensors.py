@@ -441,7 +441,7 @@ def sato(
 def _scales(sigmas: Any, name: str) -> list[float]:
     scales = [sigmas] if isinstance(sigmas, int | float) else list(sigmas)
     for s in scales:
-        if isinstance(s, bool) or not isinstance(s, int | float | np.number) or not s > 0:
+        if not par.is_number(s) or not s > 0:
             raise ValueError(f"{name}: sigmas={sigmas!r}: {s!r} is not a positive number")
     if not scales:
         raise ValueError(f"{name}: sigmas is empty")

@@ -11,7 +11,7 @@ import numpy as np
 from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import exact, kernel_input, representable, triple
+from beam_volumes.ops.building import constant_in, exact, kernel_input, triple
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
 from beam_volumes.space import Space
@@ -79,11 +79,8 @@ def pad(
                 ": the last slices would be needed for the first, which a sweep along z cannot give"
             )
         raise ValueError(f"pad: mode={mode!r} is not offered{why}; use one of {', '.join(_PADDED)}")
-    if mode == "constant" and not representable(constant_values, v.dtype):
-        raise ValueError(
-            f"pad: constant_values={constant_values!r} is not a {v.dtype} number; cast the volume with "
-            "astype first"
-        )
+    if mode == "constant":
+        constant_in(v.dtype, constant_values, "constant_values", "pad")
     shape = v.node.shape
     grid = tuple(n + b + a for n, b, a in zip(shape, before, after, strict=True))
     along = [Along(n, b, _PADDED[mode]) for n, b in zip(shape, before, strict=True)]

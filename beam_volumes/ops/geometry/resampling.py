@@ -12,7 +12,7 @@ from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops import parameters as par
-from beam_volumes.ops.building import exact, kernel_input, representable, triple
+from beam_volumes.ops.building import constant_in, kernel_input, triple
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
@@ -222,7 +222,7 @@ def shift(
     visible = v.space.visible
     by = [_signed(v, s, a) for a, s in enumerate(par.per_axis(shift, visible, 0.0, "shift"))]
     where = _one_mode(mode, "shift")
-    outside = _checked_cval(v, cval, "shift")
+    outside = constant_in(v.dtype, cval, "cval", "shift")
     along = [
         Between(n, mode=where, shift=-s, order=order) if a in visible else Along(n)
         for a, (n, s) in enumerate(zip(v.node.shape, by, strict=True))
@@ -296,7 +296,7 @@ def zoom(
     if 0 in grid:
         raise ValueError(f"zoom: zoom={zoom!r} leaves no voxels of the shape {v.shape}")
     countable(grid, f"zoom: zoom={zoom!r}")
-    where, outside = _one_mode(mode, "zoom"), _checked_cval(v, cval, "zoom")
+    where, outside = _one_mode(mode, "zoom"), constant_in(v.dtype, cval, "cval", "zoom")
     half = 0.5 if grid_mode else 0.0
     scales, along = [], []
     for axis, (n, m) in enumerate(zip(shape, grid, strict=True)):
@@ -488,7 +488,7 @@ def _affine(
         countable(grid, f"{name}: output_shape={output_shape!r}")
     source = kernel_input(v)
     taps = np.array([1 + order if a in visible else 1 for a in range(3)])
-    how = full, add, taps, _one_mode(mode, name), _checked_cval(v, cval, name)
+    how = full, add, taps, _one_mode(mode, name), constant_in(v.dtype, cval, "cval", name)
     stage = Affine(name, source.dtype, source.node.shape, triple(grid), *how)
     if full[0, 0] < 0:
         raise ValueError(
@@ -554,22 +554,13 @@ def _refuse(mode: Any, name: str) -> str:
     raise TypeError(f"{name}: mode={mode!r} is not a text; there is one mode for all axes")
 
 
-def _checked_cval(v: Volume, cval: float, name: str) -> float:
-    """Return the constant outside, as a number of the volume's dtype."""
-    if not representable(cval, v.dtype):
-        raise ValueError(
-            f"{name}: cval={cval!r} is not a {v.dtype} number; cast the volume with astype"
-        )
-    return exact(cval, v.dtype)
-
-
 def _signed(v: Volume, length: Any, axis: int) -> float:
     """Return a length that may be negative, in voxels."""
     if isinstance(length, str):
         text = length.strip()
         size = par.in_voxels(v, text.lstrip("+-"), axis, "shift")
         return -size if text.startswith("-") else size
-    if isinstance(length, bool) or not isinstance(length, int | float | np.number):
+    if not par.is_number(length):
         raise TypeError(f"shift={length!r} is not a length")
     if not math.isfinite(length):
         raise ValueError(f"shift={length!r}: a length is finite")

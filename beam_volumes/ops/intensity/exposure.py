@@ -17,6 +17,7 @@ from beam_volumes.graph.volume import (
     rounded,
 )
 from beam_volumes.kernels import elementary
+from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
@@ -24,7 +25,6 @@ from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, histogram, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
-from beam_volumes.ops.parameters import bins_of
 
 
 @documented
@@ -200,7 +200,7 @@ def equalize_hist(
     """
     volume = as_volume(volume)
     name = "equalize_hist"
-    nbins = bins_of(nbins, "nbins", name)
+    nbins = par.bins_of(nbins, "nbins", name)
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
         counts = fold(folds.IntegerCounts.of(volume.dtype, name), volume, mask)
@@ -360,7 +360,7 @@ def adjust_sigmoid(
 
 
 def _number(name: str, what: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    if not par.is_number(value):
         raise TypeError(f"{name}: {what}={value!r} is not a number")
     if not math.isfinite(value):
         raise ValueError(f"{name}: {what}={value!r} is not finite")

@@ -260,7 +260,7 @@ def _number(name: str, what: str, given: Any, default: Scalar) -> Value:
         if given.shape:
             raise ValueError(f"{name}: {what}={given!r} is not a number; pick an element first")
         return given.value
-    if isinstance(given, bool) or not isinstance(given, int | float | np.number):
+    if not par.is_number(given):
         raise TypeError(f"{name}: {what}={given!r} is not a number")
     if not math.isfinite(given) or (what == "std" and given < 0):
         raise ValueError(f"{name}: {what}={given!r} is not finite, or negative")

@@ -327,12 +327,11 @@ def keep_largest(
     array([[0, 0, 1, 1, 0, 0, 0]])
     """
     mask = as_volume(mask)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"keep_largest: k={k!r} is not a whole number from 1 on")
+    k = par.whole_number(k, "k", "keep_largest")
     if mask.dtype != bool:
-        return filtered(mask, "keep_largest", None, int(k))
+        return filtered(mask, "keep_largest", None, k)
     element = _structure(mask, connectivity, structure, "keep_largest")
-    return _kept(mask, "keep_largest", element, ("size",), None, k_largest=int(k))
+    return _kept(mask, "keep_largest", element, ("size",), None, k_largest=k)
 
 
 @documented
@@ -374,7 +373,7 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
            [0, 0, 0, 0]])
     """
     volume = as_volume(volume)
-    if isinstance(buffer_size, bool) or not isinstance(buffer_size, int | np.integer):
+    if not par.is_whole(buffer_size):
         raise TypeError(f"clear_border: buffer_size={buffer_size!r} is not a whole number")
     if buffer_size < 0 or any(buffer_size >= n for n in volume.shape):
         raise ValueError(
@@ -586,6 +585,6 @@ def _least_size(volume: Volume, max_size: Any, min_size: Any, name: str) -> int:
     size = max_size if min_size is None else min_size
     which = "max_size" if min_size is None else "min_size"
     voxels = par.extent_in_voxels(volume, size, f"{name}: {which}")
-    if isinstance(voxels, bool) or not isinstance(voxels, int | float | np.number) or voxels < 0:
+    if not par.is_number(voxels) or voxels < 0:
         raise ValueError(f"{name}: {which}={size!r} is not a number of voxels")
     return int(np.floor(voxels)) if min_size is None else int(np.ceil(voxels)) - 1

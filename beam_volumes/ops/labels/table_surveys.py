@@ -16,6 +16,7 @@ from beam_volumes.across.table_rounds import (
     MERGE_COPIES,
     PairRows,
     RegionRows,
+    RowKind,
     table_flow,
 )
 from beam_volumes.across.tables import Regions
@@ -84,7 +85,32 @@ def _last(array: np.ndarray, core: Triple) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class RegionSurvey(Survey):
+class TableSurvey(Survey):
+    """A survey whose summaries are rows of a table."""
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes while slabs' tables are merged."""
+        raise NotImplementedError
+
+    def table(self, shape: Triple) -> RowKind:
+        """The kind of table, of a volume of a shape."""
+        raise NotImplementedError
+
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
+
+    def empty_numbers(self) -> dict[str, Any]:
+        return {"shards": 1}
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSurvey(TableSurvey):
     """The region table of labels (the first input), with intensities (the second) or without.
 
     Attributes
@@ -144,7 +170,6 @@ class RegionSurvey(Survey):
         return cls(name, names, dtype, (z, y, x), ndim, nan)
 
     def table(self, shape: Triple) -> RegionRows:
-        """The kind of table, of a volume of a shape."""
         return RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
 
     @property
@@ -179,17 +204,6 @@ class RegionSurvey(Survey):
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> RegionSurveyor:
         return RegionSurveyor(self, grid, index, limit_bytes)
-
-    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
-        table = self.table(grid.shape)
-        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
-
-    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
-        table = self.table(shape)
-        return table.columns(table.empty())
-
-    def empty_numbers(self) -> dict[str, Any]:
-        return {"shards": 1}
 
 
 class RegionSurveyor(Surveyor):
@@ -230,7 +244,7 @@ class RegionSurveyor(Surveyor):
 
 
 @dataclass(frozen=True, eq=False)
-class AdjacencySurvey(Survey):
+class AdjacencySurvey(TableSurvey):
     """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
 
     Attributes
@@ -299,7 +313,6 @@ class AdjacencySurvey(Survey):
         return np.linspace(*self.range, self.bins + 1)
 
     def table(self, shape: Triple) -> PairRows:
-        """The kind of table, of a volume of a shape."""
         return PairRows(self.boundary is not None, self.bins)
 
     @property
@@ -325,17 +338,6 @@ class AdjacencySurvey(Survey):
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> AdjacencySurveyor:
         return AdjacencySurveyor(self, grid, index, limit_bytes)
-
-    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
-        table = self.table(grid.shape)
-        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
-
-    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
-        table = self.table(shape)
-        return table.columns(table.empty())
-
-    def empty_numbers(self) -> dict[str, Any]:
-        return {"shards": 1}
 
 
 #: Neighbours of a region with a larger label, for what is reserved.

@@ -88,7 +88,7 @@ def regionprops_table(
         labels.dtype,
         None if intensity is None else operands[1].dtype,
         properties,
-        spacing_of(labels, spacing, name),
+        par.voxel_sizes(labels, spacing, "spacing", name),
         2 if labels.ndim == 2 else 3,
         nan,
     )
@@ -177,20 +177,3 @@ def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[
             f"{other.shape} ({' '.join(other.axes)}) do not match; crop them to one shape first"
         )
     return labels, (labels, other)
-
-
-def spacing_of(volume: Volume, spacing: Any, name: str) -> tuple[float, float, float]:
-    """Return the size of a voxel along z, y, x that a table's ``spacing=`` means."""
-    if spacing is None:
-        return (1.0, 1.0, 1.0)
-    if isinstance(spacing, str):
-        if spacing != "voxel_size":
-            raise ValueError(f'{name}: spacing={spacing!r}: give numbers or "voxel_size"')
-        if volume.space.voxel_size is None:
-            raise ValueError(
-                f'{name}: spacing="voxel_size", but the volume has none; open it with voxel_size='
-            )
-        z, y, x = volume.space.voxel_size
-        return (z, y, x)
-    z, y, x = par.per_axis(spacing, volume.space.visible, 1.0, f"{name}: spacing")
-    return (z, y, x)

@@ -99,6 +99,12 @@ class _Extreme(Fold):
 
     cost = 1.0
 
+    @classmethod
+    def of(cls, source: Any, nan: str = "raise", name: str = "") -> _Extreme:
+        name = name or cls.__name__.lower()
+        source = cls.check(name, source, nan)
+        return cls(name, source, (), source, nan)
+
     def zero(self) -> None:
         return None
 
@@ -126,11 +132,6 @@ class _Extreme(Fold):
 class Min(_Extreme):
     """The smallest voxel."""
 
-    @classmethod
-    def of(cls, source: Any, nan: str = "raise", name: str = "min") -> Min:
-        source = cls.check(name, source, nan)
-        return cls(name, source, (), source, nan)
-
     def extreme(self, low: Any, high: Any) -> Any:
         return low
 
@@ -138,11 +139,6 @@ class Min(_Extreme):
 @dataclass(frozen=True, eq=False)
 class Max(_Extreme):
     """The largest voxel."""
-
-    @classmethod
-    def of(cls, source: Any, nan: str = "raise", name: str = "max") -> Max:
-        source = cls.check(name, source, nan)
-        return cls(name, source, (), source, nan)
 
     def extreme(self, low: Any, high: Any) -> Any:
         return high
@@ -244,7 +240,8 @@ class Var(Moments):
     cost = 5.0
 
     @classmethod
-    def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "var") -> Var:
+    def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "") -> Var:
+        name = name or cls.__name__.lower()
         source = cls.check(name, source, nan)
         return cls(name, _mean_dtype(source), (), source, nan, ddof)
 
@@ -269,11 +266,6 @@ class Std(Var):
     """The exact standard deviation, rounded once."""
 
     root = True
-
-    @classmethod
-    def of(cls, source: Any, nan: str = "raise", ddof: int = 0, name: str = "std") -> Std:
-        source = cls.check(name, source, nan)
-        return cls(name, _mean_dtype(source), (), source, nan, ddof)
 
     def finish(self, state: tuple[int, int, int], values: tuple[Any, ...]) -> np.generic:
         return rounded(root(self.variance(state)), self.dtype)

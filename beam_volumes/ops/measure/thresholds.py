@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
+from beam_volumes.ops import parameters as par
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
-from beam_volumes.ops.parameters import bins_of
 
 #: Classes of `threshold_multiotsu` at most.
 _MOST_CLASSES = 256
@@ -113,11 +111,9 @@ def threshold_multiotsu(
     array([2, 9])
     """
     name = "threshold_multiotsu"
-    if isinstance(classes, bool) or not isinstance(classes, int | np.integer) or classes < 2:
-        raise ValueError(f"{name}: classes={classes!r} is not a whole number from 2 on")
+    classes = par.whole_number(classes, "classes", name, least=2)
     if classes > _MOST_CLASSES:
         raise ValueError(f"{name}: classes={classes}: there may be {_MOST_CLASSES} at most")
-    classes = int(classes)
     return _threshold(name, volume, nbins, mask, nan, (classes,), (classes - 1,))
 
 
@@ -356,7 +352,7 @@ def _threshold(
     shape: tuple[int, ...] = (),
 ) -> Scalar:
     volume = as_volume(volume)
-    nbins = bins_of(nbins, "nbins", name)
+    nbins = par.bins_of(nbins, "nbins", name)
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
         return fold(folds.ThresholdOfValues.of(name, volume.dtype, extra, shape), volume, mask)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
+from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_in, stage_of
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice
@@ -243,13 +244,8 @@ def _binary(
     axes: Any,
 ) -> Volume:
     volume = as_volume(volume)
-    if (
-        isinstance(iterations, bool)
-        or not isinstance(iterations, int | np.integer)
-        or iterations < 1
-    ):
-        raise ValueError(f"{name}: iterations={iterations!r} is not a whole number from 1 on")
-    if iterations > MOST_ITERATIONS:
+    times = par.whole_number(iterations, "iterations", name)
+    if times > MOST_ITERATIONS:
         raise ValueError(
             f"{name}: iterations={iterations} are more than {MOST_ITERATIONS}; take a larger structure"
         )
@@ -260,7 +256,7 @@ def _binary(
     element = Footprint.of_structure(volume, name, structure, origin, axes, float(border_value))
     stage = kernel_choice.binary(element.mirrored() if dilation else element, dilation)
     result = volume if volume.dtype == bool else volume != 0
-    for _ in range(int(iterations)):
+    for _ in range(times):
         changed = stage_of(result, stage)
         if mask is not None:
             changed = elementwise_volume(

@@ -88,7 +88,7 @@ def distance_transform_edt(
             f"{name}: return_indices=True is not offered: indices take three integers a voxel, and "
             "which of several nearest voxels is meant would depend on how the volume is cut"
         )
-    steps = _sampling(mask, sampling, name)
+    steps = par.voxel_sizes(mask, sampling, "sampling", name)
     root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
     if max_distance is not None:
         most = _max_distance(mask, max_distance, sampling, name)
@@ -205,7 +205,7 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
            [ 3, 11]])
     """
     volume = as_volume(volume)
-    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+    if not par.is_whole(axis):
         raise TypeError(f"cumsum: axis={axis!r}; give one axis, 0 to {volume.ndim - 1}")
     (along,) = par.axes_of(volume, axis, "cumsum")
     dtype = cumsum_dtype(volume.dtype)
@@ -225,29 +225,6 @@ def _foreground(mask: Volume) -> Volume:
     return mask if mask.dtype == bool else mask != 0
 
 
-def _sampling(volume: Volume, sampling: Any, name: str) -> tuple[float, float, float]:
-    """Voxel size along z, y, x."""
-    if isinstance(sampling, str):
-        if sampling != "voxel_size":
-            raise ValueError(
-                f'{name}: sampling={sampling!r}; give numbers, or "voxel_size" for the volume\'s own'
-            )
-        if volume.space.voxel_size is None:
-            raise ValueError(
-                f'{name}: sampling="voxel_size" needs a voxel size; open the volume with voxel_size='
-            )
-        return volume.space.voxel_size
-    chosen = par.axes_of(volume, None, name)
-    steps = par.per_axis(1.0 if sampling is None else sampling, chosen, 1.0, "sampling")
-    for s in steps:
-        if isinstance(s, bool) or not isinstance(s, int | float | np.number):
-            raise TypeError(f"{name}: sampling={sampling!r}: {s!r} is not a number")
-        if not (math.isfinite(s) and s > 0):
-            raise ValueError(f"{name}: sampling={sampling!r}: a voxel size is finite and above 0")
-    z, y, x = map(float, steps)
-    return z, y, x
-
-
 def _max_distance(volume: Volume, most: Any, sampling: Any, name: str) -> float:
     if isinstance(most, str):
         if not isinstance(sampling, str):
@@ -256,7 +233,7 @@ def _max_distance(volume: Volume, most: Any, sampling: Any, name: str) -> float:
                 "otherwise distances have no unit"
             )
         most = par.in_unit(volume, most, "max_distance")
-    if isinstance(most, bool) or not isinstance(most, int | float | np.number):
+    if not par.is_number(most):
         raise TypeError(f"{name}: max_distance={most!r} is not a length")
     if not (math.isfinite(most) and most > 0):
         raise ValueError(f"{name}: max_distance={most!r}: a length is finite and above 0")

@@ -89,11 +89,10 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     >>> bv.cube(3).shape
     (3, 3, 3)
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ValueError(f"cube: size={size!r} is not a whole number from 1 on")
+    edge = par.whole_number(size, "size", "cube")
     _check_ndim(ndim, "cube")
-    par.not_too_large([int(size)] * ndim, f"cube: size={size!r}")
-    return np.ones((int(size),) * ndim, bool)
+    par.not_too_large([edge] * ndim, f"cube: size={size!r}")
+    return np.ones((edge,) * ndim, bool)
 
 
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
@@ -140,7 +139,7 @@ def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
 
 
 def _check_ndim(ndim: Any, name: str) -> None:
-    if isinstance(ndim, bool) or not isinstance(ndim, int | np.integer) or not 1 <= ndim <= 3:
+    if not par.is_whole(ndim) or not 1 <= ndim <= 3:
         raise ValueError(f"{name}: ndim={ndim!r}; volumes have 1 to 3 dimensions")
 
 
@@ -148,7 +147,7 @@ def _radii(radius: float | Sequence[float], ndim: int, name: str) -> list[float]
     _check_ndim(ndim, name)
     radii = list(radius) if isinstance(radius, Sequence | np.ndarray) else [radius] * ndim
     for r in radii:
-        if isinstance(r, bool) or not isinstance(r, int | float | np.number) or not 0 <= r < 1e6:
+        if not par.is_number(r) or not 0 <= r < 1e6:
             raise ValueError(f"{name}: radius={radius!r} is not a number of voxels")
     _check_ndim(len(radii), name)
     par.not_too_large([2 * int(r) + 1 for r in radii], f"{name}: radius={radius!r}")

@@ -16,7 +16,7 @@ from beam_volumes.geometry import Grid
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.table_surveys import RegionSurvey
-from beam_volumes.ops.labels.tables import spacing_of
+from beam_volumes.ops.parameters import voxel_sizes
 from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
 from beam_volumes.transforms.steps.components import ABOUT, grid_of
@@ -103,7 +103,9 @@ class RegionTable(beam.PTransform):
             "u8" if labels is None else labels.dtype,
             None if self.intensity is None else self.intensity.dtype,
             properties,
-            (1.0, 1.0, 1.0) if about is None else spacing_of(about, spacing, "RegionTable"),
+            (1.0, 1.0, 1.0)
+            if about is None
+            else voxel_sizes(about, spacing, "spacing", "RegionTable"),
             2 if about is not None and about.ndim == 2 else 3,
             nan,
             "RegionTable",
