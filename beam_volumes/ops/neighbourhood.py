@@ -10,6 +10,7 @@ import numpy as np
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import constant_in, exact, triple
 from beam_volumes.space import AXES
@@ -173,9 +174,13 @@ class Footprint:
             return Padding(self.modes, constant_in(dtype, self.cval, "cval", self.name))
         return Padding(self.modes, exact(self.cval, dtype))
 
-    def fields(self, dtype: np.dtype, padding: Padding) -> Fields:
-        """What every `beam_volumes.ops.filters.stages.Neighbourhood` begins with."""
-        return self.name, dtype, self.before, self.shape, padding
+    def fields(self, dtype: np.dtype, padding: Padding | None = None) -> Fields:
+        """What a `Neighbourhood` stage begins with that gives ``dtype``.
+
+        Without ``padding`` it computes in this dtype, too.
+        """
+        inner = kernel_dtype(dtype)
+        return self.name, inner, self.before, self.shape, padding or self.padding_in(inner)
 
     def needs_one_mode(self, reason: str) -> None:
         """Refuse several modes, where there is no kernel for them."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
-from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.filters import generic as kernels
 from beam_volumes.ops.building import holding, kernel_input, stage_in
 from beam_volumes.ops.docs import documented
@@ -105,7 +104,7 @@ def generic_filter(
     wanted = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
     stage = stages.GenericFootprint(
         name or called,
-        *around.fields(kernel_dtype(wanted), around.padding)[1:],
+        *around.fields(wanted, around.padding)[1:],
         around.taps,
         extra,
         function,

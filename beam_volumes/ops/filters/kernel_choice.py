@@ -7,23 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.filters import columns
 from beam_volumes.kernels.filters import extremum as extremum_kernels
 from beam_volumes.ops.filters import stages
-from beam_volumes.ops.neighbourhood import Fields, Footprint
+from beam_volumes.ops.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding, Stage
-
-
-def _common(around: Footprint, dtype: np.dtype) -> Fields:
-    """What a stage begins with that gives voxels of the volume's own dtype."""
-    inner = kernel_dtype(dtype)
-    return around.fields(inner, around.padding_in(inner))
 
 
 def extremum(around: Footprint, dtype: np.dtype, largest: bool) -> stages.Neighbourhood:
     """The minimum or maximum: over a box, or over a footprint by columns or voxel by voxel."""
-    common = _common(around, dtype)
+    common = around.fields(dtype)
     if around.is_box:
         return stages.ExtremumBox(*common, largest)
     around.needs_one_mode("the footprint is not a box")
@@ -41,7 +34,7 @@ def rank(around: Footprint, dtype: np.dtype, number: int) -> stages.Neighbourhoo
     taps = around.taps
     if number in (0, len(taps) - 1) and len(taps) > 1:
         return extremum(around, dtype, number > 0)
-    common = _common(around, dtype)
+    common = around.fields(dtype)
     if not around.is_box:
         around.needs_one_mode("the footprint is not a box")
     elif around.shape == (3, 3, 3) and number == 13:
@@ -65,7 +58,7 @@ def mean(box: Footprint, dtype: np.dtype, wanted: np.dtype) -> stages.Uniform | 
     types = _sum_types(dtype, box)
     if types is None or (box.has_constant and box.cval != 0):
         return None
-    common = box.fields(kernel_dtype(wanted), Padding(box.modes))
+    common = box.fields(wanted, Padding(box.modes))
     real = np.float64 if wanted == np.float64 else np.float32
     return stages.Uniform(*common, *types, real(1 / math.prod(box.shape)))
 
@@ -102,7 +95,7 @@ def gradient_magnitude(
 
 def binary(element: Footprint, dilation: bool) -> stages.BinaryFootprint | stages.BinaryBall:
     """Binary erosion or dilation: by a ball or an ellipsoid, or voxel by voxel."""
-    common, taps = _common(element, np.dtype(bool)), element.taps
+    common, taps = element.fields(np.dtype(bool)), element.taps
     ball = _as_ball(element.inside)
     if ball is None:
         return stages.BinaryFootprint(*common, taps, dilation)
@@ -137,7 +130,7 @@ def grey(element: Footprint, dtype: np.dtype, dilation: bool) -> stages.Neighbou
     if heights is None or not heights.any():
         return extremum(element, dtype, dilation)
     element.needs_one_mode("the structure is not flat")
-    common = _common(element, dtype)
+    common = element.fields(dtype)
     return stages.GreyFootprint(*common, element.taps, heights, dilation)
 
 

@@ -1,0 +1,62 @@
+"""A filter as one adds it: this one file, and one line in ``beam_volumes/__init__.pyi``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.ops.building import stage_in
+from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.neighbourhood import Footprint
+
+
+@kernel
+def spread(src, out, y0, y1, nx, offsets):
+    """The largest less the smallest voxel under a footprint; see `beam_volumes.kernels.rows`."""
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            for x in range(nx):
+                dz, dy, dx = offsets[0]
+                low = high = src.lines[src.firsts[k + dz] + y + dy, src.left + x + dx]
+                for i in range(1, len(offsets)):
+                    dz, dy, dx = offsets[i]
+                    voxel = src.lines[src.firsts[k + dz] + y + dy, src.left + x + dx]
+                    low, high = min(low, voxel), max(high, voxel)
+                out.lines[out.firsts[k] + y, out.left + x] = high - low
+
+
+@dataclass(frozen=True, eq=False)
+class Spread(Neighbourhood):
+    """The largest less the smallest voxel under a footprint."""
+
+    offsets: np.ndarray
+
+    kernel = staticmethod(spread)
+
+    @property
+    def cost(self) -> float:
+        return 1.0 * len(self.offsets)
+
+    def parameters(self) -> tuple[Any, ...]:
+        return (self.offsets,)
+
+
+def spread_filter(
+    volume: Volume,
+    size: int | Sequence[int] | None = None,
+    footprint: Any = None,
+    *,
+    mode: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    origin: int | Sequence[int] = 0,
+    axes: int | Sequence[int] | None = None,
+) -> Volume:
+    """The largest less the smallest voxel under a box or footprint."""
+    volume = as_volume(volume)
+    around = Footprint.of(volume, "spread_filter", size, footprint, origin, axes, mode, cval)
+    return stage_in(volume.dtype, volume, Spread(*around.fields(volume.dtype), around.taps))

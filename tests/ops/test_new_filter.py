@@ -1,0 +1,67 @@
+"""What it takes to add a filter: one file, here `tests.ops.spread_filter`, and one line in the stub."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import ndimage
+
+import beam_volumes as bv
+from beam_volumes.exports import EXPORTS, read_stub
+from beam_volumes.recipes.catalogue import operations
+from tests.ops import spread_filter
+
+LINE = "from .ops.filters.spread import spread_filter as spread_filter\n"
+FOOTPRINT = np.random.default_rng(0).random((3, 4, 5)) < 0.5
+
+
+@pytest.fixture(autouse=True)
+def added(tmp_path, monkeypatch):
+    """The package with the file and the line."""
+    stub = tmp_path / "__init__.pyi"
+    stub.write_text(Path(bv.__file__).with_suffix(".pyi").read_text() + LINE)
+    monkeypatch.setitem(sys.modules, "beam_volumes.ops.filters.spread", spread_filter)
+    for name, module in read_stub(stub).items():
+        monkeypatch.setitem(EXPORTS, name, module)
+    monkeypatch.setattr(bv, "__all__", list(EXPORTS))
+    operations.cache_clear()
+    yield
+    vars(bv).pop("spread_filter", None)
+    operations.cache_clear()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float16])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"size": 3},
+        {"size": (2, 5), "axes": (0, 2), "mode": ("nearest", "mirror"), "origin": (-1, 1)},
+        {"footprint": FOOTPRINT, "mode": "constant", "cval": 7},
+    ],
+)
+def test_a_new_filter_is_its_twin_in_any_slabs(dtype, how):
+    x = np.random.default_rng(1).integers(0, 200, (11, 23, 17)).astype(dtype)
+    wide = x.astype("f8")
+    want = ndimage.maximum_filter(wide, **how) - ndimage.minimum_filter(wide, **how)
+    lazy = bv.spread_filter(bv.open(x), **how)
+    assert lazy.dtype == dtype
+    for slab in (None, (4, 9, 17), (3, 23, 5)):
+        found = bv.compute(lazy, runner=None, slab=slab)
+        np.testing.assert_array_equal(found, want.astype(dtype))
+
+
+def test_its_mistakes_are_told_as_those_of_others():
+    v = bv.open(np.zeros((3, 4, 5), "u1"))
+    for how, said in [
+        ({}, "spread_filter needs size= or footprint="),
+        ({"size": 3, "origin": 2}, "spread_filter: origin=2 is outside -1 to 1"),
+        ({"size": 3, "mode": "wrap"}, "spread_filter: mode='wrap' is not offered"),
+        ({"size": 3, "mode": "constant", "cval": 0.5}, "spread_filter: cval=0.5 is not a uint8"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            bv.spread_filter(v, **how)
+
+
+def test_recipes_find_it():
+    assert "spread_filter" in operations()
