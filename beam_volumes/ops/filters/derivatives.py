@@ -307,25 +307,14 @@ def _gaussian_derivatives(
     dtype: Any,
 ) -> list[Volume]:
     """Take the Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
-    volume = as_volume(volume)
-    chosen = par.axes_of(volume, axes, name)
-    if not chosen:
-        raise ValueError(f"{name}: axes is empty")
-    modes = par.modes_of(mode, chosen, name)
-    seen = {i: k for k, i in enumerate(volume.space.visible)}
-    return [
-        gaussian_filter(
-            volume,
-            sigma,
-            [order if a == axis else 0 for a in chosen],
-            mode=modes[axis],
-            cval=cval,
-            truncate=truncate,
-            axes=[seen[a] for a in chosen],
-            dtype=float_dtype(dtype),
-        )
-        for axis in chosen
-    ]
+    visible = as_volume(volume).space.visible
+    chosen = [visible.index(a) for a in par.axes_of(as_volume(volume), axes, name)]
+
+    def derivative(v: Volume, axis: int, **options: Any) -> Volume:
+        orders = [order if a == axis else 0 for a in chosen]
+        return gaussian_filter(v, sigma, orders, truncate=truncate, axes=chosen, **options)
+
+    return _derivatives(volume, name, derivative, mode, cval, None, axes, dtype)
 
 
 @documented
