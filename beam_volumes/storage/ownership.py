@@ -44,10 +44,20 @@ class OwnedOutput:
     name: str
     kvstore: dict[str, Any]
 
-    #: Whether it is one file on a disk.
-    is_file: bool
-    #: What it is, for messages.
-    kind: str
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file on a disk."""
+        raise NotImplementedError
+
+    @property
+    def assembles(self) -> bool:
+        """Whether that file is there only once its parts have been put together."""
+        return True
+
+    @property
+    def kind(self) -> str:
+        """What it is, for messages."""
+        raise NotImplementedError
 
     @property
     def _key(self) -> str:
@@ -131,9 +141,11 @@ class OwnedOutput:
     def _begun(self, data: bytes | None) -> tuple[str | None, bool]:
         """The run that a document names, and whether the output is ready for it."""
         noted = self._note(data)
-        if self.is_file and noted.get("finished") and not os.path.lexists(self.kvstore["path"]):
+        is_ready = "run" in noted and "preparing" not in noted
+        should_be = noted.get("finished") or (is_ready and not self.assembles)
+        if self.is_file and should_be and not os.path.lexists(self.kvstore["path"]):
             return None, False
-        return noted.get("run"), "run" in noted and "preparing" not in noted
+        return noted.get("run"), is_ready
 
     def _ready_run(self, data: bytes | None) -> str | None:
         noted = self._note(data)

@@ -36,11 +36,15 @@ class Sink(Description, OwnedOutput):
         return registry.format_named(self.format)
 
     @property
-    def is_file(self) -> bool:  # type: ignore[override]
+    def is_file(self) -> bool:
         return self.its.is_file
 
     @property
-    def kind(self) -> str:  # type: ignore[override]
+    def assembles(self) -> bool:
+        return self.its.assembles
+
+    @property
+    def kind(self) -> str:
         return self.format
 
     @property
@@ -83,11 +87,15 @@ class Sink(Description, OwnedOutput):
 
     def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
         documents = self.its.documents(self, run_id)
-        return all(
+        others = (
             replaced(Document(self.home, key), _encoded(content), is_ours)
             for key, content in documents.items()
             if key != self._key
         )
+        if not all(others) or not is_ours():
+            return False
+        self.its.make(self)
+        return True
 
     # using it
 
@@ -112,12 +120,12 @@ class Sink(Description, OwnedOutput):
         durable : bool
             Whether a disk holds it before it is said to be whole.
         """
-        if self.its.assembles:
+        if self.assembles:
             self.finish_once(run_id, durable, lambda is_ours: self.its.assemble(self, is_ours))
 
     def is_finished(self) -> bool:
         """Whether units have been put together, so that they are no objects of their own any more."""
-        return self.its.assembles and bool(self.state().get("finished"))
+        return self.assembles and bool(self.state().get("finished"))
 
     def read_back(self) -> Source:
         """The output as a source; nothing is read to make it."""

@@ -36,6 +36,7 @@ class TableSink(OwnedOutput):
     kvstore: dict[str, Any]
 
     kind = "such a table"
+    _key = RUN
 
     @classmethod
     def of(cls, path: Any, format: str | None = None) -> TableSink:
@@ -70,7 +71,7 @@ class TableSink(OwnedOutput):
         return table_formats()[self.format]
 
     @property
-    def is_file(self) -> bool:  # type: ignore[override]
+    def is_file(self) -> bool:
         return self.its.is_file
 
     @property
@@ -91,10 +92,6 @@ class TableSink(OwnedOutput):
         return digest(self.kvstore, self.format)
 
     # whose it is
-
-    @property
-    def _key(self) -> str:
-        return RUN
 
     def _is_in_bucket(self) -> bool:
         return bool(Place.of(self.home).names())

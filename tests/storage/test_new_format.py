@@ -1,6 +1,7 @@
-"""A new format is one module and one line: here are two, which nothing else knows of.
+"""A new format is one module and one line: here are three, which nothing else knows of.
 
-One keeps each unit in a file of its own; the other is a single file, put together of its units at the end.
+One keeps each unit in a file of its own. One is a single file, put together of its units at the end. One is a
+single file that units are written into.
 """
 
 from __future__ import annotations
@@ -170,7 +171,38 @@ class MapReader:
         return digest("brick", self.place, self.shape, self.dtype.str, self.at)
 
 
-FORMATS = (Npys(), Brick())
+# -- the third one -----------------------------------------------------------------------------------
+
+
+class Bare(WritableFormat):
+    """Voxels and nothing else, each unit at its place in the file."""
+
+    name = "bare"
+    suffixes = (".bare",)
+    is_file = True
+
+    def layout(self, name, shape, dtype, space, *, chunks=None):
+        return Layout((2, *shape[1:]))
+
+    def make(self, d):
+        with open(d.kvstore["path"], "wb") as file:
+            file.truncate(d.nbytes)
+
+    def write_unit(self, d, cell, voxels):
+        at = cell[0] * d.unit_bytes
+        handle = os.open(d.kvstore["path"], os.O_WRONLY)
+        try:
+            os.pwrite(handle, voxels.tobytes(), at)
+        finally:
+            os.close(handle)
+
+    def read_back(self, d):
+        return _brick(
+            d.name, d.shape, d.dtype, 2, d.space, MapReader(d.kvstore, d.shape, d.dtype, 0)
+        )
+
+
+FORMATS = (Npys(), Brick(), Bare())
 
 # -- the line, and what comes of it ------------------------------------------------------------------
 
@@ -219,6 +251,24 @@ def test_written_and_opened(tmp_path, name, dtype):
     assert bv.verify(path) == bv.verify(path, checksums=True) == []
     again = bv.gaussian_filter(bv.open(path).astype("f4"), 1)
     assert np.array_equal(again, bv.gaussian_filter(bv.open(expected(array)).astype("f4"), 1))
+
+
+def test_written_in_place(tmp_path):
+    array, path = voxels(), tmp_path / "a.bare"
+    wanted = bv.maximum_filter(bv.open(array), 3).to(path)
+    first = begin(bv.plan(wanted, slab=(2, 20, 30)), RunOptions())
+    first.prepare()
+    slabs.sweep_slab(first, 0, 1, {})
+    assert path.stat().st_size == array.nbytes
+    again = bv.maximum_filter(bv.open(array), 3).to(path)
+    found = bv.compute(again, runner=None, resume=True, slab=(2, 20, 30))
+    assert np.array_equal(np.asarray(found), expected(array))
+    assert path.read_bytes() == expected(array).tobytes()
+    assert bv.verify(path, checksums=True) == []
+    path.unlink()
+    assert "gone" in bv.verify(path)[0]
+    with pytest.raises(ValueError, match="is gone"):
+        bv.compute(again, runner=None, resume=True, slab=(2, 20, 30))
 
 
 def test_voxel_size_and_two_dimensions(tmp_path):

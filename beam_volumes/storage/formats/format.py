@@ -155,6 +155,9 @@ class WritableFormat(Format):
         """The metadata files by their names in the output's home, the one that names the run first."""
         return {RUN: {"run": run_id}}
 
+    def make(self, d: Description) -> None:
+        """Make what units are written into, if that is not there of itself: a file of the right size."""
+
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
         """The first document while it says more than which run's the output is."""
         return noted
