@@ -56,6 +56,13 @@ def test_links_lead_somewhere(page):
 
 
 @by_page
+def test_sentences_begin_with_what_they_are_about(page):
+    """Not with "Of" or "What is", which make a reader wait for the verb."""
+    opens = re.compile(r"(?:^|[.!?:;] |[|*-] )((?:Of|What is|What are) .{0,40})", re.M)
+    assert not opens.findall(FENCED.sub("", page.read_text()))
+
+
+@by_page
 def test_files_that_are_named_are_there(page):
     """`sweep/stage.py`, `ops/filters/` and `machine.py`, from the root, the package or a page's folder."""
     for text in named(page):
