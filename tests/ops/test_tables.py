@@ -3,6 +3,8 @@
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
