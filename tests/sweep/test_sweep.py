@@ -85,22 +85,22 @@ def test_each_layer_of_chunks_is_read_once_in_a_slab(tmp_path, monkeypatch, wind
 
 def test_the_store_is_read_chunk_by_chunk_once(tmp_path):
     """TensorStore's own counters: bytes read are those of the chunks, once."""
-    x = voxels((32, 64, 64), "u2", 1)
+    x = voxels((32, 128, 128), "u2", 1)
     source = bv.compute(
-        bv.open(x).to(tmp_path / "in.zarr", chunks=(4, 32, 32), codec=None),
+        bv.open(x).to(tmp_path / "in.zarr", chunks=(4, 64, 64), codec=None),
         runner=None,
         progress=False,
     )
-    out = bv.gaussian_filter(source, 2).to(tmp_path / "out.zarr", chunks=(8, 64, 64), codec=None)
+    out = bv.gaussian_filter(source, 2).to(tmp_path / "out.zarr", chunks=(8, 128, 128), codec=None)
 
     def bytes_read():
         metrics = ts.experimental_collect_matching_metrics("/tensorstore/kvstore/file/bytes_read")
         return sum(v["value"] for m in metrics for v in m["values"])
 
     before = bytes_read()
-    plan = bv.plan(out, slab=(32, 64, 64))
+    plan = bv.plan(out, slab=(32, 128, 128))
     bv.compute(
-        out, runner=None, slab=(32, 64, 64), window=5, journal=tmp_path / "j", progress=False
+        out, runner=None, slab=(32, 128, 128), window=5, journal=tmp_path / "j", progress=False
     )
     assert plan.bytes_read == x.nbytes and plan.read_amplification == 1.0
     # Metadata is small beside the voxels.
