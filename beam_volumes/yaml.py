@@ -19,7 +19,7 @@ from beam_volumes import transforms
 from beam_volumes.across.tables import default_properties
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.docs import documented
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import placed
 from beam_volumes.recipes.recipe import checked_recipe, read_recipe

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume, elementwise_volume
-from beam_volumes.ops.docs import documented
+from beam_volumes.ops.parameters.docs import documented
 
 
 @documented

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.ops.parameters import lengths
+from beam_volumes.ops.parameters.checks import lengths
 
 VOLUME = bv.open(np.zeros((4, 4, 4), np.uint8), voxel_size=(10, 5, 2.5), unit="nm")
 

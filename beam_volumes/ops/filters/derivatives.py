@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import kernel_input, stage_of
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.filters.linear import (
     accumulator,
@@ -20,7 +18,9 @@ from beam_volumes.ops.filters.linear import (
     in_dtype,
     separable,
 )
-from beam_volumes.ops.neighbourhood import Footprint, cross_around
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.neighbourhood import Footprint, cross_around
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
 Derivative = Callable[..., Volume]

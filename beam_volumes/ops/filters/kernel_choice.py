@@ -10,7 +10,7 @@ import numpy as np
 from beam_volumes.kernels.filters import columns
 from beam_volumes.kernels.filters import extremum as extremum_kernels
 from beam_volumes.ops.filters import stages
-from beam_volumes.ops.neighbourhood import Footprint
+from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding, Stage
 
 

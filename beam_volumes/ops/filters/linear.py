@@ -9,11 +9,11 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
 from beam_volumes.kernels.elementary import gaussian_weights
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import holding, kernel_input, stage_in, stage_of, triple
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice, stages
-from beam_volumes.ops.neighbourhood import Footprint
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import (
     accumulator,
     float_dtype,
@@ -18,6 +16,8 @@ from beam_volumes.ops.filters.linear import (
     uniform_filter,
 )
 from beam_volumes.ops.filters.rank import median_filter
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import stages
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.identity import identity
 from beam_volumes.sweep.stage import Padding
 

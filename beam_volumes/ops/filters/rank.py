@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_in
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice
-from beam_volumes.ops.neighbourhood import Footprint
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 
 @documented

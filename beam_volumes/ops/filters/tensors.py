@@ -11,8 +11,6 @@ import numpy as np
 
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.derivatives import sobel
 from beam_volumes.ops.filters.linear import gaussian_filter
 from beam_volumes.ops.filters.tensor_stages import (
@@ -23,6 +21,8 @@ from beam_volumes.ops.filters.tensor_stages import (
     Symmetric,
 )
 from beam_volumes.ops.measure.reductions import max as greatest
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 
 Sigma = float | str | Sequence[float | str]
 

@@ -11,11 +11,11 @@ import numpy as np
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import constant_in, kernel_input, triple
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 
 #: An affine map may need so many slices of its input for one of the result.
 MOST_REACH = 256

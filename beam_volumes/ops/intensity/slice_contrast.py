@@ -13,12 +13,12 @@ from beam_volumes.graph.nodes import Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, lazy
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import slice_contrast as kernels
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_in
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Block, Stage
 
 

@@ -16,10 +16,10 @@ from beam_volumes.across.components import connectivity_structure
 from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
 _UINT32_VOXELS = 1 << 32

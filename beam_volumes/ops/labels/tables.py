@@ -8,9 +8,9 @@ from typing import Any
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 
 
 @documented

@@ -10,7 +10,6 @@ import numpy as np
 
 from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import (
     folds,
     percentile_formulas,
@@ -18,7 +17,8 @@ from beam_volumes.ops.measure import (
     threshold_formulas,
 )
 from beam_volumes.ops.measure import folds_along as projections
-from beam_volumes.ops.parameters import axes_of, bins_of
+from beam_volumes.ops.parameters.checks import axes_of, bins_of
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
 from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
+from beam_volumes.ops.parameters.docs import documented
 
 
 def _pair(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
 
 #: Classes of `threshold_multiotsu` at most.
 _MOST_CLASSES = 256

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import stage_in, stage_of
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.filters import kernel_choice
-from beam_volumes.ops.neighbourhood import Footprint
-from beam_volumes.ops.signatures import parameters_of
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.neighbourhood import Footprint
+from beam_volumes.ops.parameters.signatures import parameters_of
 
 #: Each iteration is a stage of its own.
 MOST_ITERATIONS = 1000

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
-from beam_volumes.ops import parameters as par
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.morphology.basic import (
     binary_erosion,
     grey_closing,
@@ -17,8 +15,10 @@ from beam_volumes.ops.morphology.basic import (
     grey_erosion,
     grey_opening,
 )
-from beam_volumes.ops.neighbourhood import cross_around
-from beam_volumes.ops.signatures import parameters_of
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.neighbourhood import cross_around
+from beam_volumes.ops.parameters.signatures import parameters_of
 
 
 @parameters_of(grey_erosion)

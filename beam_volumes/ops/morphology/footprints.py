@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.ops import parameters as par
+from beam_volumes.ops.parameters import checks as par
 
 
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:

@@ -32,9 +32,9 @@ from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
 from beam_volumes.ops.labels.merge_estimate import Load, MergeEstimate
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.machine import parse_bytes
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole

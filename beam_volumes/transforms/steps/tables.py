@@ -14,9 +14,9 @@ from beam_volumes.across.rounds import Key
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Grid
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.docs import documented
 from beam_volumes.ops.labels.table_surveys import RegionSurvey
-from beam_volumes.ops.parameters import voxel_sizes
+from beam_volumes.ops.parameters.checks import voxel_sizes
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
 from beam_volumes.transforms.steps.components import ABOUT, grid_of

@@ -11,8 +11,8 @@ import numpy as np
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
-from beam_volumes.ops import parameters as par
 from beam_volumes.ops.building import constant_in, exact, triple
+from beam_volumes.ops.parameters import checks as par
 from beam_volumes.space import AXES
 from beam_volumes.sweep.stage import Padding
 
