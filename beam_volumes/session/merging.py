@@ -136,7 +136,7 @@ def finish_merge(
 def loads(plan: Plan, pass_index: int) -> list[tuple[Surveyed, Reduction]]:
     """The surveys of a pass that tell how large their merge will be, and what adds that up."""
     p = plan.passes[pass_index]
-    found = ((b, b.survey.load(p.grid, p.limit_bytes)) for b in p.program.surveys)
+    found = ((b, b.survey.load(p.grid, p.limit_bytes, plan.workers)) for b in p.program.surveys)
     return [(b, load) for b, load in found if load is not None]
 
 

@@ -100,8 +100,11 @@ class Survey:
         """Bytes that a step of the merge holds at the very most, whatever the voxels."""
         return 0
 
-    def load(self, grid: Grid, limit_bytes: int) -> Reduction | None:
-        """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much."""
+    def load(self, grid: Grid, limit_bytes: int, workers: int) -> Reduction | None:
+        """A reduction of `load_of` all slabs that raises in `finish` if merging would take too much.
+
+        The error says what would do with one slab in flight instead of ``workers``.
+        """
         return None
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:

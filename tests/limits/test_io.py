@@ -96,12 +96,17 @@ def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
     target = bv.label(volume > 150).to(tmp_path / "out.zarr", chunks=(8, 48, 40), codec=None)
     table = bv.regionprops_table(bv.label(volume > 150), volume, ["num_pixels"])
     tables = [table.to(tmp_path / f"table.{e}") for e in ("parquet", "csv")]
-    how = {"runner": None, "progress": False, "journal": "memory://journal-of-labels/"}
+    how = {
+        "runner": None,
+        "progress": False,
+        "journal": "memory://journal-of-labels/",
+        "workers": 1,
+    }
     for slab, planes in (((48, 96, 80), 0), ((16, 96, 80), 2), ((8, 48, 80), None)):
         counts = file_counts(
             lambda slab=slab: bv.compute(target, *tables, slab=slab, overwrite=True, **how)
         )
-        plan = bv.plan(target, *tables, slab=slab)
+        plan = bv.plan(target, *tables, slab=slab, workers=1)
         per_sweep = {p.chunks_read for p in plan.passes}
         if planes is not None:  # whole planes: a layer of 3 x 2 chunks more for each inner end
             assert per_sweep == {6 * 3 * 2 + planes * 3 * 2}

@@ -205,11 +205,12 @@ def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path)
     assert not [f for f in (tmp_path / "out.zarr").glob("c/**/*") if f.is_file()]
     print(refused.value)
     offer = re.search(
-        r"use slab=\((\d+), (\d+), (\d+)\), or a memory= that is larger by ([\d.]+ \w+)",
+        r"use workers=1 and slab=\((\d+), (\d+), (\d+)\), "
+        r"or workers=1 and a memory= that is larger by ([\d.]+ \w+)$",
         str(refused.value),
     )
     *slab, more = offer.groups()
-    again = {"overwrite": True, "memory": memory}
+    again = {"overwrite": True, "memory": memory, "workers": 1}
     for change in ({"slab": tuple(map(int, slab))}, {"memory": memory + parse(more)}):
         print(change)
         written = bv.compute(target, **how | again | change)

@@ -97,11 +97,11 @@ class ComponentSurvey(Survey):
         marks = int(bool(self.keep and self.keep.marked is not None))
         return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
 
-    def load(self, grid: Grid, limit_bytes: int) -> MergeEstimate:
-        return MergeEstimate.of(grid, limit_bytes, name=self.name)
+    def load(self, grid: Grid, limit_bytes: int, workers: int) -> MergeEstimate:
+        return MergeEstimate.of(grid, limit_bytes, name=self.name, workers=workers)
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
-        return self.load(grid, 0).of_slab(summary)
+        return self.load(grid, 0, 1).of_slab(summary)
 
 
 class _Labeler(Surveyor):

@@ -60,6 +60,8 @@ class MergeEstimate(Reduction):
         Bytes that one step of the merge may hold.
     radix : tuple of int or None
         As of `component_flow`.
+    workers : int, optional
+        Slabs in flight, if there can be fewer: a single one would have the memory of all.
 
     Examples
     --------
@@ -81,12 +83,18 @@ class MergeEstimate(Reduction):
     grid: Grid
     limit_bytes: int
     radix: Triple | None
+    workers: int | None = None
 
     @classmethod
     def of(
-        cls, grid: Grid, limit_bytes: int, radix: Triple | None = None, name: str = "label"
+        cls,
+        grid: Grid,
+        limit_bytes: int,
+        radix: Triple | None = None,
+        name: str = "label",
+        workers: int | None = None,
     ) -> MergeEstimate:
-        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix)
+        return cls(name, np.dtype(np.int64), (), grid, limit_bytes, radix, workers)
 
     def token(self) -> str:
         grid = self.grid
@@ -134,17 +142,20 @@ class MergeEstimate(Reduction):
         return np.int64(most * state.bytes)
 
     def _remedy(self, state: Load, most: int) -> str:
+        """What would do; with one slab in flight, which has the memory of all, where there can be fewer."""
         density = state.members / np.maximum(state.area, 1)
         # Where measured and expected differ, here, they will there.
         scale = most / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
-        more = -(-(most * state.bytes - self.limit_bytes) // (1 << 20))  # what is offered has to do
-        memory = f"a memory= that is larger by {more} MiB for each slab in flight"
+        limit = self.limit_bytes * (self.workers or 1)
+        alone = "" if self.workers is None else "workers=1 and "
+        more = -(-(most * state.bytes - limit) // (1 << 20))  # what is offered has to do
+        if more <= 0:
+            return "use workers=1"
+        each = " for each slab in flight" if self.workers is None else ""
+        memory = f"{alone}a memory= that is larger by {more} MiB{each}"
         for step in _larger(self.grid):
-            if (
-                expected_load(Grid(self.grid.shape, step), self.radix, density) * scale
-                <= self.limit_bytes
-            ):
-                return f"use slab={step}, or {memory}"
+            if expected_load(Grid(self.grid.shape, step), self.radix, density) * scale <= limit:
+                return f"use {alone}slab={step}, or {memory}"
         return f"no size of slabs would do; give {memory}"
 
 
