@@ -1,13 +1,13 @@
 """The public names, and where each lives: `beam_volumes.exports` reads them here."""
 
 from .drive.compute import compute as compute
+from .graph.options import options as options
 from .graph.table import Table as Table
 from .graph.table import TableTarget as TableTarget
 from .graph.volume import Scalar as Scalar
 from .graph.volume import Target as Target
 from .graph.volume import Volume as Volume
 from .graph.volume import open as open
-from .graph.volume import options as options
 from .ops.filters.derivatives import gaussian_gradient_magnitude as gaussian_gradient_magnitude
 from .ops.filters.derivatives import gaussian_laplace as gaussian_laplace
 from .ops.filters.derivatives import generic_gradient_magnitude as generic_gradient_magnitude

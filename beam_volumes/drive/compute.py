@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.computing import computes
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate
+from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume, computes
-from beam_volumes.graph.volume import options as settings
+from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import Barrier
-from beam_volumes.graph.volume import computed
 from beam_volumes.storage.table_sink import TableSink
 
 if TYPE_CHECKING:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.docstrings import filled
-from beam_volumes.exports import public
 from beam_volumes.geometry import Box
 from beam_volumes.graph import elementwise
+from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import (
     AcrossNode,
     BarrierValue,
@@ -27,46 +25,13 @@ from beam_volumes.graph.nodes import (
     StageNode,
     Value,
 )
+from beam_volumes.graph.options import options
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.opening import open_source
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
-
-#: Set by `beam_volumes.drive.compute`: computes volumes and scalars in this process. Graphs know no runners.
-_compute: Callable[..., Any] | None = None
-
-
-def computes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Register what turns expressions into arrays when numpy or a user asks for one."""
-    global _compute
-    _compute = function
-    return function
-
-
-#: Whether this thread may compute expressions.
-_allowed: ContextVar[bool] = ContextVar("beam_volumes_computing_allowed", default=True)
-
-
-@contextmanager
-def nothing_computed() -> Iterator[None]:
-    """Refuse what would compute an expression now, e.g. one that stands where an array is needed."""
-    token = _allowed.set(False)
-    try:
-        yield
-    finally:
-        _allowed.reset(token)
-
-
-def computed(item: Any) -> Any:
-    """Compute an expression in this process, as numpy asks for it."""
-    if not _allowed.get():
-        raise ValueError(f"{item!r} would have to be computed first, and cannot stand there")
-    if _compute is None:  # nobody has asked for it yet
-        public("compute")
-    assert _compute is not None
-    return _compute(item)
 
 
 def open(
@@ -671,29 +636,3 @@ def checked_dtype(dtype: Any) -> np.dtype:
             f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are"
         )
     return result
-
-
-@dataclass
-class Options:
-    """Settings of this process, as `beam_volumes.options`.
-
-    Attributes
-    ----------
-    max_inmemory : int
-        Size in bytes of the largest result that `compute` and ``np.asarray`` return as an
-        array, 1 GiB by default.
-    durable : bool
-        Whether runs that begin in this process wait for the disk: before a slab is recorded as
-        finished, its voxels would survive a power cut. False by default.
-
-    Examples
-    --------
-    >>> bv.options.max_inmemory
-    1073741824
-    """
-
-    max_inmemory: int = 1 << 30
-    durable: bool = False
-
-
-options = Options()

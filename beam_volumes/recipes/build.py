@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import beam_volumes as bv
+from beam_volumes.graph.computing import nothing_computed
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume, nothing_computed
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.planner import Wanted
 from beam_volumes.recipes.box import crop as cropped
 from beam_volumes.recipes.catalogue import footprints

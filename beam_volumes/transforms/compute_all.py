@@ -14,9 +14,9 @@ import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
 from beam_volumes.graph.nodes import evaluate
+from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
-from beam_volumes.graph.volume import options as settings
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
