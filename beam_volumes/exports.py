@@ -8,6 +8,7 @@ checkers what there is, and a program where to find it.
 from __future__ import annotations
 
 import ast
+import difflib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -24,9 +25,51 @@ def read_stub(stub: Path) -> dict[str, str]:
 EXPORTS = read_stub(Path(__file__).with_name("__init__.pyi"))
 
 
+#: What other libraries have, by the names that it has there.
+_ELSEWHERE = {
+    "imread": "bv.open opens files",
+    "read": "bv.open opens files",
+    "load": "bv.open opens files, and np.asarray computes an array",
+    "imsave": "bv.compute(volume.to(path)) writes files",
+    "save": "bv.compute(volume.to(path)) writes files",
+    "run": "bv.compute computes and writes",
+    "var": "variance is what it is called",
+    "median": "percentile(v, 50) is the median, and median_filter that of neighbourhoods",
+    "quantile": "percentile(v, 100 * q) gives it",
+    "from_array": "bv.open opens arrays",
+    "asarray": "np.asarray computes an array, and bv.open opens one",
+    "array": "bv.open opens arrays",
+    "gaussian": "did you mean 'gaussian_filter'?",
+    "regionprops": "did you mean 'regionprops_table'?",
+    "crop": "volumes are cropped by slices, v[10:20]",
+    "resize": "zoom and downsample do that",
+    "rescale": "zoom resamples, and rescale_intensity changes the values",
+    "dilation": "binary_dilation and grey_dilation do that",
+    "erosion": "binary_erosion and grey_erosion do that",
+    "opening": "binary_opening and grey_opening do that",
+    "closing": "binary_closing and grey_closing do that",
+}
+
+
 def public(name: str) -> Any:
     """Return what the package exports under a name, importing its module if need be."""
     return getattr(import_module(EXPORTS[name], __package__), name)
+
+
+#: The module that draws what notebooks show. It lies above all that is drawn.
+_DRAWING = ".show.notebook"
+
+
+def pictured(item: Any) -> str | None:
+    """Return what notebooks show of a volume, a plan or a table, as HTML; None if that cannot be had.
+
+    It is asked for by whatever displays an object, so that it never fails. What draws is imported only now.
+    """
+    try:
+        html: str = import_module(_DRAWING, __package__).html(item)
+    except Exception:
+        return None
+    return html
 
 
 def lazy(
@@ -36,7 +79,11 @@ def lazy(
 
     def get(name: str) -> Any:
         if name not in EXPORTS:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            close = [] if name.startswith("_") else difflib.get_close_matches(name, EXPORTS, 1, 0.6)
+            hint = _ELSEWHERE.get(name) or (f"did you mean {close[0]!r}?" if close else "")
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{'; ' if hint else ''}{hint}"
+            )
         space[name] = public(name)
         return space[name]
 

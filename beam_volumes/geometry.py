@@ -111,6 +111,50 @@ class Grid:
         return (self.box(i) for i in range(len(self)))
 
 
+@dataclass(frozen=True)
+class Lattice:
+    """Where the voxels of an array lie in a domain of slabs: voxel v at ``start + v * step``.
+
+    A crop begins elsewhere; a level of a pyramid has one voxel for several of the domain.
+
+    Examples
+    --------
+    >>> level = Lattice((5, 5, 5), step=(2, 2, 2))
+    >>> level.within(0, (4, 8)), level.within(0, (4, 8), unit=4)
+    ((2, 4), (4, 4))
+    """
+
+    shape: Triple
+    start: Triple = (0, 0, 0)
+    step: Triple = (1, 1, 1)
+
+    def within(self, axis: int, span: tuple[int, int], unit: int = 1) -> tuple[int, int]:
+        """The voxels that lie in a range of the domain; in whole units, those of units that begin there."""
+        n = self.shape[axis]
+
+        def first(at: int) -> int:
+            v = -((self.start[axis] - at) // self.step[axis])
+            return min(max(0, -(-v // unit) * unit), n)
+
+        return first(span[0]), first(span[1])
+
+    def until(self, axis: int, stop: int) -> int:
+        """Up to where in the domain the voxels before ``stop`` lie."""
+        return self.start[axis] + (stop - 1) * self.step[axis] + 1
+
+    def above(self, start: Triple, factor: Triple = (1, 1, 1)) -> Lattice:
+        """The same in what this domain is a crop of, from ``start``, or a level of, by ``factor``.
+
+        Examples
+        --------
+        >>> Lattice((5, 5, 5), step=(2, 2, 2)).above((3, 0, 0))
+        Lattice(shape=(5, 5, 5), start=(3, 0, 0), step=(2, 2, 2))
+        """
+        moved = (a * f + s for a, f, s in zip(self.start, factor, start, strict=True))
+        steps = (a * f for a, f in zip(self.step, factor, strict=True))
+        return Lattice(self.shape, tuple(moved), tuple(steps))  # type: ignore[arg-type]
+
+
 def cells_touched(start: int, stop: int, step: int, origin: int = 0) -> int:
     """How many cells of a regular grid ``origin + k * step`` the range ``[start, stop)`` touches."""
     if stop <= start:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 def printable(text: str) -> str:
     r"""A text in which nothing but letters, spaces and line ends is left to a terminal.
@@ -42,3 +45,21 @@ def format_bytes(n: float) -> str:
             return f"{n:.0f} B" if unit == "B" else f"{n:.1f} {unit}"
         n /= 1024
     raise AssertionError
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: the nearest known one, or all of them if they are few.
+
+    Examples
+    --------
+    >>> nearest("sigmma", ["sigma", "size"])
+    "; did you mean 'sigma'?"
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if close:
+        match = next(k for k in known if k.lower() == close[0])
+        return f"; did you mean {match!r}?"
+    if 0 < len(known) <= 12:
+        return f"; known are {', '.join(known)}"
+    return ""

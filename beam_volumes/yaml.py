@@ -23,7 +23,6 @@ from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import placed
 from beam_volumes.recipes.recipe import checked_recipe, read_recipe
-from beam_volumes.transforms import Slab
 
 
 class ComputeRecipe(beam.PTransform):
@@ -122,7 +121,7 @@ def _numbers(value: Any, name: str) -> Iterator[beam.Row]:
 
 
 class ReadSlabs(transforms.ReadSlabs):
-    """Read a volume as slabs, applied to the pipeline.
+    """Read a volume as slabs, at once or when its input is complete.
 
     Parameters
     ----------
@@ -136,7 +135,10 @@ class ReadSlabs(transforms.ReadSlabs):
         Rows and columns of a slab's core, where whole planes are too large.
     halo : int or sequence, default: 0
         Voxels around the core that each slab has too: one number for all axes, or for each axis
-        a number or a pair ``(before, after)``. `LabelComponents` needs 1.
+        a number or a pair ``(before, after)``. `LabelSlabs` needs 1.
+    error_handling : mapping, optional
+        ``output`` names the output of rows that say which slabs could not be read, and why; the
+        slabs are the output ``good`` then.
 
     Raises
     ------
@@ -150,7 +152,7 @@ class ReadSlabs(transforms.ReadSlabs):
     >>> _ = bv.compute(em.to("em.zarr"), runner=None)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     slabs = p | ReadSlabs("em.zarr", {"maximum_filter": {"size": 3}})
-    ...     _ = slabs | beam.Map(lambda slab: print(slab.voxels[0, 0]))
+    ...     _ = slabs | beam.MapTuple(lambda key, slab: print(slab.voxels[0, 0]))
     [17 18 19 19]
     """
 
@@ -161,9 +163,16 @@ class ReadSlabs(transforms.ReadSlabs):
         depth: int = 32,
         tile: Sequence[int] | None = None,
         halo: Any = 0,
+        error_handling: Mapping[str, str] | None = None,
     ):
         both = None if tile is None else tuple(tile)
         super().__init__(volume_of(input, steps), depth, both, halo)  # type: ignore[arg-type]
+        self.handling = output_of(error_handling, "ReadSlabs")
+        self.threshold = None if self.handling is None else 1.0
+
+    def expand(self, begin: Any) -> Any:
+        out = super().expand(begin)
+        return out if self.handling is None else {"good": out[0], self.handling: out[1]}
 
 
 def volume_of(input: str | Mapping[str, Any], steps: Mapping[str, Any] | None = None) -> Volume:
@@ -176,25 +185,32 @@ def volume_of(input: str | Mapping[str, Any], steps: Mapping[str, Any] | None = 
     return found
 
 
-def source_of(slabs: beam.PCollection, name: str) -> Any:
-    """The transform that yields some slabs: it knows their ``grid``, and the ``volume`` they are of."""
-    at = slabs.producer
-    while at is not None:
-        if isinstance(at.transform, ReadSlabs | LabelComponents):
-            return at.transform
-        at = at.parent
-    raise ValueError(
-        f"{name} takes the slabs of ReadSlabs or LabelComponents, directly; list operations that come "
-        "before it in the steps: of ReadSlabs"
+def grid_from(grid: Mapping[str, Any], name: str) -> transforms.SlabGrid:
+    """How slabs are cut, as ``grid:`` of a configuration says."""
+    if not isinstance(grid, Mapping) or "input" not in grid:
+        raise ValueError(
+            f"{name}: grid: {grid!r}; give a mapping with the input: of the slabs, and their depth: and "
+            "tile: if ReadSlabs has them"
+        )
+    if unknown := grid.keys() - {"input", "depth", "tile"}:
+        raise ValueError(
+            f"{name}: grid has no {', '.join(sorted(unknown))}; it has input, depth, tile"
+        )
+    tile = grid.get("tile")
+    return transforms.SlabGrid(
+        volume_of(grid["input"]), grid.get("depth", 32), None if tile is None else tuple(tile)
     )
 
 
 @documented
-class LabelComponents(beam.PTransform):
-    """Label the components of the slabs that `ReadSlabs` yields: slabs of labels.
+class LabelSlabs(beam.PTransform):
+    """Label the components of slabs across their borders: slabs of labels.
 
     Parameters
     ----------
+    grid : mapping
+        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
+        them. Only the input's shape and axes matter.
     %(connectivity)s
     by_value : bool, default: False
         Whether neighbours belong together only if they are equal.
@@ -216,15 +232,11 @@ class LabelComponents(beam.PTransform):
     Raises
     ------
     ValueError
-        If the slabs are not those of a `ReadSlabs` with a halo of 1.
+        If a parameter is out of its range; in a worker, if slabs have no halo of 1.
 
     See Also
     --------
     beam_volumes.label : the same of a whole volume.
-
-    Notes
-    -----
-    The volume is read again instead of being shuffled.
 
     Examples
     --------
@@ -232,13 +244,14 @@ class LabelComponents(beam.PTransform):
     >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]]], "u1"))
     >>> _ = bv.compute(mask.to("mask.zarr"), runner=None)
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelComponents()
-    ...     _ = labels | beam.Map(lambda slab: print(slab.voxels[:, 0].tolist()))
+    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelSlabs({"input": "mask.zarr"})
+    ...     _ = labels | beam.MapTuple(lambda key, slab: print(slab.voxels[:, 0].tolist()))
     [[1, 0, 2], [1, 0, 0]]
     """
 
     def __init__(
         self,
+        grid: Mapping[str, Any],
         connectivity: int = 1,
         by_value: bool = False,
         background: Any = 0,
@@ -250,28 +263,21 @@ class LabelComponents(beam.PTransform):
         memory: int | str | None = None,
     ):
         super().__init__()
-        self.how = {"connectivity": connectivity, "by_value": by_value, "background": background}
-        self.keep: dict[str, Any] = {
-            "min_size": min_size,
-            "max_size": max_size,
-            "touches_border": touches_border,
-            "k_largest": k_largest,
-            "memory": memory,
-        }
-        self.dtype = np.dtype(dtype)
-
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[Slab]:
-        source = source_of(slabs, "LabelComponents")
-        if isinstance(source, LabelComponents) or any(after < 1 for _, after in source.halo):
-            raise ValueError("LabelComponents needs the slabs of a ReadSlabs with halo: 1")
-        self.grid, self.volume = source.grid, source.volume.astype(self.dtype)
-        label = transforms.LabelComponents(
-            source.grid, **self.how, measures=("size", "touches_border")
+        self.labels = transforms.LabelSlabs(
+            grid_from(grid, "LabelSlabs"),
+            connectivity,
+            by_value=by_value,
+            background=background,
+            min_size=min_size,
+            max_size=max_size,
+            touches_border=touches_border,
+            k_largest=k_largest,
+            dtype=dtype,
+            memory=memory,
         )
-        merge = transforms.MergeEquivalences(label, **self.keep, dtype=self.dtype)
-        merged = slabs | "Label" >> label | "Merge" >> merge
-        relabel = transforms.RelabelSlabs(source.volume, label, dtype=self.dtype)
-        return merged["answers"] | "Relabel" >> relabel
+
+    def expand(self, slabs: beam.PCollection) -> beam.PCollection:
+        return slabs | "Label slabs" >> self.labels
 
 
 @documented
@@ -283,11 +289,14 @@ class RegionTable(beam.PTransform):
 
     Parameters
     ----------
+    grid : mapping
+        How `ReadSlabs` has cut the slabs: its ``input``, and its ``depth`` and ``tile`` if it has
+        them. Only the input's shape and axes matter.
     intensity : str or mapping, optional
         The input whose intensities are measured: a path, or a mapping as a recipe's input.
     properties : sequence of str, optional
         Names of the properties, as `beam_volumes.regionprops_table` has them; by default all
-        but ``surface_area_faces``, which slabs of `LabelComponents` cannot tell.
+        but ``surface_area_faces``, which slabs of `LabelSlabs` cannot tell.
     %(spacing)s
     nan : {"raise", "omit"}, default: "raise"
         NaN and infinite intensities are an error, or they are left out.
@@ -300,41 +309,37 @@ class RegionTable(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
-    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]]], "u1"))
+    >>> mask, grid = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]]], "u1")), {"input": "mask.zarr"}
     >>> _ = bv.compute(mask.to("mask.zarr"), runner=None)
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelComponents(min_size=2)
-    ...     _ = labels | RegionTable(properties=["area"]) | beam.Map(print)
+    ...     labels = p | ReadSlabs("mask.zarr", halo=1) | LabelSlabs(grid, min_size=2)
+    ...     _ = labels | RegionTable(grid, properties=["area"]) | beam.Map(print)
     Row(label=1, area=2.0)
     """
 
     def __init__(
         self,
+        grid: Mapping[str, Any],
         intensity: str | Mapping[str, Any] | None = None,
         properties: Sequence[str] | None = None,
         spacing: Any = None,
         nan: str = "raise",
     ):
         super().__init__()
-        self.intensity = None if intensity is None else volume_of(intensity)
-        self.properties, self.spacing, self.nan = properties, spacing, nan
-
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
-        source = source_of(slabs, "RegionTable")
-        depth, *tile = source.grid.step
-        labels = transforms.ReadSlabs(source.volume, depth, (tile[0], tile[1]))
-        properties = self.properties
+        cut = grid_from(grid, "RegionTable")
+        # Labels, of whatever type they are when they come.
+        cut.volume = cut.volume.astype("uint64")
+        measured = None if intensity is None else volume_of(intensity)
         if properties is None:
-            ndim = 2 if source.volume.ndim == 2 else 3
-            known = default_properties(ndim, self.intensity is not None)
+            known = default_properties(2 if cut.volume.ndim == 2 else 3, measured is not None)
             properties = [name for name in known if name != "surface_area_faces"]
-        table = transforms.RegionTable(
-            labels, self.intensity, properties, spacing=self.spacing, nan=self.nan
-        )
-        columns = table.survey.no_rows(source.grid.shape)
+        self.table = transforms.RegionTable(cut, measured, properties, spacing=spacing, nan=nan)
+
+    def expand(self, slabs: beam.PCollection) -> beam.PCollection:
+        columns = self.table.survey.no_rows(self.table.grid.shape)
         kinds = {_field(name): _KINDS[column.dtype.kind] for name, column in columns.items()}
         rows = beam.FlatMap(_rows).with_output_types(_row(kinds))
-        return slabs | "Table" >> table | "Rows" >> rows
+        return slabs | "Table" >> self.table | "Rows" >> rows
 
 
 #: The types of rows' fields, by the kind of numpy's dtype.
@@ -356,7 +361,7 @@ def _row(kinds: Mapping[str, Any]) -> RowTypeConstraint:
 
 
 class WriteSlabs(beam.PTransform):
-    """Write slabs of `ReadSlabs` or `LabelComponents`.
+    """Write slabs.
 
     Parameters
     ----------
@@ -367,6 +372,8 @@ class WriteSlabs(beam.PTransform):
         Whether to replace an output that exists; otherwise it is an error.
     partial : bool, default: False
         Whether slabs may be missing: voxels that no slab has written are read as 0.
+    error_handling : mapping, optional
+        ``output`` names the output of rows that say which slabs could not be written, and why.
     **options : options
         ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
         `Volume.to` takes them. Slabs consist of whole chunks.
@@ -384,16 +391,37 @@ class WriteSlabs(beam.PTransform):
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     slabs = p | ReadSlabs("em.zarr", depth=2)
     ...     _ = slabs | WriteSlabs("copy.zarr", chunks=[2, 3, 4]) | beam.Map(print)
-    Row(z=0, y=0, x=0)
+    Row(z=0, y=0, x=0, volume='')
     """
 
-    def __init__(self, path: str, overwrite: bool = False, partial: bool = False, **options: Any):
+    def __init__(
+        self,
+        path: str,
+        overwrite: bool = False,
+        partial: bool = False,
+        error_handling: Mapping[str, str] | None = None,
+        **options: Any,
+    ):
         super().__init__()
-        self.path, self.how = path, {"overwrite": overwrite, "partial": partial, **options}
+        self.handling = output_of(error_handling, "WriteSlabs")
+        write = transforms.WriteSlabs(path, overwrite=overwrite, partial=partial, **options)
+        self.write = write if self.handling is None else write.with_exception_handling()
 
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
-        volume = source_of(slabs, "WriteSlabs").volume
-        write = transforms.WriteSlabs(self.path, like=volume, **self.how)
-        kinds = dict.fromkeys("zyx", int)
+    def expand(self, slabs: beam.PCollection) -> Any:
+        kinds = {"z": int, "y": int, "x": int, "volume": str}
         rows = beam.Map(lambda key: beam.Row(**key._asdict())).with_output_types(_row(kinds))
-        return slabs | "Write" >> write | "Rows" >> rows
+        out = slabs | "Write" >> self.write
+        if self.handling is None:
+            return out | "Rows" >> rows
+        return {"written": out[0] | "Rows" >> rows, self.handling: out[1]}
+
+
+def output_of(error_handling: Mapping[str, str] | None, name: str) -> str | None:
+    """The output that ``error_handling:`` names, if there is one."""
+    if error_handling is None:
+        return None
+    if not isinstance(error_handling, Mapping) or error_handling.keys() != {"output"}:
+        raise ValueError(
+            f"{name}: error_handling: {error_handling!r}; give a mapping with output:, a name"
+        )
+    return error_handling["output"]

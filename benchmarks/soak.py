@@ -393,7 +393,6 @@ def difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
         ("this process, in one piece", results["out.zarr"]),
         ("scipy", case.by_scipy(array)),
     ):
-        other = other.view(np.uint8) if other.dtype == bool else other
         if stored.dtype != other.dtype or stored.tobytes() != other.tobytes():
             count = np.count_nonzero(stored != other)
             return f"out.zarr ({stored.dtype}) and {name} ({other.dtype}) differ in {count} voxels"

@@ -173,6 +173,7 @@ def _chunks(d: Drawing, x: float, y: float) -> None:
 #: Floors of the house from the roof down, their rooms, and what they are for.
 FLOORS = [
     ("cli  profile  yaml  recipes", "texts become requests, and are timed"),
+    ("show", "pictures and pages; what viewers ask for"),
     ("drive", "compute(): plan, check, start a runner, hand back results"),
     ("transforms", "the Beam layer: Compute, ComputeAll, steps on slabs"),
     ("session", "one run of a plan, the same on every runner"),
@@ -186,14 +187,14 @@ FLOORS = [
     ("kernels  geometry  space  text", "loops on plain arrays; boxes, axes, texts"),  # and BASEMENT
 ]
 #: Small modules beside those of the lowest floor, not drawn.
-BASEMENT = {"docstrings", "exports", "version"}
+BASEMENT = {"docstrings", "drawing", "exports", "nesting", "version"}
 #: Below so many floors nothing imports Beam.
-BEAM = 3
+BEAM = 4
 
 
 def house() -> Drawing:
     """The packages as floors: each imports only what lies below it."""
-    d = Drawing(780, 508, "The packages of beam_volumes as floors of a house")
+    d = Drawing(780, 544, "The packages of beam_volumes as floors of a house")
     left, top, h = 60, 64, 36
     d.polygon([(left - 24, top), (390, 14), (744, top)], HELD)
     d.text(390, 50, "import beam_volumes as bv", 14, INK, "middle", True)

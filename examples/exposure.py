@@ -14,7 +14,7 @@ import apache_beam as beam
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.transforms import Slab
+from beam_volumes.transforms import Slab, SlabKey
 
 
 def run(stack, table, output, runner="FnApiRunner"):
@@ -35,11 +35,12 @@ def parse(line: str) -> tuple[int, float]:
     return int(number), float(exposure)
 
 
-def correct(slab: Slab, exposures: dict[int, float]) -> Slab:
+def correct(keyed: tuple[SlabKey, Slab], exposures: dict[int, float]) -> tuple[SlabKey, Slab]:
     """A slab whose slices, those of its halo too, are divided by their exposures."""
+    key, slab = keyed
     slices = range(slab.box.start[0], slab.box.stop[0])
     by = np.array([exposures[z] for z in slices], "f4")
-    return replace(slab, data=slab.data / by[:, None, None])
+    return key, replace(slab, data=slab.data / by[:, None, None])
 
 
 def main(folder):

@@ -37,13 +37,15 @@ def run(paths, output, name, runner="FnApiRunner"):
     """Write ``output``.csv of all volumes, and ``output``.errors.csv of those that failed."""
     one = {"shard_name_template": ""}  # not sharded
     with beam.Pipeline(runner) as p:
-        each = bv.ComputeAll(cells, memory="2GiB", run=name, on_error="emit")
-        done = p | beam.Create(paths) | each
-        lines = done["results"] | "Line" >> beam.MapTuple(line)
+        each = bv.ComputeAll(cells, memory="2GiB", run=name).with_exception_handling()
+        done, failed = p | beam.Create(paths) | each
+        lines = done | "Line" >> beam.MapTuple(line)
         _ = lines | "Write" >> beam.io.WriteToText(
             f"{output}.csv", header="volume,cells,mean_area,labels", **one
         )
-        errors = done["errors"] | "Error" >> beam.MapTuple(lambda path, text: f"{path},{text!r}")
+        errors = failed | "Error" >> beam.Map(
+            lambda bad: f"{bad.volume},{f'{bad.error}: {bad.message}'!r}"
+        )
         _ = errors | "Write errors" >> beam.io.WriteToText(f"{output}.errors.csv", **one)
 
 

@@ -1,6 +1,7 @@
 """What the package exports, when it is imported, and that its stub tells the same."""
 
 import ast
+import os
 import pickle
 import subprocess
 import sys
@@ -78,16 +79,57 @@ def test_what_is_not_there_is_named():
         from beam_volumes import gausian_filter  # noqa: F401
 
 
+#: As users write it. Names that are misspelt and values of a wrong type are found, each in its line.
+CLIENT = """\
+from __future__ import annotations
+
+import numpy as np
+
+import beam_volumes as bv
+
+
+def cells(path: str, out: str) -> float:
+    em: bv.Volume = bv.open(path, voxel_size=(30, 4, 4), unit="nm")
+    smooth = bv.gaussian_filter(em, sigma=1.5)
+    threshold: bv.Scalar = bv.threshold_otsu(smooth)
+    mask = smooth < threshold
+    labels: bv.Volume = bv.label(mask)
+    table: bv.Table = bv.regionprops_table(labels, em, properties=["area"])
+    target: bv.Target = labels.to(out, chunks=(16, 64, 64), codec="zstd", dtype=np.uint32)
+    print(bv.plan(target, table.to("cells.csv"), memory="2GiB").explain())
+    bv.compute(target, table.to("cells.csv"), memory="2GiB", workers=2)
+    projection: bv.Scalar = em.max(axis=0)
+    array: np.ndarray = em[::2].compute()
+    bv.gausian_filter(em, 1)  # Module has no attribute
+    labels.to(out, chunks="16")  # has incompatible type
+    bv.mean(em, nan=3)  # has incompatible type
+    return float(em.mean()) + float(np.asarray(projection).mean()) + float(array.mean())
+"""
+
+
 @pytest.mark.thorough
-def test_type_checkers_know_names_and_types(tmp_path):
+def test_strict_type_checkers_know_names_and_types(tmp_path):
+    """mypy looks at the package as at one that is installed: it says nothing of its modules."""
     pytest.importorskip("mypy")
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import beam_volumes as bv\n"
-        "volume: bv.Volume = bv.gaussian_filter(bv.open('em.zarr'), 2)\n"
-        "bv.gausian_filter\n"
+    (tmp_path / "client.py").write_text(CLIENT)
+    command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "client.py"]
+    command += ["--no-error-summary", f"--cache-dir={PACKAGE.parent / '.mypy_cache' / 'client'}"]
+    environment = {**os.environ, "MYPYPATH": str(PACKAGE.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    wrong = {
+        number: line.partition("  # ")[2]
+        for number, line in enumerate(CLIENT.splitlines(), 1)
+        if "  # " in line
+    }
+    said = [line.split(":", 3) for line in done.stdout.splitlines() if ": error: " in line]
+    assert [int(line[1]) for line in said] == [*wrong], done.stdout
+    for _, number, _, text in said:
+        assert wrong[int(number)] in text
+
+
+def test_the_package_is_a_program_and_has_types():
+    done = subprocess.run(
+        [sys.executable, "-m", "beam_volumes", "--version"], capture_output=True, text=True
     )
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", program]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent)
-    (line,) = done.stdout.splitlines()
-    assert ":3: error: Module has no attribute" in line, done.stdout
+    assert done.stdout == f"beam-volumes {bv.__version__}\n"
+    assert (PACKAGE / "py.typed").exists()

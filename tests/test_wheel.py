@@ -70,7 +70,7 @@ def test_a_wheel_has_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "beam_volumes").rglob("*.py")}
     about = f"beam_volumes-{__version__}.dist-info"
-    others = {"beam_volumes/py.typed", "beam_volumes/__init__.pyi"}
+    others = {f"beam_volumes/{name}" for name in ("py.typed", "__init__.pyi", "napari.yaml")}
     assert {n for n in names if not n.startswith(about)} == modules | others
     assert f"{about}/licenses/LICENSE" in names
 

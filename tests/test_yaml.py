@@ -12,10 +12,9 @@ from apache_beam.yaml import main
 import beam_volumes as bv
 from beam_volumes.yaml import (
     ComputeRecipe,
-    LabelComponents,
+    LabelSlabs,
     ReadSlabs,
     RegionTable,
-    WriteSlabs,
     volume_of,
 )
 from tests.transforms.trees import chunk_files, membranes
@@ -46,7 +45,11 @@ def em(tmp_path):
     return bv.open(str(tmp_path / "em.zarr"))
 
 
-def test_labels_and_a_table(em, tmp_path):
+def test_labels_and_a_table(tmp_path):
+    """Of slices that are too large to be elements whole."""
+    volume = bv.open(membranes((17, 272, 560)), voxel_size=(4, 1, 1), unit="nm")
+    bv.compute(volume.to(tmp_path / "em.zarr", format="ome-zarr"), runner=None)
+    em = bv.open(str(tmp_path / "em.zarr"))
     run("cells.yaml", input=tmp_path / "em.zarr", output=tmp_path)
     bright = bv.gaussian_filter(em, 1) > 170
     cells = bv.label(bv.remove_small_objects(bright, min_size=20))
@@ -108,9 +111,10 @@ def test_refusals(em, tmp_path):
         volume_of(path, {"mean": None})
     with pytest.raises(ValueError, match="not plain data"):
         volume_of(path, {"mean": {"op": b"mean"}})
-    p = beam.Pipeline("FnApiRunner")
-    with pytest.raises(ValueError, match="with halo: 1"):
-        p | "One" >> ReadSlabs(path) | "Label one" >> LabelComponents()
-    for other in (LabelComponents(), RegionTable(), WriteSlabs(path)):
-        with pytest.raises(ValueError, match="takes the slabs of ReadSlabs or LabelComponents"):
-            p | f"Other {id(other)}" >> beam.Create([1]) | f"{id(other)}" >> other
+    for transform in (LabelSlabs, RegionTable):
+        with pytest.raises(ValueError, match="give a mapping with the input: of the slabs"):
+            transform({"depth": 16})
+        with pytest.raises(ValueError, match="grid has no halo; it has input, depth, tile"):
+            transform({"input": path, "halo": 1})
+    with pytest.raises(ValueError, match=r"error_handling: 'bad'; give a mapping with output:"):
+        ReadSlabs(path, error_handling="bad")

@@ -4,6 +4,7 @@ The marker ``thorough`` is on what takes long and seldom fails alone: runs kille
 memory, other partitions and processors, and (see ``conftest.py``) the less common types of voxels.
 """
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,6 +15,14 @@ thorough = pytest.mark.thorough
 
 #: Masks, bytes, and what has NaNs: to compile every kernel for more takes longer than all else.
 COMMON_DTYPES = ("?", "u1", "f4")
+
+
+def examples(number: int) -> int:
+    """How many examples hypothesis tries: all with ``HYPOTHESIS_PROFILE=explore``, else a third.
+
+    They are the same ones in every run: what fails in the others was looked for when the test was written.
+    """
+    return number if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else max(8, number // 3)
 
 
 def is_common(dtype: Any) -> bool:

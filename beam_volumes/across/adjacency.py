@@ -67,7 +67,7 @@ class Adjacency:
 
 def adjacency(
     labels: np.ndarray,
-    boundary: np.ndarray | None = None,
+    boundary: np.ndarray | tuple[np.ndarray, ...] | None = None,
     value: str = "max",
     edges: np.ndarray | None = None,
     nan: str = "raise",
@@ -81,9 +81,9 @@ def adjacency(
     labels : ndarray of bool or integers (slices, rows, columns)
         The block: a core, and one more plane at the upper side of each axis where a neighbour
         follows.
-    boundary : ndarray, optional
-        Of the same shape, those planes too.
-    value : {"max", "mean"}
+    boundary : ndarray or tuple of three, optional
+        Of the same shape, those planes too; for ``"upper"`` one for faces across each of z, y, x.
+    value : {"max", "mean", "upper"}
         What a face's value is of the two voxels it separates; in float64.
     edges : ndarray, optional
         Edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
@@ -96,10 +96,14 @@ def adjacency(
         The slice of labels, and of the boundary or None, before the block, if that is a core's whose
         upper faces were not counted yet.
     """
-    if value not in ("max", "mean"):
-        raise ValueError(f"value={value!r}: use max or mean")
-    if boundary is not None and boundary.shape != labels.shape:
-        raise ValueError(f"a boundary of {boundary.shape} for labels of {labels.shape}")
+    if value not in RULES:
+        raise ValueError(f"value={value!r}: use one of {', '.join(RULES)}")
+    across: tuple[np.ndarray, ...] = ()
+    if boundary is not None:
+        across = boundary if isinstance(boundary, tuple) else (boundary,) * 3
+    for other in across:
+        if other.shape != labels.shape:
+            raise ValueError(f"a boundary of {other.shape} for labels of {labels.shape}")
     edges = np.empty(0) if edges is None else np.asarray(edges, np.float64)
     if edges.size == 1 or (np.diff(edges) <= 0).any():
         raise ValueError("edges of a histogram: at least two, ascending")
@@ -107,13 +111,16 @@ def adjacency(
     labels = as_labels(labels)
     under = np.empty((0, 0), labels.dtype) if below is None else as_labels(below[0])
     base, width = 0, 1
-    values, values_under = labels, under
+    values: tuple[np.ndarray, ...] = (labels,) * 3
+    values_under = under
     if boundary is not None:
-        values = _numbers(boundary)
-        values_under = np.empty((0, 0), values.dtype)
+        values = tuple(map(_numbers, across))
+        values_under = np.empty((0, 0), values[0].dtype)
         if below is not None and below[1] is not None:
             values_under = _numbers(below[1])
-        least, most, bad = magnitudes(values)
+        sizes = [magnitudes(v) for v in (values if value == "upper" else values[:1])]
+        least, most = min(s[0] for s in sizes), max(s[1] for s in sizes)
+        bad = sum(s[2] for s in sizes)
         if bad and nan != "omit":
             raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
         also_least, also_most, _ = magnitudes(values_under[None])
@@ -131,10 +138,15 @@ def adjacency(
     extremes = np.tile([np.inf, -np.inf], (n, 1))
     cells = np.zeros((n, width), np.int64)
     bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
-    how = (boundary is not None, value == "max", edges, base)
+    how = (boundary is not None, RULES[value], edges, base)
     into = (keys, place, *how, faces, count, extremes, cells, bins)
-    kernels.faces(labels, under, values, values_under, own, into)
+    z, y, x = values
+    kernels.faces(labels, under, (z, y, x), values_under, own, into)
     return Adjacency(keys[order], faces, count, extremes, Wide.of(cells, base // 32), bins)
+
+
+#: What a face's value is.
+RULES = {"max": kernels.LARGEST, "mean": kernels.MEAN, "upper": kernels.OWN}
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
@@ -187,4 +199,24 @@ def columns(part: Adjacency, boundary: bool = False) -> dict[str, np.ndarray]:
         table["boundary_max"] = np.where(some, part.extremes[:, 1], np.nan)
         for i in range(part.bins.shape[1]):
             table[f"boundary_histogram-{i}"] = part.bins[:, i]
+    return table
+
+
+def affinity_columns(part: Adjacency, dtype: np.dtype) -> dict[str, np.ndarray]:
+    """The table of affinities of a dtype: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
+
+    These are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, of integers alone;
+    ``affinity_mean`` (of no face NaN), ``affinity_min`` and ``affinity_max`` (of no face 0), of the dtype;
+    and ``affinity_histogram-0`` ...
+    """
+    table = {name: c for name, c in columns(part).items()}
+    table["affinity_count"] = part.used
+    if dtype.kind != "f":
+        table["affinity_sum"] = part.sums.int64("a sum of affinities")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table["affinity_mean"] = part.sums.floats() / part.used
+    ends = np.where(part.used[:, None] > 0, part.extremes, 0).astype(dtype)
+    table["affinity_min"], table["affinity_max"] = ends[:, 0], ends[:, 1]
+    for i in range(part.bins.shape[1]):
+        table[f"affinity_histogram-{i}"] = part.bins[:, i]
     return table

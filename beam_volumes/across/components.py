@@ -22,6 +22,7 @@ import numpy as np
 from beam_volumes.geometry import Box, Grid, Triple
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
+from beam_volumes.kernels.labels import edges
 from beam_volumes.sweep.resources import in_strips
 
 #: An interface: the axis it is perpendicular to, and the cell of the slab above it.
@@ -61,6 +62,7 @@ class Components(NamedTuple):
     labels: np.ndarray
     first: np.ndarray
     values: np.ndarray | None
+    codes: np.ndarray | None = None
 
     @property
     def runs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -79,6 +81,13 @@ class Components(NamedTuple):
         Its rows are numbered from ``row`` on: digests of blocks that follow one another add up, modulo
         2**64, to that of all.
         """
+        if self.codes is not None:
+            rows = self.codes.reshape(-1, self.shape[2])
+
+            def part(a: int, b: int) -> int:
+                return int(edges.digest(rows[a:b], a, row))
+
+            return sum(in_strips(len(rows), self.codes.size, threads, part)) % 2**64
         values = np.empty(0, np.uint64)
         if self.values is not None:
             values = self.values.view(f"u{self.values.itemsize}").astype(np.uint64)
@@ -168,12 +177,58 @@ class Labelling:
         values = block.reshape(-1)[first] if self.by_value else None
         return Components(block.shape, offsets, starts, stops, labels, first, values)
 
+    def unite(
+        self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
+    ) -> None:
+        """Unite components of the last slice of a block with those of the first slice of the next."""
+        none = np.empty(0, np.uint8)
+        kernels.unite_planes(
+            below.slice_runs(below.shape[0] - 1),
+            above.slice_runs(0),
+            self.links,
+            none if below.values is None else below.values,
+            none if above.values is None else above.values,
+            parent,
+            base_a,
+            base_b,
+        )
+
     def label(self, block: np.ndarray, dtype: Any = np.uint32) -> tuple[np.ndarray, int]:
         """Labels of a block that is in memory, and their number."""
         found = self.find(block)
         out = np.empty(found.shape, dtype)
         found.paint(np.arange(len(found.first) + 1, dtype=dtype), out)
         return out, len(found.first)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeLabelling(Labelling):
+    """Components of voxels whose codes say which edges count; see `beam_volumes.kernels.labels.edges`."""
+
+    structure: np.ndarray = field(default_factory=lambda: connectivity_structure(1))
+
+    def find(self, block: np.ndarray, threads: int = 1) -> Components:
+        if block.size >= 2**31:
+            raise ValueError(
+                f"a window of {block.shape} voxels: components are labelled in windows of fewer than "
+                "2**31, use tiles along y and x"
+            )
+        block = np.ascontiguousarray(block)
+        rows = block.shape[0] * block.shape[1]
+        parts = in_strips(rows, block.size, threads, lambda a, b: edges.find_runs(block, a, b))
+        offsets, starts, stops, parent = _put_together(parts)
+        if len(parts) > 1:
+            cuts = np.cumsum([len(part[0]) - 1 for part in parts[:-1]])
+            edges.join_runs(block, cuts, offsets, starts, stops, parent)
+        labels, first = kernels.number_runs(block.shape[2], offsets, starts, parent)
+        return Components(block.shape, offsets, starts, stops, labels, first, None, block)
+
+    def unite(
+        self, below: Components, above: Components, parent: np.ndarray, base_a: int, base_b: int
+    ) -> None:
+        assert above.codes is not None
+        slices = below.slice_runs(below.shape[0] - 1), above.slice_runs(0)
+        edges.unite_planes(*slices, above.codes[0], parent, base_a, base_b)
 
 
 def _put_together(parts: list[Any]) -> tuple[np.ndarray, ...]:
@@ -217,17 +272,8 @@ class _Stream:
             self._parent = grown
         self._parent[self.count : count] = np.arange(self.count, count)
         if last is not None:
-            none = np.empty(0, np.uint8)
-            kernels.unite_planes(
-                last.slice_runs(last.shape[0] - 1),
-                found.slice_runs(0),
-                self.labelling.links,
-                none if last.values is None else last.values,
-                none if found.values is None else found.values,
-                self._parent,
-                self.count - len(last.first),
-                self.count,
-            )
+            base = self.count - len(last.first)
+            self.labelling.unite(last, found, self._parent, base, self.count)
         self.count = count
         self._last = found
         return found

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from beam_volumes.across.chains import TableStep
 from beam_volumes.across.merge import Keep, Largest, cutoff_of, largest
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.across.table_rounds import mixed
@@ -512,3 +513,72 @@ def filter_flow(
         ),
         ("answers", "numbers"),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked(_Cutting):
+    """Under a slab: its labels to their buckets."""
+
+    buckets: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        return self.cut(key[0], values[0], self.buckets)
+
+
+@dataclass(frozen=True, eq=False)
+class _Mapped(Round):
+    """Under a shard of a table of labels and new values: these, to the buckets."""
+
+    columns: tuple[str, str]
+    buckets: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels, new = (np.asarray(values[0][name]) for name in self.columns)
+        if labels.dtype.kind == "i" and len(labels) and labels.min() < 0:
+            raise ValueError(f"a mapping of label {labels.min()}: labels are not negative")
+        labels = labels.astype(np.uint64)
+        for bucket, at in _cut(labels, self.buckets):
+            yield "bucket", (bucket,), Part(labels[at], new[at])
+
+
+@dataclass(frozen=True, eq=False)
+class TableLookup(TableStep):
+    """New values for labels, from a table: the first input is slabs' `Tally`, the second the table.
+
+    What comes out at the port ``"answers"`` is that of `lookup_flow`.
+
+    Attributes
+    ----------
+    columns : tuple of two str
+        Of labels and of new values.
+    values : numpy.dtype
+        Of the table's values.
+    dtype : numpy.dtype
+        Of the result.
+    missing : {"error", "keep"} or number
+    buckets : int
+        That labels meet in.
+    """
+
+    columns: tuple[str, str]
+    values: np.dtype
+    dtype: np.dtype
+    missing: Any
+    buckets: int
+
+    entries = ("labels", "mapping")
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        mapping = Mapping(self.values, 0)
+        return Flow(
+            (
+                _Asked("labels", ("bucket", "answer"), mapping, self.buckets),
+                _Mapped("mapping", ("bucket",), self.columns, self.buckets),
+                _LookUp("bucket", ("answer",), mapping, self.missing, self.dtype),
+                _Answer("answer", ("answers",), self.dtype),
+            ),
+            ("answers",),
+        )
+
+    def empty_numbers(self) -> dict[str, Any]:
+        return {}

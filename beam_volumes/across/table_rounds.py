@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,7 @@ MERGE_COPIES = 5
 
 Columns = dict[str, np.ndarray]
 
-_PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
+PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +109,67 @@ class RegionRows(RowKind):
         return tables.properties(part, self.shape, self.names, self.spacing, self.ndim)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """The same regions with the intensities of each channel."""
+
+    parts: tuple[Regions, ...]
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Beside:
+        return Beside(tuple(part[rows] for part in self.parts))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelRows(RowKind):
+    """Regions with intensities of several channels: as many columns of each property of intensities.
+
+    Attributes
+    ----------
+    of : RegionRows
+        The rows of one channel.
+    names : tuple of str
+        Of the channels: what such columns end with.
+    """
+
+    of: RegionRows
+    names: tuple[str, ...]
+
+    def empty(self) -> Beside:
+        return Beside((self.of.empty(),) * len(self.names))
+
+    def keys(self, part: Beside) -> np.ndarray:
+        return self.of.keys(part.parts[0])
+
+    def hashes(self, part: Beside) -> np.ndarray:
+        return self.of.hashes(part.parts[0])
+
+    def merge(self, parts: list[Beside]) -> Beside:
+        return merge_beside(parts)
+
+    def columns(self, part: Beside) -> Columns:
+        columns: Columns = {}
+        for name in self.of.names or ():
+            if name not in tables.INTENSITY:
+                columns |= replace(self.of, names=(name,)).columns(part.parts[0])
+                continue
+            for own, channel in zip(part.parts, self.names, strict=True):
+                found = replace(self.of, names=(name,)).columns(own)
+                columns |= {f"{n}-{channel}": c for n, c in found.items() if n != "label"}
+        return columns
+
+
+def merge_beside(parts: list[Beside]) -> Beside:
+    """Parts that may have the same regions, as one."""
+    return Beside(tuple(map(tables.merge, map(list, zip(*(p.parts for p in parts), strict=True)))))
+
+
 @dataclass(frozen=True, eq=False)
 class PairRows(RowKind):
     """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`.
@@ -119,10 +180,13 @@ class PairRows(RowKind):
         Whether there is a boundary volume.
     bins : int
         Of its histogram.
+    affinities : numpy.dtype or None
+        Of affinities, if these are the boundary.
     """
 
     boundary: bool = False
     bins: int = 0
+    affinities: np.dtype | None = None
 
     def empty(self) -> Adjacency:
         edges = np.arange(self.bins + 1.0) if self.bins else None
@@ -130,7 +194,7 @@ class PairRows(RowKind):
 
     def keys(self, part: Adjacency) -> np.ndarray:
         # By pairs: one label may touch any number of others.
-        return np.ascontiguousarray(part.pairs).view(_PAIR)[:, 0]
+        return np.ascontiguousarray(part.pairs).view(PAIR)[:, 0]
 
     def hashes(self, part: Adjacency) -> np.ndarray:
         return mixed(mixed(part.pairs[:, 0]) ^ part.pairs[:, 1])
@@ -139,6 +203,8 @@ class PairRows(RowKind):
         return pairs.merge(parts)
 
     def columns(self, part: Adjacency) -> Columns:
+        if self.affinities is not None:
+            return pairs.affinity_columns(part, self.affinities)
         return pairs.columns(part, self.boundary)
 
 

@@ -17,7 +17,7 @@ from beam_volumes.text import counted, format_bytes
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "bench", act, "time a recipe on a crop and say what to change")
+    parser = verb(verbs, "bench", act)
     parser.epilog = (
         "Everything is computed in this process. Outputs are written beside the real ones, as those would "
         "be, and removed."

@@ -54,7 +54,7 @@ outputs:
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "demo", act, "make a stack, run a recipe on it, and show the result")
+    parser = verb(verbs, "demo", act)
     parser.add_argument(
         "--out", metavar="DIR", default="demo", help="the folder to write to (default: %(default)s)"
     )

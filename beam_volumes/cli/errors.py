@@ -5,8 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from beam_volumes.cli.say import tell
+from beam_volumes.cli.wording import worded
 
 #: What a user can mend: a mistake in the request, or files that are not as they should be.
 USER_MISTAKES = (ValueError, TypeError, OSError)
@@ -26,25 +31,41 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def report(error: BaseException, debug: bool = False) -> int:
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Tell of this package's warnings in a line each; those of others are shown as ever."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def told(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if category.__module__.startswith("beam_volumes"):
+                tell(f"beam-volumes: warning: {message}")
+            else:
+                show(message, category, *rest, **more)
+
+        warnings.showwarning = told  # type: ignore[assignment]
+        yield
+
+
+def report(error: BaseException, debug: bool = False, recipe: bool = False) -> int:
     """Tell of an error on standard error and return the exit code."""
     if isinstance(error, KeyboardInterrupt):
-        words = f": {error}" if str(error) else "; a run can be continued with --resume"
-        tell(f"\nbeam-volumes: interrupted{words}")
+        words = f": {worded(str(error), recipe)}" if str(error) else ""
+        tell(f"beam-volumes: interrupted{words}")
         return INTERRUPTED
     if debug:
         tell("".join(traceback.format_exception(error)).rstrip())
     mistake = isinstance(error, USER_MISTAKES)
     more = "" if mistake or debug else " (--debug tells more)"
-    text = message(error)
+    text = message(error, recipe)
     if len(text) > 2 * SHOWN:
         text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
     tell(f"beam-volumes: error: {text}{more}")
     return MISTAKE if mistake else FAILED
 
 
-def message(error: BaseException) -> str:
-    """An error as one line."""
+def message(error: BaseException, recipe: bool = False) -> str:
+    """An error as one line; with remedies that a recipe has, if one is carried out."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename:
         text = f"{error.filename}: {error.strerror}"
@@ -53,8 +74,7 @@ def message(error: BaseException) -> str:
         if found:
             text = found[-1][1]
     text = " ".join(_STAGE.sub("", text).split())
-    # The remedies are those of Python's compute; here they are options.
-    text = re.sub(r"(?:pass )?\b(overwrite|resume)=True", r"--\1", text)
+    text = worded(text, recipe)
     if not text:
         return type(error).__name__
     if isinstance(error, USER_MISTAKES) or type(error).__module__.startswith("beam_volumes"):

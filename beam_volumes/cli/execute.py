@@ -10,13 +10,16 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.cli import say
+from beam_volumes.cli.errors import message
 from beam_volumes.drive import compute
 from beam_volumes.plan.hiring import advice
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built
-from beam_volumes.runs.progress import duration
+from beam_volumes.runs.console import duration
+from beam_volumes.session.begin import begin
 from beam_volumes.storage.formats.text_tables import csv_text
+from beam_volumes.storage.ownership import OutputExistsError
 from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -39,11 +42,13 @@ def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute
         say.say(planned.explain())
         if _elsewhere(options.runner):
             say.say(f"\n{advice(planned)}")
+        _tell_obstacles(planned, options)
         return None
     outcome = compute.run(
         built.targets,
         options,
         note=built.names,
+        recipe=built.recipe,
         tell=lambda planned: tell(summary(planned), options),
     )
     finish(outcome, built.names, options)
@@ -75,7 +80,7 @@ def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
             continue
         between = ": "
         if isinstance(result, bv.Volume):
-            text = result.node.name
+            text = result.nodes[0].name.removesuffix("[c=0]")  # whatever channels it has
         elif isinstance(result, str):
             text = result
         elif hasattr(result, "column_names"):
@@ -101,17 +106,29 @@ def tell(text: str, options: RunOptions) -> None:
 
 def _elsewhere(runner: Any) -> bool:
     """Whether machines other than this one do the work."""
-    if runner is None:
+    if runner in (None, AUTO):
         return False
     from beam_volumes.drive.launch import is_local
 
     return not is_local(runner)
 
 
+def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
+    """Tell what would keep a run from beginning: outputs that are there."""
+    try:
+        begin(plan, options)
+    except OutputExistsError as error:
+        say.tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
+
+
 def summary(plan: Plan) -> str:
     """A plan in a few lines."""
     lines = []
     for p in plan.passes:
+        if p.point is not None:
+            own = summary(p.point).splitlines()[:-1]
+            lines += [f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
+            continue
         steps = p.program.steps
         stages = [s.name for s in steps if s.source is None]
         folds = [f.reduction.name for f in p.program.folds]

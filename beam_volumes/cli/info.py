@@ -1,132 +1,471 @@
-"""``beam-volumes info``: what is at a path."""
+"""``beam-volumes info``: what is at a path: a volume, a group of them, or a run."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 import beam_volumes as bv
-from beam_volumes.cli.options import no_others, opening, parse_index, verb
+from beam_volumes.cli.errors import FAILED, message
+from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
-from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Volume
-from beam_volumes.storage.formats.registry import formats
-from beam_volumes.storage.formats.zarr import find
+from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.runs.failure import revived
+from beam_volumes.runs.journal import ENDED, Journal, Tally
+from beam_volumes.runs.summary import Costs
+from beam_volumes.storage import provenance
+from beam_volumes.storage.checking import Check
+from beam_volumes.storage.formats.format import Format, Listing
+from beam_volumes.storage.opening import asked_at, open_source
 from beam_volumes.storage.place import Place
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.source import Source
+from beam_volumes.storage.stack import matching
+from beam_volumes.storage.stored import codec, stored
+from beam_volumes.text import counted, format_bytes
+
+#: Bins of the line of a histogram, and what its bars are drawn with.
+BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
+#: Damaged chunks and volumes of a group that are listed; the search for damage ends there.
+MOST = 100
+
+#: Steps that are named of what made a volume.
+MOST_STEPS = 20
+
+#: What was found, as plain data: `lines` makes texts of it.
+Facts = dict[str, Any]
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "info", act, "say what a volume is; only metadata is read")
+    parser = verb(verbs, "info", act)
+    parser.description = (
+        "Say what is at a path: a volume, a group of them, or a run. Only metadata are read, but for --stats "
+        "and --check."
+    )
     parser.add_argument(
         "path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec as JSON"
     )
-    opening(parser)
-
-
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
-    no_others(others, parser)
-    spec = json.loads(args.path) if args.path.startswith("{") else None
-    index = parse_index(args.index)
-    if spec is None and args.dataset is None and args.level is None:
-        arrays = group_arrays(Place.of(args.path))
-        if arrays is not None:
-            say("\n".join(_listing(args.path, arrays)))
-            return
-    volume = bv.open(spec or args.path, index=index, dataset=args.dataset, level=args.level)
-    lines = facts(volume)
-    if spec is None:
-        place = Place.of(args.path)
-        lines["format"] = _format(place, index=index, dataset=args.dataset, level=args.level)
-        levels = _levels(place if args.dataset is None else place.below(args.dataset))
-        for n, path in enumerate(levels):
-            at = bv.open(args.path, index=index, level=n, dataset=_image(args.dataset, levels))
-            lines[f"level {n}"] = f"{path}: {_size(at)}, chunks {_times(at.chunks or ())}"
-    width = max(map(len, lines)) + 2
-    say("\n".join(f"{name:<{width}}{text}" for name, text in lines.items()))
-
-
-def facts(volume: Volume) -> dict[str, str]:
-    """A volume's properties as names and texts."""
-    assert isinstance(volume.node, SourceNode)
-    unit = f" {volume.unit}" if volume.unit else ""
-    found = {
-        "path": volume.node.source.name,
-        "shape": _size(volume),
-        "dtype": str(volume.dtype),
-        "size": f"{format_bytes(volume.nbytes)} ({volume.size:,} voxels)",
-    }
-    if volume.chunks:
-        each = volume.node.source.chunk_bytes
-        found["chunks"] = f"{_times(volume.chunks)}, {format_bytes(each)} each"
-    found["voxel size"] = f"{_times(volume.voxel_size)}{unit}" if volume.voxel_size else "not known"
-    if any(volume.origin):
-        found["origin"] = ", ".join(f"{o:g}" for o in volume.origin) + unit
-    return found
-
-
-def group_arrays(place: Place) -> list[str] | None:
-    """The arrays and images inside a local zarr group; None if the place is no such group."""
-    node = find(place)
-    if node is None or node.is_array or place.local is None or _levels(place):
-        return None
-    found = []
-    folders = [""]
-    for _ in range(3):
-        below = [
-            os.path.join(f, e.name)
-            for f in folders
-            for e in os.scandir(os.path.join(place.local, f))
-            if e.is_dir() and not e.name.startswith(".")
-        ]
-        folders = []
-        for name in sorted(below):
-            inside = find(place.below(name))
-            if inside is not None and (inside.is_array or _levels(inside.place)):
-                found.append(name)
-            elif inside is not None:
-                folders.append(name)
-    return sorted(found)
-
-
-def _levels(place: Place) -> list[str]:
-    """The paths of an OME-Zarr image's levels, finest first; none for anything else."""
-    node = find(place)
-    images = node.attributes.get("ome", node.attributes).get("multiscales") if node else None
-    return [str(d["path"]) for d in images[0]["datasets"]] if images else []
-
-
-def _image(dataset: str | None, levels: list[str]) -> str | None:
-    return None if dataset in levels else dataset
-
-
-def _listing(path: str, arrays: list[str]) -> list[str]:
-    if not arrays:
-        return [f"{path} is a zarr group without arrays"]
-    lines = [f"{path} is a zarr group; choose one of these with --dataset:"]
-    for name in arrays:
-        try:
-            volume = bv.open(path, dataset=name)
-        except (ValueError, OSError) as error:
-            lines.append(f"  {name}: {' '.join(str(error).split())}")
-        else:
-            lines.append(
-                f"  {name}: {_size(volume)}, {volume.dtype}, {format_bytes(volume.nbytes)}"
-            )
-    return lines
-
-
-def _format(place: Place, **options: Any) -> str:
-    return next(
-        (f.title for f in formats() if f.open_place(place, **options) is not None),
-        "unknown",
+    parser.add_argument(
+        "--stats", action="store_true", help="read all voxels for their range, mean and histogram"
     )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="read all chunks or slices, and name those that are damaged",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.epilog = "Exit code 1: --check found damage. 2: nothing there can be opened."
+    opening(parser)
+    budgeting(parser)
 
 
-def _size(volume: Volume) -> str:
-    return f"{_times(volume.shape)} ({' '.join(volume.axes)})"
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
+    no_others(others, parser)
+    facts = found(args)
+    if args.json:
+        say(json.dumps(facts, indent=1, default=str))
+    else:
+        for line in lines(facts):
+            say(line)
+    return FAILED if facts.get("check", {}).get("damaged") else 0
+
+
+def found(args: argparse.Namespace) -> Facts:
+    """What is at the path that the arguments name."""
+    spec = json.loads(args.path) if args.path.startswith("{") else None
+    asked = {"index": parse_index(args.index), "dataset": args.dataset, "level": args.level}
+    options = parse_options(args.option)
+    place, those = (None, ()) if spec is not None else asked_at(args.path)
+    listing = None
+    if place is not None:
+        journal = _journal(place)
+        if journal is not None:
+            return of_run(journal)
+        if args.level is None and args.mpp is None and not options:
+            listing = _listing(place, those, args.dataset)
+        if listing is not None and not listing.is_volume:
+            return of_group(args.path, args.dataset, listing)
+    source = open_source(args.path if spec is None else spec, mpp=args.mpp, **asked, **options)
+    if source.asked is not None:
+        asked["level"] = source.asked["level"]
+    facts = of_volume(source)
+    if place is not None:
+        facts["format"] = _format(place, those, asked, options)
+        told = provenance.found(place)
+        if told is not None:
+            facts["provenance"] = told
+    if listing is not None:
+        facts |= _choices(args.path, listing, {**asked, **options})
+    if args.stats:
+        facts["stats"] = statistics(of_source(source), args)
+    if args.check:
+        facts["check"] = checked(source)
+    return facts
+
+
+# a volume
+
+
+def of_volume(source: Source) -> Facts:
+    """A volume's properties, of metadata alone."""
+    space = source.space
+    visible = space.visible
+    shape = (*source.leading, *(source.shape[a] for a in visible))
+    facts: Facts = {
+        "kind": "volume",
+        "path": source.name,
+        "axes": [*space.leading, *space.axes],
+        "shape": list(shape),
+        "dtype": str(source.dtype),
+        "voxels": math.prod(shape),
+        "bytes": source.nbytes,
+        "chunks": [*source.leading_chunk, *(source.chunk[a] for a in visible)],
+        "chunk_bytes": source.chunk_bytes * math.prod(source.leading_chunk),
+        "codec": codec(source),
+        "voxel_size": None if space.voxel_size is None else [space.voxel_size[a] for a in visible],
+        "unit": space.unit,
+        "origin": [space.origin[a] for a in visible],
+    }
+    if space.channels:
+        facts["channels"] = list(space.channels)
+    if source.remark:
+        facts["reading"] = source.remark
+    files = stored(source)
+    if files is not None:
+        facts["stored"] = files._asdict()
+    facts["sweep"] = _sweep(source)
+    return facts
+
+
+def _sweep(source: Source) -> Facts:
+    """What one pass over all voxels reads: whole chunks, which are decoded."""
+    cells = [source.units_touched(axis, (0, n)) if n else 0 for axis, n in enumerate(source.shape)]
+    points = math.prod(
+        -(-n // c) for n, c in zip(source.leading, source.leading_chunk, strict=True)
+    )
+    chunks = math.prod(cells) * points
+    each = math.prod(source.read_unit) * source.dtype.itemsize * math.prod(source.leading_chunk)
+    return {"chunks": chunks, "bytes": chunks * each}
+
+
+def statistics(volume: Volume, args: argparse.Namespace) -> Facts:
+    """What the voxels are: lazy numbers, computed in this process; those that are not finite are left out."""
+    if volume.dtype == np.dtype(bool):
+        n = int(_computed(args, bv.count_nonzero(volume))[0])
+        return {"true": n, "false": volume.size - n}
+    floats = volume.dtype.kind == "f"
+    how: dict[str, Any] = {"nan": "omit"} if floats else {}
+    if volume.space.times:
+        raise ValueError(
+            f"--stats is of one point in time, and there are {volume.space.times}: choose one by --index t=0"
+        )
+    numbers = [f(volume, **how) for f in (bv.min, bv.max, bv.mean, bv.std)]
+    counts, edges = bv.histogram(volume, BINS, **how)
+    low, high, mean, std, counts, edges = _computed(args, *numbers, counts, edges)
+    facts = {
+        "min": low.item(),
+        "max": high.item(),
+        "mean": mean.item(),
+        "std": std.item(),
+        "histogram": np.asarray(counts).tolist(),
+        "edges": np.asarray(edges).tolist(),
+    }
+    if floats:
+        facts["not finite"] = volume.size - int(np.sum(counts))
+    return facts
+
+
+def _computed(args: argparse.Namespace, *wanted: Any) -> tuple[Any, ...]:
+    how = {"memory": args.memory, "workers": args.workers, "progress": False}
+    results = bv.compute(*wanted, runner=None, **how)
+    return results if len(wanted) > 1 else (results,)
+
+
+def checked(source: Source) -> Facts:
+    """What reading every chunk finds."""
+    check = Check(source)
+    damaged = []
+    for damage in check.problems():
+        damaged.append(damage._asdict())
+        if len(damaged) == MOST:
+            break
+    return {
+        "chunks": check.chunks,
+        "not stored": check.absent,
+        "damaged": damaged,
+        "is_all": len(damaged) < MOST,
+    }
+
+
+def _format(
+    place: Place, those: Sequence[Format], asked: Mapping[str, Any], options: Mapping[str, Any]
+) -> str:
+    for f in those:
+        its = {name: value for name, value in options.items() if name in f.open_options}
+        if f.open_place(place, **asked, **its) is not None:
+            return f.title
+    names = None if place.local is None else matching(place.local)
+    if names:
+        return (
+            f"{counted(len(names), 'file')}, {_format(Place.of(names[0]), those, asked, options)}"
+        )
+    return "unknown"
+
+
+# what there is to choose from
+
+
+def _listing(place: Place, those: Sequence[Format], dataset: str | None) -> Listing | None:
+    """What the first format says that knows the place."""
+    return next((found for f in those if (found := f.listing(place, dataset)) is not None), None)
+
+
+def _choices(path: str, listing: Listing, asked: Mapping[str, Any]) -> Facts:
+    facts: Facts = {}
+    if listing.datasets:
+        facts["datasets"] = list(listing.datasets)
+    if listing.levels:
+        facts["levels"] = [
+            {"path": name, **_brief(path, **{**asked, "level": n})}
+            for n, name in enumerate(listing.levels)
+        ]
+    return facts
+
+
+def of_group(path: str, dataset: str | None, listing: Listing) -> Facts:
+    """What a place holds that is no volume by itself."""
+    names = listing.datasets
+    if dataset is not None:
+        names = tuple(n if n.startswith("/") else os.path.join(dataset, n) for n in names)
+    return {
+        "kind": "group",
+        "path": path,
+        "what": listing.what,
+        "volumes": [{"dataset": n, **_brief(path, dataset=n)} for n in names[:MOST]],
+        "more": [*names[MOST:]],
+        "is_all": listing.is_all,
+    }
+
+
+def _brief(path: str, **asked: Any) -> Facts:
+    try:
+        source = open_source(path, **asked)
+    except (ValueError, OSError) as error:
+        return {"error": " ".join(str(error).split())}
+    facts = of_metadata(source)
+    return facts
+
+
+def of_metadata(source: Source) -> Facts:
+    """The little that one line says of a volume."""
+    visible = source.space.visible
+    return {
+        "axes": [*source.space.leading, *source.space.axes],
+        "shape": [*source.leading, *(source.shape[a] for a in visible)],
+        "dtype": str(source.dtype),
+        "bytes": source.nbytes,
+        "chunks": [*source.leading_chunk, *(source.chunk[a] for a in visible)],
+    }
+
+
+# a run
+
+
+def _journal(place: Place) -> Journal | None:
+    """The journal of a run if the place is its folder."""
+    if place.local is not None and not os.path.isdir(place.local):
+        return None
+    return None if place.read("manifest.json") is None else Journal.open(place.spec)
+
+
+def of_run(journal: Journal) -> Facts:
+    """How far a run is, what it writes, and what it has cost."""
+    manifest = Journal.load(journal.spec)
+    assert manifest is not None
+    tallies = [Tally(journal, k, p["slabs"]) for k, p in enumerate(manifest.passes)]
+    costs = Costs(journal)
+    passes = []
+    for k, (p, tally) in enumerate(zip(manifest.passes, tallies, strict=True)):
+        tally.update()
+        while tally.new:
+            costs.add(k, tally, len(tally.new))
+        passes.append({"slabs": p["slabs"], "done": tally.done, "slab": p["slab"]})
+    s = costs.summary(tallies)
+    failed = journal.failure(None)
+    state = "ended" if journal.marked(ENDED) else "failed" if failed else "not finished"
+    return {
+        "kind": "run",
+        "path": journal.url,
+        "run": journal.run_id,
+        "begun": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(manifest.created)),
+        "beam_volumes": manifest.package,
+        "python": manifest.python,
+        "state": state,
+        "failure": None if failed is None else message(revived(failed)),
+        "passes": passes,
+        "outputs": [o.get("name") for o in manifest.outputs if not o.get("internal")],
+        "inputs": [
+            name.removeprefix("input ")
+            for name in manifest.fingerprint
+            if name.startswith("input ")
+        ],
+        "predicted": manifest.predicted,
+        "seconds": s.seconds,
+        "bytes_read": s.bytes_read,
+        "bytes_written": s.bytes_written,
+        "peak_memory": s.peak_memory,
+        "redone": s.redone,
+    }
+
+
+# as texts
+
+
+def lines(facts: Facts) -> Iterator[str]:
+    """What was found, for people."""
+    kinds = {"volume": _volume_lines, "group": _group_lines, "run": _run_lines}
+    yield from kinds[facts["kind"]](facts)
+
+
+def _volume_lines(facts: Facts) -> Iterator[str]:
+    unit = f" {facts['unit']}" if facts["unit"] else ""
+    size = facts["voxel_size"]
+    rows = {
+        "path": facts["path"],
+        "shape": _size(facts),
+        "dtype": facts["dtype"],
+        "size": f"{format_bytes(facts['bytes'])} ({facts['voxels']:,} voxels)",
+        "chunks": f"{_times(facts['chunks'])}, {format_bytes(facts['chunk_bytes'])} each",
+        "codec": facts["codec"],
+        "reading": facts.get("reading", ""),
+        "voxel size": f"{_times(size)}{unit}" if size else "not known",
+        "origin": ", ".join(f"{o:g}" for o in facts["origin"]) + unit
+        if any(facts["origin"])
+        else "",
+        "channels": ", ".join(facts.get("channels", ())),
+        "format": facts.get("format", ""),
+    }
+    if files := facts.get("stored"):
+        least = "" if files["is_all"] else "at least "
+        rows["stored"] = (
+            f"{least}{format_bytes(files['bytes'])} in {counted(files['files'], 'file')}"
+        )
+    sweep = facts["sweep"]
+    rows["a sweep"] = f"reads {format_bytes(sweep['bytes'])} in {counted(sweep['chunks'], 'chunk')}"
+    if facts.get("datasets"):
+        rows["datasets"] = ", ".join(facts["datasets"][:MOST])
+    for n, level in enumerate(facts.get("levels", ())):
+        rows[f"level {n}"] = f"{level['path']}: {_one_line(level, chunks=True)}"
+    rows |= _provenance_rows(facts.get("provenance"))
+    rows |= _stats_rows(facts.get("stats"))
+    check = facts.get("check")
+    if check is not None:
+        good = check["chunks"] - len(check["damaged"])
+        absent = check["not stored"]
+        rows["check"] = f"{counted(good, 'chunk')} can be read" + (
+            f", of which {absent:,} are not stored: they are one value" if absent else ""
+        )
+    width = max(map(len, rows)) + 2
+    for name, text in rows.items():
+        if text:
+            yield f"{name:<{width}}{text}"
+    if check is not None:
+        for damage in check["damaged"]:
+            yield f"damaged: {damage['where']}: {damage['why']}"
+        if not check["is_all"]:
+            yield f"and more: the search ended at {MOST}"
+
+
+def _provenance_rows(told: Facts | None) -> dict[str, str]:
+    """What a volume was made of, in short; all of it is in the JSON."""
+    if told is None:
+        return {}
+    versions, steps = told.get("versions") or {}, told.get("steps") or []
+    inputs = [str(i.get("name")) for i in told.get("inputs") or ()]
+    named = [str(s["step"]) for s in steps if "step" in s and s.get("of")]
+    more = ", ..." if len(named) > MOST_STEPS else ""
+    return {
+        "made by": f"beam_volumes {versions.get('beam_volumes')}, ended {told.get('ended')}",
+        "made of": ", ".join(inputs[:MOST]),
+        "made with": ", ".join(named[:MOST_STEPS]) + more,
+    }
+
+
+def _stats_rows(stats: Facts | None) -> dict[str, str]:
+    if stats is None:
+        return {}
+    if "true" in stats:
+        return {"voxels": f"{stats['true']:,} are true, {stats['false']:,} false"}
+    numbers = ", ".join(f"{k} {stats[k]:g}" for k in ("min", "max", "mean", "std"))
+    if stats.get("not finite"):
+        numbers += f"; {stats['not finite']:,} voxels are not finite"
+    ends = stats["edges"]
+    return {"voxels": numbers, "histogram": f"{ends[0]:g} {bars(stats['histogram'])} {ends[-1]:g}"}
+
+
+def bars(counts: list[int]) -> str:
+    """Counts as a line of bars; whatever is there at all has one.
+
+    Examples
+    --------
+    >>> bars([0, 1, 400, 800])
+    ' ▁▄█'
+    """
+    most = max([1, *counts])
+    return "".join(BARS[-(-c * (len(BARS) - 1) // most)] for c in counts)
+
+
+def _group_lines(facts: Facts) -> Iterator[str]:
+    if not facts["volumes"]:
+        known = "without arrays" if facts["is_all"] else "whose arrays are not listed"
+        yield f"{facts['path']} is {facts['what']} {known}"
+        return
+    yield f"{facts['path']} is {facts['what']}; choose one of these with --dataset:"
+    for volume in facts["volumes"]:
+        yield f"  {volume['dataset']}: {_one_line(volume)}"
+    if facts["more"]:
+        yield f"  and {len(facts['more']):,} more"
+    if not facts["is_all"]:
+        yield "  and perhaps others: not all of it was looked at"
+
+
+def _run_lines(facts: Facts) -> Iterator[str]:
+    rows = {
+        "run": f"{facts['run']}, {facts['state']}",
+        "begun": f"{facts['begun']} by beam_volumes {facts['beam_volumes']}, Python {facts['python']}",
+        "read": f"{format_bytes(facts['bytes_read'])}",
+        "memory": f"{format_bytes(facts['peak_memory'])} at the peak of a process",
+        "written": f"{format_bytes(facts['bytes_written'])} in {facts['seconds']:.1f} s"
+        + (f", {facts['redone']:,} slabs done more than once" if facts["redone"] else ""),
+    }
+    for k, p in enumerate(facts["passes"]):
+        rows[f"pass {k + 1}"] = f"{p['done']:,} of {p['slabs']:,} slabs of {_times(p['slab'])}"
+    if facts["failure"]:
+        rows["failed"] = facts["failure"]
+    width = max(map(len, (*rows, "output"))) + 2
+    for name, text in rows.items():
+        yield f"{name:<{width}}{text}"
+    for kind in ("input", "output"):
+        for name in facts[f"{kind}s"]:
+            yield f"{kind:<{width}}{name}"
+
+
+def _one_line(facts: Facts, chunks: bool = False) -> str:
+    if "error" in facts:
+        return str(facts["error"])
+    if chunks:
+        return f"{_size(facts)}, chunks {_times(facts['chunks'])}"
+    return f"{_size(facts)}, {facts['dtype']}, {format_bytes(facts['bytes'])}"
+
+
+def _size(facts: Facts) -> str:
+    return f"{_times(facts['shape'])} ({' '.join(facts['axes'])})"
 
 
 def _times(numbers: Any) -> str:

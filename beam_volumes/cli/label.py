@@ -20,11 +20,11 @@ from beam_volumes.cli.options import (
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
-from beam_volumes.recipes.document import nearest
+from beam_volumes.text import nearest
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "label", act, "number the connected components of a mask")
+    parser = verb(verbs, "label", act)
     parser.description = "Number the connected components of a mask, and print how many there are."
     parser.add_argument("mask", metavar="MASK", help="a path, glob or URL; not 0 is foreground")
     parser.add_argument("out", metavar="OUT", help="where the labels go, e.g. cells.ome.zarr")
@@ -89,15 +89,21 @@ def labels(volume: Volume, args: argparse.Namespace) -> Volume:
         raise ValueError("--background goes with --by-value; of a mask it is 0")
     mask = volume if volume.dtype == bool else volume != 0
     if args.threshold is not None:
-        otsu = args.threshold.lower() == "otsu"
-        mask = volume > (
-            bv.threshold_otsu(volume) if otsu else number(args.threshold, "--threshold")
-        )
+        mask = volume > _threshold(volume, args.threshold)
     if args.fill_holes:
         mask = bv.binary_fill_holes(mask)
     if args.remove_small is not None:
         mask = bv.remove_small_objects(mask, _size(args.remove_small), args.connectivity)
     return bv.label(mask, args.connectivity, dtype=args.dtype)
+
+
+def _threshold(volume: Volume, text: str) -> Any:
+    if text.lower() == "otsu":
+        return bv.threshold_otsu(volume)
+    try:
+        return number(text, "--threshold")
+    except ValueError as error:
+        raise ValueError(f"{error}, and not otsu") from None
 
 
 def _check_dtype(name: str | None) -> None:

@@ -6,14 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
-from beam_volumes.cli import bench, demo, info, label, pool, resume, run, stats, verify, warm_up
-from beam_volumes.cli.errors import MISTAKE, quiet, report
+from beam_volumes.cli import completing
+from beam_volumes.cli.errors import MISTAKE, quiet, report, warnings_told
 from beam_volumes.cli.say import tell
+from beam_volumes.cli.verbs import VERBS, module_of
+from beam_volumes.text import nearest
 from beam_volumes.version import __version__
-
-VERBS = (info, run, resume, verify, label, stats, demo, bench, pool, warm_up)
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,8 +26,8 @@ class Parser(argparse.ArgumentParser):
         sys.exit(MISTAKE)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The arguments of every verb; each verb's module says its own."""
+def parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The arguments of every verb, or of one: each verb's module says its own, and takes time to import."""
     top = Parser(
         prog="beam-volumes",
         description="scipy.ndimage for volumes larger than memory, on any Apache Beam runner",
@@ -34,8 +35,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"beam-volumes {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for verb in VERBS:
-        verb.register(verbs)
+    for name, verb in VERBS.items():
+        if only in (None, name):
+            import_module(module_of(name)).register(verbs)
+        else:
+            verbs.add_parser(name, help=verb.summary, add_help=False)
     return top
 
 
@@ -44,17 +48,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     It is 0, 2 for a user's mistake, 1 for another error and for what `verify` found wrong.
     """
-    args, others = parser().parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    verb = next((word for word in words if not word.startswith("-")), "")
+    if verb and verb not in VERBS:
+        hint = nearest(verb, VERBS)
+        return report(
+            ValueError(f"no verb is called {verb!r}{hint} (beam-volumes --help lists them)")
+        )
+    if "_ARGCOMPLETE" in os.environ:
+        line = os.environ.get("COMP_LINE", "").split()[1:]
+        completing.offered(parser(next((word for word in line if word in VERBS), "")))
+    args, others = parser(verb).parse_known_args(words)
     if not args.debug:
         quiet()
     try:
-        code = args.act(args, others)
+        with warnings_told():
+            code = args.act(args, others)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
-        return report(error, args.debug)
+        return report(error, args.debug, recipe=hasattr(args, "recipe"))
     return code or 0
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from functools import partial
+from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
+from beam_volumes.cli import completing
+from beam_volumes.cli.verbs import VERBS
 from beam_volumes.graph.volume import Volume
 from beam_volumes.graph.volume import open as open_volume
-from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.recipes.document import nearest, parse_value
+from beam_volumes.plan.run_options import AUTO, RunOptions
+from beam_volumes.recipes.document import parse_value
+from beam_volumes.text import nearest
 
 
-def verb(verbs: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
+def verb(verbs: Any, name: str, act: Any) -> argparse.ArgumentParser:
     """A verb's parser; ``act(parser, args, others)`` does the work."""
+    summary = VERBS[name].summary
     found = verbs.add_parser(
         name,
         help=summary,
@@ -48,14 +53,15 @@ def running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runner",
         metavar="NAME",
-        default="FnApiRunner",
-        help="a Beam runner, or none for this process without Beam (default: %(default)s)",
+        default=AUTO,
+        help="a Beam runner, or none for this process without Beam (default: none for small runs, else "
+        "FnApiRunner)",
     )
 
 
 def setting(parser: argparse.ArgumentParser) -> None:
     """The argument that changes a recipe."""
-    parser.add_argument(
+    change = parser.add_argument(
         "--set",
         metavar="PLACE=VALUE",
         action="append",
@@ -63,6 +69,7 @@ def setting(parser: argparse.ArgumentParser) -> None:
         help="change the recipe: input=PATH, steps.smooth.sigma=2, outputs.0.path=PATH or a variable's "
         "name=VALUE; may be repeated",
     )
+    change.completer = completing.places  # type: ignore[attr-defined]
 
 
 def computing(parser: argparse.ArgumentParser) -> None:
@@ -109,8 +116,21 @@ def run_options(
 def opening(parser: argparse.ArgumentParser) -> None:
     """The arguments of verbs that open one volume."""
     parser.add_argument("--dataset", metavar="NAME", help="the array inside a zarr group")
-    parser.add_argument("--level", metavar="N", type=int, help="the level of an OME-Zarr pyramid")
+    parser.add_argument("--level", metavar="N", type=int, help="the level of a pyramid")
+    parser.add_argument(
+        "--mpp",
+        metavar="SIZE",
+        type=float,
+        help="instead of --level: the coarsest whose pixels are no larger, in micrometers",
+    )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to take")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of bv.open that some formats have; may be repeated",
+    )
 
 
 def spacing(parser: argparse.ArgumentParser) -> None:
@@ -119,19 +139,45 @@ def spacing(parser: argparse.ArgumentParser) -> None:
         "--voxel-size", metavar="Z,Y,X", help="size of a voxel, instead of what the metadata say"
     )
     parser.add_argument("--unit", metavar="UNIT", help="unit of the voxel size, e.g. nm")
+    parser.add_argument(
+        "--origin",
+        metavar="Z,Y,X",
+        help="where the first voxel lies, instead of what the metadata say",
+    )
 
 
 def opened(path: str, args: argparse.Namespace) -> Volume:
     """The volume that a path and the arguments of `opening` and `spacing` mean."""
     size = numbers(args.voxel_size, "--voxel-size") if args.voxel_size else None
+    origin = numbers(args.origin, "--origin") if args.origin else None
     return open_volume(
         json.loads(path) if path.startswith("{") else path,
         index=parse_index(args.index),
         dataset=args.dataset,
         level=args.level,
+        mpp=args.mpp,
         voxel_size=size[0] if size is not None and len(size) == 1 else size,
         unit=args.unit,
+        origin=origin[0] if origin is not None and len(origin) == 1 else origin,
+        **parse_options(args.option),
     )
+
+
+def parse_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
+    """Options of the form ``NAME=VALUE`` as keywords.
+
+    Examples
+    --------
+    >>> parse_options(["shape=[4, 5, 6]", "dtype=u1"])
+    {'shape': [4, 5, 6], 'dtype': 'u1'}
+    """
+    found = {}
+    for text in texts:
+        name, equals, value = (s.strip() for s in text.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"{option} {text}: write it as NAME=VALUE")
+        found[name] = parse_value(value, option).plain()
+    return found
 
 
 def parse_index(text: str | None) -> dict[str, int | str] | None:
@@ -206,10 +252,26 @@ def names(parser: argparse.ArgumentParser) -> list[str]:
     return [o for a in parser._actions for o in a.option_strings if o.startswith("--")]
 
 
+def taking(parser: argparse.ArgumentParser) -> dict[str, int]:
+    """A parser's options, and whether a value follows each: 1 or 0.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser(add_help=False)
+    >>> _ = parser.add_argument("--memory"), parser.add_argument("--quiet", action="store_true")
+    >>> taking(parser)
+    {'--memory': 1, '--quiet': 0}
+    """
+    return {o: int(a.nargs != 0) for a in parser._actions for o in a.option_strings}
+
+
 def beam_options(
     others: list[str], parser: argparse.ArgumentParser, runner: str | None
 ) -> list[str]:
-    """Arguments for Beam: all that are not ours, unless one looks like one of ours misspelt.
+    """Arguments for Beam: all that are not ours, if they are Beam's.
+
+    A runner that is reached through a job server may have options that only the server knows: for such a
+    runner others are handed on, unless they look like a known one misspelt.
 
     Raises
     ------
@@ -218,22 +280,38 @@ def beam_options(
     """
     if not others:
         return []
-    if not others[0].startswith("--") or runner is None:
+    if not others[0].startswith("--"):
         no_others(others, parser)
-    known = _known_to_beam()
-    for other in others:
-        name = other.partition("=")[0]
-        hint = nearest(name, names(parser))
-        if name.startswith("--") and name not in known and hint.startswith("; did you mean"):
-            raise ValueError(f"unknown option {name}{hint}")
+    known, left = beam_arguments(), list(reversed(others))
+    while left:
+        name, equals, _ = left.pop().partition("=")
+        if name not in known:
+            hint = nearest(name, [*names(parser), *known]) if name.startswith("-") else ""
+            if hint.startswith("; did you mean") or not _has_server(runner):
+                raise ValueError(
+                    f"unknown argument {name}{hint or '; neither this command nor Beam has it'}"
+                )
+        elif runner is None:
+            raise ValueError(f"{name} is an option of Beam's, and --runner none runs without Beam")
+        has_value = known.get(name, 1) and not equals and left and not left[-1].startswith("--")
+        if name.startswith("--") and has_value:
+            left.pop()
     return others
 
 
-def _known_to_beam() -> set[str]:
+def _has_server(runner: str | None) -> bool:
+    """Whether a runner's own options are known to its job server alone."""
+    name = (runner or "").rpartition(".")[2].lower().removesuffix("runner")
+    return name in ("flink", "spark", "samza", "portable", "prism", "sparkuber", "kubernetes")
+
+
+@cache
+def beam_arguments() -> dict[str, int]:
+    """The options that Beam has, and whether a value follows each: 1 or 0."""
     from apache_beam.options.pipeline_options import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, conflict_handler="resolve")
     for kind in PipelineOptions.__subclasses__():
         if hasattr(kind, "_add_argparse_args"):
             kind._add_argparse_args(parser)  # type: ignore[arg-type]
-    return set(names(parser))
+    return taking(parser)

@@ -11,9 +11,7 @@ from beam_volumes.cli.options import no_others, verb
 
 
 def register(verbs: Any) -> None:
-    parser = verb(
-        verbs, "worker-pool", act, "start workers for Flink and other runners that ask for them"
-    )
+    parser = verb(verbs, "worker-pool", act)
     parser.epilog = (
         "Pipelines come here with --environment_type=EXTERNAL --environment_config=HOST:PORT. Whoever "
         "reaches the port can run code: keep it to this machine, or to a network that is yours."

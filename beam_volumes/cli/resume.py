@@ -13,7 +13,7 @@ from beam_volumes.plan.run_options import AS_BEGUN
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "resume", act, "continue a run that was stopped")
+    parser = verb(verbs, "resume", act)
     parser.description = (
         "Continue a run that was stopped, in its own slabs. Whatever is needed lies in its folder: its plan "
         "is pickled there, so resume runs that you trust as you trust programs."

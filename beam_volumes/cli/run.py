@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from beam_volumes.cli import each, preview
 from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import computing, run_options, setting, verb
 from beam_volumes.plan.run_options import RunOptions
@@ -13,15 +14,42 @@ from beam_volumes.recipes.recipe import Recipe, read_recipe
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "run", act, "carry out a recipe")
+    parser = verb(verbs, "run", act)
     parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
     setting(parser)
     computing(parser)
+    parser.add_argument(
+        "--each",
+        metavar="PATTERN",
+        help="carry out the recipe for each volume at a pattern such as 'data/*.tif', in place of its input; "
+        "NAME=PATTERN if it has several. One that fails does not stop the others. With --runner one "
+        "pipeline computes all, each volume in one worker",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="with --each: the folder in which each volume's outputs get a folder of its name",
+    )
+    parser.add_argument(
+        "--preview",
+        action="store_true",
+        help="write preview-STEP.png of each output instead: three sections, without a run",
+    )
 
 
-def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
     options = run_options(args, others, parser)
+    if args.each is not None:
+        recipe = read_recipe(args.recipe, args.set)
+        options = options.or_else(memory=recipe.memory, workers=recipe.workers)
+        return each.run_each(recipe, args.each, args.out, options, args.crop, args.dry_run)
+    if args.out is not None:
+        raise ValueError("--out goes with --each; --set output=PATH changes where one volume goes")
+    if args.preview:
+        preview.of_recipe(build(read_recipe(args.recipe, args.set), args.crop))
+        return 0
     run_recipe(read_recipe(args.recipe, args.set), options, args.crop, args.dry_run)
+    return 0
 
 
 def run_recipe(

@@ -15,7 +15,7 @@ from beam_volumes.recipes.build import Built
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "stats", act, "measure every region of a label volume")
+    parser = verb(verbs, "stats", act)
     parser.add_argument("labels", metavar="LABELS", help="a path, glob or URL; 0 is background")
     parser.add_argument(
         "out",

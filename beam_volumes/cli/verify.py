@@ -16,7 +16,7 @@ MOST = 100
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "verify", act, "check that a run is complete and its outputs can be read")
+    parser = verb(verbs, "verify", act)
     parser.add_argument(
         "run",
         metavar="RUN",

@@ -27,7 +27,7 @@ DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4"
 SHAPE, SLAB = (12, 48, 48), (8, 32, 32)
 _SIZE, _BALL = {"size": 3}, {"footprint": bv.ball(2)}
 _NOTHING: tuple[dict[str, Any], ...] = ({},)
-#: How operations are called, where that is not with volumes alone: once for each kind of kernel.
+#: How operations are called, where their parameters do not say it: once for each kind of kernel.
 CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "affine_transform": ({"matrix": (1, 0.9, 0.9)}, {"matrix": (1, 0.9, 0.9), "order": 0}),
     "apply_hysteresis_threshold": ({"low": 1, "high": 3},),
@@ -44,17 +44,12 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "convolve": ({"weights": np.ones((3, 3, 3))},),
     "correlate": ({"weights": np.ones((3, 3, 3))},),
     "crop": ({"box": "1:9"},),
-    "gaussian_filter": ({"sigma": 1},),
-    "gaussian_filter1d": ({"sigma": 1},),
-    "gaussian_gradient_magnitude": ({"sigma": 1},),
-    "gaussian_laplace": ({"sigma": 1},),
     "generic_gradient_magnitude": ({"derivative": "sobel"},),
     "histogram": ({"bins": 8, "range": (0, 8)},),
     "joint_histogram": ({"bins": 8, "range": ((0, 8), (0, 8))},),
     "label": ({"connectivity": 1}, {"connectivity": 3}),
+    "predict": (),  # nothing of it is compiled for what it meets
     "median_filter": (_SIZE, {"size": 5}, _BALL),
-    "maximum_filter1d": (_SIZE,),
-    "minimum_filter1d": (_SIZE,),
     "pad": ({"pad_width": 1},),
     "percentile": ({"q": 50}, {"q": 50, "axis": (1, 2)}),
     "percentile_filter": ({"percentile": 30, **_SIZE}, {"percentile": 30, **_BALL}),
@@ -62,20 +57,25 @@ CALLS: dict[str, tuple[dict[str, Any], ...]] = {
     "relabel": ({"mapping": ([1, 2], [2, 1]), "missing": 0},),
     "rotate": ({"angle": 5}, {"angle": 5, "order": 0}),
     "sato": ({"sigmas": (1,)},),
+    "sel": ({"c": 0},),
     "shift": ({"shift": 0.5}, {"shift": 0.5, "order": 0}),
-    "uniform_filter1d": (_SIZE,),
+    "stack": ({"names": None},),
     "upsample": ({"factors": 2}, {"factors": 2, "order": 1}),
+    "watershed_affinities": ({"low": 1, "high": 3},),
+    "with_space": ({"origin": 8},),
     "zoom": ({"zoom": 1.2}, {"zoom": 1.2, "order": 0}),
 }
-CALLS |= {f"grey_{name}": (_SIZE, _BALL) for name in ("closing", "dilation", "erosion", "opening")}
-CALLS |= {f"{name}_tophat": (_SIZE, _BALL) for name in ("black", "white")}
-CALLS |= {f"morphological_{name}": (_SIZE, _BALL) for name in ("gradient", "laplace")}
-CALLS |= {f"{name}_filter": (_SIZE, _BALL) for name in ("maximum", "minimum")}
+#: Of colours; and all that takes three channels.
+COLOURS = ("rgb2hed", "hed2rgb", "rgb2gray", "rgb2hsv", "separate_stains", "combine_stains")
+WITH_CHANNELS = (*COLOURS, "sel", "watershed_affinities")
+#: What compiles nothing of ours.
+OTHERS = ("meshes", "predict")
+CALLS |= {name: ({"matrix": np.eye(3)},) for name in COLOURS if "stains" in name}
 CALLS |= {f"binary_{name}": ({}, {"structure": bv.ball(2)}) for name in ("dilation", "erosion")}
 
 
 def register(verbs: Any) -> None:
-    parser = verb(verbs, "warm-up", act, "compile kernels before workers need them")
+    parser = verb(verbs, "warm-up", act)
     parser.epilog = (
         "Kernels are kept where NUMBA_CACHE_DIR says, or beside the package, or in the user's cache, and for "
         "one kind of processor. NUMBA_CPU_NAME=generic, for workers too, makes them good for any of this "
@@ -143,7 +143,8 @@ def _unplaced(target: Any) -> Any:
 def middle(volume: Volume) -> Volume:
     """A small part of a volume, where it is least likely to be empty."""
     box = []
-    for n, most in zip(volume.shape, SHAPE[-volume.ndim :], strict=True):
+    sizes = (1, 1, *SHAPE)[-volume.ndim :]
+    for n, most in zip(volume.shape, sizes, strict=True):
         start = max(0, (n - most) // 2)
         box.append(slice(start, start + most))
     return volume[tuple(box)]
@@ -155,6 +156,8 @@ def of_catalogue(dtypes: Sequence[str] = DTYPES, labels: Sequence[str] = LABELS)
     for dtype in (*dtypes, *labels):
         volume = bv.open(noise.astype(dtype))
         for operation in operations().values():
+            if operation.name in OTHERS:
+                continue
             if (operation.positional[0] == "labels") == (dtype in labels):
                 try:
                     results = [*applied(operation, volume)]
@@ -168,7 +171,9 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     """What an operation gives for a volume, wherever it takes one."""
     if operation.name == "num_labels":
         volume = bv.label(volume)
-    calls = CALLS.get(operation.name, _NOTHING)
+    if operation.name in WITH_CHANNELS:
+        volume = bv.stack([volume] * 3)
+    calls = calls_of(operation)
     if "intensity" in operation.parameters:
         calls = tuple({"intensity": volume.astype(dtype)} for dtype in INTENSITIES)
     for arguments in calls:
@@ -177,6 +182,15 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
             inputs = [bv.structure_tensor(volume)]
         result = operation.call(*inputs, **arguments)
         yield from result if isinstance(result, tuple) else (result,)
+
+
+def calls_of(operation: Operation) -> tuple[dict[str, Any], ...]:
+    """How an operation is called; if nothing else is said, by the names of its parameters."""
+    if operation.name in CALLS:
+        return CALLS[operation.name]
+    if "size" in operation.parameters:
+        return (_SIZE, _BALL) if "footprint" in operation.parameters else (_SIZE,)
+    return ({"sigma": 1},) if "sigma" in operation.required else _NOTHING
 
 
 def _run(wanted: Sequence[Any]) -> None:

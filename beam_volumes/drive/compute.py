@@ -6,25 +6,33 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.graph.computing import computes
-from beam_volumes.graph.nodes import SourceNode, Value, evaluate
+from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.volume import Scalar, Target, Volume, of_source
+from beam_volumes.ops.parameters.keywords import checked_keywords
+from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.planner import Wanted, make_plan
-from beam_volumes.plan.run_options import RunOptions, documented
+from beam_volumes.plan.planner import Wanted, make_plan, plan_in_process
+from beam_volumes.plan.run_options import AUTO, RunOptions, documented
+from beam_volumes.plan.work import computing, moving
+from beam_volumes.runs.console import reporter
 from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.progress import Watch, Work, reporter
+from beam_volumes.runs.parts import Parts
+from beam_volumes.runs.progress import Watch, Work, unwatched
 from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
 from beam_volumes.session.local import Drive, run_local
+from beam_volumes.session.masks import warn_of_masks
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
@@ -37,6 +45,10 @@ _LOG = logging.getLogger(__name__)
 
 #: What is said of a run that was none.
 DESCRIBED = "the job is described, as the options ask; nothing was run, nothing is written"
+
+
+#: The runner of what is not small, if nobody names one.
+_PIPELINE = "FnApiRunner"
 
 
 @dataclass(frozen=True)
@@ -63,12 +75,13 @@ class Outcome:
     ran: bool = True
 
 
+@checked_keywords
 @documented
 def compute(
     *targets: Wanted,
     memory: int | str | None = None,
     workers: int | None = None,
-    runner: Any = "FnApiRunner",
+    runner: Any = AUTO,
     options: Any = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -85,19 +98,21 @@ def compute(
     ----------
     *targets : Target, TableTarget, Volume, Table or Scalar
         ``volume.to(path)`` and ``table.to(path)`` are written; what has no path comes back in
-        memory.
+        memory. A list of them is as good as each by itself.
     %(memory)s
     %(workers)s
-    runner : str, apache_beam.runners.PipelineRunner or None, default: "FnApiRunner"
+    runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
         ``"FnApiRunner"`` runs a Beam pipeline on this machine, None runs without Beam in this
-        process; any other one is looked up by Beam.
+        process; any other one is looked up by Beam. ``"auto"`` is None for what reads and
+        writes up to 256 MiB, and for large arrays of this process; else, and if there are
+        ``options``, it is ``"FnApiRunner"``. The plan tells which.
     options : PipelineOptions or list of str, optional
         Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
     %(resume)s
     %(overwrite)s
     progress : bool or callable, optional
-        Whether to show progress on standard error, by default if that is a terminal; or a
-        function that is called with it.
+        Whether to show progress on standard error. By default it is shown on a terminal and in
+        notebooks, for what takes longer than a second. Or a function that is called with it.
     %(slab)s
     %(window)s
     %(threads)s
@@ -149,8 +164,10 @@ def compute(
         journal=journal,
         keep_journal=keep_journal,
     )
-    outcome = run(targets, asked)
-    return outcome.results[0] if len(targets) == 1 else outcome.results
+    several = len(targets) == 1 and isinstance(targets[0], list | tuple)
+    wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
+    outcome = run(wanted, asked)
+    return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
 
 
 def run(
@@ -158,10 +175,12 @@ def run(
     options: RunOptions,
     *,
     note: Any = None,
+    recipe: Any = None,
     tell: Callable[[Plan], None] | None = None,
 ) -> Outcome:
     """As `compute`, with the plan and what the run took; `resume` will give the ``note``.
 
+    ``recipe`` is told beside the outputs, as what they were made of.
     ``tell`` is called with the plan before anything is looked at or begun.
     """
     for t in targets:
@@ -170,19 +189,19 @@ def run(
                 f"{t!r} is larger than options.max_inmemory, {format_bytes(settings.max_inmemory)}; "
                 "write it with .to(path), slice it, or raise the limit"
             )
-    drive, options = _driver(options)
-    planned = _planned(targets, options)
+    drive, options, planned = _prepared(targets, options)
     if tell is not None:
         tell(planned)
     scratch = _check_places(planned, options)
+    warn_of_masks(planned)
     request = Request(options.runner is not None, note)
-    session = begin(planned, options, request=request, scratch=scratch)
+    session = begin(planned, options, request=request, scratch=scratch, recipe=recipe)
     return _carry_out(session, drive, options)
 
 
 def plan_run(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     """Return the plan that `run` makes of the same."""
-    return _planned(targets, _driver(options)[1])
+    return _prepared(targets, options)[2]
 
 
 def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
@@ -216,6 +235,20 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
 
 
+def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
+    """Return what runs targets, the options as it has them, and the plan for it."""
+    if options.runner is None or options.runner == AUTO:
+        check_crowds(workers=options.workers, threads=options.threads)
+    if options.runner == AUTO and not options.beam_options:
+        planned = plan_in_process(targets, options)
+        if planned is not None:
+            return *_driver(replace(options, runner=None)), planned
+    if options.runner == AUTO:
+        options = replace(options, runner=_PIPELINE)
+    drive, options = _driver(options)
+    return drive, options, _planned(targets, options)
+
+
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
     """Return what runs sessions, and the options with its processes and what each takes before any voxel."""
     if options.runner is None:
@@ -245,18 +278,23 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
     began = time.perf_counter()
     watches: list[Watch] = []
 
-    def watching(journal: Journal) -> Watch:
-        watches.append(Watch(journal, _works(planned), reporter(options.progress)))
+    shown = reporter(options.progress)
+
+    def watching(followed: Journal | Parts) -> Watch:
+        watches.append(Watch(followed, _works(planned), shown or (lambda _: None)))
         return watches[-1]
 
+    kept = session.journal is not None  # whose records are added up, shown or not
     try:
-        known = drive(session, watching)
+        with how_to_go_on_told(session, options):
+            known = drive(session, watching if kept or shown else unwatched)
         if known is None:
             _LOG.warning(DESCRIBED)
             seconds = time.perf_counter() - began
             return Outcome((None,) * len(planned.returns), planned, None, seconds, ran=False)
+        left = iter(planned.results)
         results = tuple(
-            _result(t, r, known) for t, r in zip(planned.returns, planned.results, strict=True)
+            _result(back, list(islice(left, back.results)), known) for back in planned.returns
         )
         session.end()
     finally:
@@ -273,12 +311,20 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
 
 def _works(plan: Plan) -> list[Work]:
     return [
-        Work(_yields(plan, p), len(p.grid), p.bytes_read + p.bytes_written) for p in plan.passes
+        Work(
+            _yields(plan, p),
+            len(p.grid),
+            p.bytes_read + p.bytes_written,
+            computing([p]) + moving([p]),
+        )
+        for p in plan.passes
     ]
 
 
 def _yields(plan: Plan, p: Pass) -> str:
     """Return what a pass is for, in a word or two."""
+    if p.point is not None:
+        return ", ".join(dict.fromkeys(_yields(p.point, q) for q in p.point.passes))
     outputs = p.program.outputs
     kept = [o for o in outputs if o.sink not in plan.intermediates]
     stored = [p.program.steps[o.edge.step].name for o in outputs if o not in kept]
@@ -288,19 +334,26 @@ def _yields(plan: Plan, p: Pass) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def _result(back: Return, result: Sink | TableSink | Value, known: dict[str, Any]) -> Any:
+def _result(
+    back: Return, results: Sequence[Sink | TableSink | Value], known: dict[str, Any]
+) -> Any:
+    result = results[0]
     if isinstance(result, Value):
         return evaluate(result, known)
     if isinstance(result, TableSink):
         return result.read() if back.kind == "rows" else result.name
-    if isinstance(result, ArraySink):
-        bits = result.array.view(bool) if back.dtype == bool else result.array
-        return bits.reshape(back.shape)
-    source = result.read_back()
     if back.kind == "volume":
-        return Volume(SourceNode.of(source), source.space)
+        return of_source(result.read_back())
+    arrays = [_array(back.dtype, sink) for sink in results]
+    return (arrays[0] if len(arrays) == 1 else np.stack(arrays)).reshape(back.shape)
+
+
+def _array(dtype: np.dtype, sink: Any) -> np.ndarray:
+    if isinstance(sink, ArraySink):
+        return sink.array.view(bool) if dtype.kind == "b" else sink.array
+    source = sink.read_back()
     array = source.read() if 0 not in source.shape else np.empty(source.shape, source.dtype)
-    return array.astype(back.dtype, copy=False).reshape(back.shape)
+    return array.astype(dtype, copy=False)
 
 
 @computes

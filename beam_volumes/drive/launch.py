@@ -9,6 +9,7 @@ nothing keeps one in a temporary place for the purpose.
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
 import shutil
@@ -32,7 +33,9 @@ from apache_beam.runners.runner import PipelineState
 from apache_beam.transforms.resources import parse_resource_hints
 
 from beam_volumes.drive.probe import probed
+from beam_volumes.drive.runner_names import check_runner
 from beam_volumes.drive.supervise import call_supervised
+from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
@@ -50,6 +53,7 @@ from beam_volumes.text import printable
 from beam_volumes.transforms.compute import build, end
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
 from beam_volumes.transforms.telling import new_secret, raise_original, unmarked
+from beam_volumes.transforms.waiting import refuse_threads
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,19 +72,22 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     The runners ``"FnApiRunner"`` and ``"DirectRunner"`` are Beam's FnApiRunner on this machine; others are
     run as Beam runs them.
     """
+    with handlers_kept():
+        return _launcher(options)
+
+
+def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     runner, given = options.runner, pipeline_options(options.beam_options)
+    check_runner(runner)
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
         elsewhere = Elsewhere(runner, given, is_remote(runner))
         return elsewhere, replace(options, processes=1, base=BASE_BEAM)
+    check_crowds(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
         raise ValueError(f"options name the runner {named}: pass runner={named!r} to run on it")
     direct = given.view_as(DirectOptions)
-    if direct.direct_running_mode == "multi_threading":
-        raise ValueError(
-            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
-            "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
-        )
+    refuse_threads(given)
     if direct.direct_num_workers not in (1, options.workers):
         raise ValueError(
             f"direct_num_workers={direct.direct_num_workers} and workers={options.workers} do not agree; "
@@ -92,11 +99,13 @@ def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
 
 
 def pipeline_options(options: Any) -> PipelineOptions:
-    """Beam's options from whatever form they are given in; this program's arguments are not read."""
+    """Beam's options from whatever form they are given in, copied; this program's arguments are not read."""
     said = io.StringIO()
-    logging.basicConfig()  # as Beam does below, where the program's log would go to ``said`` for good
     try:
-        with contextlib.redirect_stderr(said):  # Beam ends the program where it does not understand
+        with (
+            handlers_kept(),
+            contextlib.redirect_stderr(said),
+        ):  # Beam ends the program where it does not understand
             if options is None:
                 options = []
             if isinstance(options, Mapping):
@@ -108,11 +117,25 @@ def pipeline_options(options: Any) -> PipelineOptions:
                     f"options={options!r}: give PipelineOptions, a list like "
                     "['--direct_running_mode=multi_processing'], or a dict"
                 )
+            options = copy.deepcopy(options)  # the caller's stay as they are
             options.get_all_options()
     except SystemExit:
         said_last = said.getvalue().strip().rpartition("error: ")[2]
         raise ValueError(f"options: {said_last}") from None
     return options
+
+
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Keep the program's log as it is: Beam sets one up wherever it makes options."""
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        yield
+    finally:
+        for handler in root.handlers[:]:
+            if handler not in before and type(handler) is logging.StreamHandler:
+                root.removeHandler(handler)
 
 
 def is_local(runner: Any) -> bool:
@@ -348,7 +371,7 @@ def cancelled(result: Any) -> str:
             f"the job goes on: its runner did not cancel it ({reason}). Stop it by the runner's own means, "
             "or let it end; a run begun with overwrite=True takes its place, and is not written over"
         )
-    return "the job is cancelled: resume=True continues it"
+    return "the job is cancelled"
 
 
 def bound(pipeline: beam.Pipeline, bundles: int) -> None:

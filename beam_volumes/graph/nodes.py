@@ -8,9 +8,9 @@ nodes with one token are one node to the planner.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -236,55 +236,65 @@ class Value:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class FoldValue(Value):
-    """A reduction over the voxels of a node, where ``mask`` is true if one is given.
+class Fed(NamedTuple):
+    """What a reduction is fed: the voxels of a node, where ``mask`` is true if one is given.
 
     ``others`` are further nodes that it takes the voxels of, each of the first one's shape.
     """
 
-    reduction: Reduction
     voxels: Node
-    mask: Node | None
-    parameters: tuple[Value, ...]
+    mask: Node | None = None
     others: tuple[Node, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return (self.voxels, *(() if self.mask is None else (self.mask,)), *self.others)
+
+
+@dataclass(frozen=True, eq=False)
+class FoldValue(Value):
+    """A reduction over all that it is fed: the voxels of a volume, or of each of its channels."""
+
+    reduction: Reduction
+    fed: tuple[Fed, ...]
+    parameters: tuple[Value, ...]
 
     @classmethod
     def of(
-        cls,
-        reduction: Reduction,
-        voxels: Node,
-        mask: Node | None = None,
-        parameters: tuple[Value, ...] = (),
-        others: tuple[Node, ...] = (),
+        cls, reduction: Reduction, fed: Sequence[Fed], parameters: tuple[Value, ...] = ()
     ) -> FoldValue:
-        for other in others:
-            if other.shape != voxels.shape:
+        shape = fed[0].voxels.shape
+        for item in fed:
+            for other in (item.voxels, *item.others):
+                if other.shape != shape:
+                    raise ValueError(
+                        f"{reduction.name}: shapes {shape} and {other.shape} differ (z, y, x); "
+                        "crop the volumes to one shape first"
+                    )
+            if item.mask is not None and item.mask.shape != shape:
                 raise ValueError(
-                    f"{reduction.name}: shapes {voxels.shape} and {other.shape} differ (z, y, x); "
-                    "crop the volumes to one shape first"
+                    f"{reduction.name}: the mask's shape {item.mask.shape} is not the volume's {shape}"
                 )
-        if mask is not None and mask.shape != voxels.shape:
-            raise ValueError(
-                f"{reduction.name}: the mask's shape {mask.shape} is not the volume's {voxels.shape}"
+        tokens = [
+            (
+                f.voxels.token,
+                f.mask.token if f.mask is not None else None,
+                [n.token for n in f.others],
             )
-        token = digest(
-            "fold",
-            reduction.token(),
-            voxels.token,
-            mask.token if mask is not None else None,
-            [v.token for v in parameters],
-            [n.token for n in others],
-        )
-        return cls(
-            reduction.dtype, reduction.shape, token, reduction, voxels, mask, parameters, others
-        )
+            for f in fed
+        ]
+        token = digest("fold", reduction.token(), tokens, [v.token for v in parameters])
+        return cls(reduction.dtype, reduction.shape, token, reduction, tuple(fed), parameters)
+
+    @property
+    def over(self) -> Triple:
+        """The shape of what it is fed."""
+        return self.fed[0].voxels.shape
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """Everything it takes voxels of."""
-        mask = () if self.mask is None else (self.mask,)
-        return (self.voxels, *mask, *self.others)
+        return tuple(n for f in self.fed for n in f.nodes)
 
     @property
     def arguments(self) -> tuple[Value, ...]:
@@ -397,6 +407,73 @@ def values_below(values: Iterable[Value]) -> list[Value]:
             stack.append((value, True))
             stack.extend((a, False) for a in value.arguments)
     return list(order.values())
+
+
+def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
+    """What something rests on directly."""
+    if isinstance(item, Barrier):
+        return [*item.operands, *item.parameters]
+    if isinstance(item, AcrossNode):
+        return [*item.inputs, item.barrier]
+    if isinstance(item, Node):
+        return [*item.inputs, *item.values]
+    if isinstance(item, FoldValue):
+        return [*item.arguments, *item.nodes]
+    if isinstance(item, BarrierValue):
+        return [item.barrier]
+    return list(item.arguments)
+
+
+def with_sources(
+    nodes: Iterable[Node],
+    change: Callable[[Source], Source],
+    instead: Mapping[str, Any] | None = None,
+) -> tuple[Node, ...]:
+    """Nodes like others, but of changed sources; what ``instead`` has by token stands for what has it."""
+    nodes = tuple(nodes)
+    made: dict[str, Any] = dict(instead or {})
+    stack: list[tuple[Any, bool]] = [(n, False) for n in nodes]
+    while stack:
+        # Arguments before users, without recursion: graphs may be thousands deep.
+        item, done = stack.pop()
+        if done:
+            made.setdefault(item.token, _with(item, made, change))
+        elif item.token not in made:
+            stack.append((item, True))
+            stack.extend((b, False) for b in below(item))
+    return tuple(made[n.token] for n in nodes)
+
+
+def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -> Any:
+    """A node, value or barrier whose arguments are those that were made of its own."""
+
+    def new(items: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(made[i.token] for i in items)
+
+    if isinstance(item, SourceNode):
+        return SourceNode.of(change(item.source))
+    if isinstance(item, StageNode):
+        return StageNode.of(item.stage, new(item.operands), new(item.parameters))
+    if isinstance(item, CropNode):
+        box = Box.of_shape(item.shape).translate(item.start)
+        return CropNode.of(made[item.operand.token], box)
+    if isinstance(item, ViewNode):
+        return ViewNode.of(made[item.operand.token], item.axes, item.flipped)
+    if isinstance(item, Barrier):
+        return Barrier.of(item.survey, new(item.operands), new(item.parameters))
+    if isinstance(item, AcrossNode):
+        return AcrossNode.of(made[item.barrier.token], item.completion, new(item.operands))
+    if isinstance(item, FoldValue):
+        fed = [
+            Fed(made[f.voxels.token], f.mask and made[f.mask.token], new(f.others))
+            for f in item.fed
+        ]
+        return FoldValue.of(item.reduction, fed, new(item.parameters))
+    if isinstance(item, BarrierValue):
+        return BarrierValue.of(made[item.barrier.token], item.number, item.dtype)
+    if isinstance(item, FormulaValue):
+        return FormulaValue.of(item.formula, new(item.operands), item.dtype, item.shape)
+    return item
 
 
 def without_voxels(values: Iterable[Value]) -> tuple[Value, ...]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.exports import pictured, public
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.storage.table_sink import TableSink
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Table:
+class Table(dict[str, np.ndarray]):
     """A lazy table, which is computed when it is asked for, sorted by its first column.
 
     `compute` gives a `pyarrow.Table`; ``table.to(path)`` says where it is to be written, which may
     be larger than memory. `regionprops_table` and `region_adjacency` make tables.
+
+    It is a dict of its columns, as scikit-image has it: ``table["area"]``, ``pd.DataFrame(table)`` and
+    the like compute it in this process, once, and keep its rows.
 
     Attributes
     ----------
@@ -36,10 +41,135 @@ class Table:
     {'label': [1, 2], 'area': [2.0, 1.0]}
     """
 
-    __slots__ = ("barrier",)
+    __slots__ = ("_rows", "barrier")
+    __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __init__(self, barrier: Barrier):
+        super().__init__()
         self.barrier = barrier
+        self._rows: pyarrow.Table | None = None
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.barrier,)
+
+    # As a dict of columns.
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self.columns:
+            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+        column: np.ndarray = self._kept()[name].to_numpy()
+        return column
+
+    def keys(self) -> Any:
+        """Give the names of the columns.
+
+        Returns
+        -------
+        collections.abc.KeysView
+            The names, in order.
+
+        Examples
+        --------
+        >>> list(bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).keys())
+        ['label', 'area']
+        """
+        return self.columns.keys()
+
+    def values(self) -> Any:
+        """Compute the columns.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            The columns, in order.
+
+        Examples
+        --------
+        >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).values()
+        [array([1, 2], dtype=uint64), array([2., 1.])]
+        """
+        return [self[name] for name in self.columns]
+
+    def items(self) -> Any:
+        """Compute the columns, beside their names.
+
+        Returns
+        -------
+        list of tuple
+            Names and columns, in order.
+
+        Examples
+        --------
+        >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).items()
+        [('label', array([1, 2], dtype=uint64)), ('area', array([2., 1.]))]
+        """
+        return [(name, self[name]) for name in self.columns]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Compute a column, if there is one of that name.
+
+        Parameters
+        ----------
+        name : str
+            Name of the column.
+        default : object, optional
+            Result if there is none.
+
+        Returns
+        -------
+        numpy.ndarray or object
+            The column.
+
+        Examples
+        --------
+        >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).get("size", 0)
+        0
+        """
+        return self[name] if name in self.columns else default
+
+    def _kept(self) -> pyarrow.Table:
+        if self._rows is None:
+            self._rows = computed(self)
+        return self._rows
+
+    def compute(self, **options: Any) -> pyarrow.Table:
+        """Compute the table.
+
+        Parameters
+        ----------
+        **options : options
+            Those of `beam_volumes.compute`.
+
+        Returns
+        -------
+        pyarrow.Table
+            The rows, sorted by the first column.
+
+        Examples
+        --------
+        >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).compute().num_rows
+        2
+        """
+        result: pyarrow.Table = public("compute")(self, **options)
+        return result
 
     @property
     def columns(self) -> dict[str, np.dtype]:
@@ -49,6 +179,9 @@ class Table:
 
     def __repr__(self) -> str:
         return f"<lazy table {self.barrier.name}: {', '.join(self.columns)}>"
+
+    def _repr_html_(self) -> str | None:
+        return pictured(self)
 
     def to(self, path: Any, *, format: str | None = None) -> TableTarget:
         """Say where the table is to be written; `compute` writes it.
@@ -117,7 +250,7 @@ class Table:
         names = [n for n in self.columns if n == column or n.startswith(f"{column}-")]
         if not names:
             raise ValueError(f"no column {column!r}; there are {', '.join(self.columns)}")
-        table = self.to_pyarrow()
+        table = self._kept()
         labels = table[table.column_names[0]].to_numpy()
         wanted = np.asarray(index)
         at = np.minimum(np.searchsorted(labels, wanted), max(0, len(labels) - 1))

@@ -8,7 +8,8 @@ import numpy as np
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import StageNode, Value
-from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, channels_of, check_alike
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.sweep.stage import Padding, Stage
 
@@ -26,7 +27,22 @@ def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
 
 def stage_of(volume: Volume, stage: Stage, *values: Value) -> Volume:
     """What a stage makes of a volume, and of lazy values."""
-    return volume.derive(StageNode.of(stage, (volume.node,), values))
+    return volume.each(lambda node: StageNode.of(stage, (node,), values))
+
+
+def first_channel(volume: Volume) -> Volume:
+    """The first channel of a volume: its shape is that of all."""
+    return Volume(volume.nodes[0], volume.space.of_one("c"))
+
+
+def together(stage: Stage, volumes: Sequence[Volume], *values: Value) -> Volume:
+    """What a stage makes of volumes that go together voxel by voxel, channel by channel."""
+    like = next((v for v in volumes if v.space.has_channels), volumes[0])
+    for v in volumes:
+        check_alike(stage.name, like, v)
+    beside = zip(*(channels_of(v, like) for v in volumes), strict=True)
+    made = tuple(StageNode.of(stage, nodes, values) for nodes in beside)
+    return Volume(made, shared_space(stage.name, *volumes))
 
 
 def stage_in(dtype: np.dtype, volume: Volume, stage: Stage, *values: Value) -> Volume:

@@ -8,6 +8,7 @@ import numpy as np
 
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume, elementwise_volume
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.arrays import refuse_masked
 
 
 @documented
@@ -61,6 +62,7 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
         for i in items
     ]
     for i, s in zip(items, stand_ins, strict=True):
+        refuse_masked(i)
         if not isinstance(s, np.ndarray | np.generic | bool | int | float):
             raise TypeError(f"where: cannot choose {type(i).__name__} {i!r}")
     dtype = np.result_type(*stand_ins)

@@ -8,10 +8,10 @@ of a crop rather than of the volume behind it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from beam_volumes.geometry import NO_HALO, Triple
+from beam_volumes.geometry import NO_HALO, Lattice, Triple
 from beam_volumes.graph.elementwise import Elementwise, Fused
 from beam_volumes.graph.nodes import (
     AcrossNode,
@@ -25,7 +25,7 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
-from beam_volumes.sweep.program import Edge, FoldEdge, Output, Program, Step, Surveyed
+from beam_volumes.sweep.program import Edge, FedEdges, FoldEdge, Output, Program, Step, Surveyed
 from beam_volumes.sweep.stage import Padding, Regrid, Stage
 
 
@@ -35,24 +35,38 @@ def compile_program(
     folds: Sequence[FoldValue],
     barriers: Sequence[Barrier],
     stored: dict[str, Source],
+    lattices: Mapping[str, Lattice] | None = None,
 ) -> Program:
     """The program that writes ``outputs``, computes ``folds`` and surveys for ``barriers``.
 
-    All are over a domain of ``shape``.
+    All are over a domain of ``shape``, in which nodes lie as ``lattices`` says by their tokens; those that it
+    leaves out are the domain.
 
     ``stored`` maps tokens of nodes that an earlier sweep has written to where they can be read.
     """
+
+    def lattice(node: Node) -> Lattice:
+        return (lattices or {}).get(node.token, Lattice(node.shape))
+
     compiler = _Compiler(stored)
     compiler.count([*(n for n, _ in outputs), *(n for b in barriers for n in b.operands)], folds)
-    program_outputs = [Output(compiler.for_sink(node), sink) for node, sink in outputs]
+    program_outputs = [
+        Output(compiler.for_sink(node), sink, lattice(node)) for node, sink in outputs
+    ]
     program_folds = [
         FoldEdge(
             f.token,
             f.reduction,
-            compiler.edge(f.voxels),
-            compiler.edge(f.mask) if f.mask is not None else None,
+            tuple(
+                FedEdges(
+                    compiler.edge(fed.voxels),
+                    compiler.edge(fed.mask) if fed.mask is not None else None,
+                    tuple(compiler.edge(n) for n in fed.others),
+                )
+                for fed in f.fed
+            ),
+            lattice(f.nodes[0]),
             tuple(v.token for v in f.parameters),
-            tuple(compiler.edge(n) for n in f.others),
         )
         for f in folds
     ]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.nodes import (
     BarrierValue,
+    Node,
+    SourceNode,
     StageNode,
     Value,
     values_below,
     without_voxels,
 )
 from beam_volumes.plan import memory
-from beam_volumes.plan.compile import compile_program
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.partitioning import (
     Partitioning,
@@ -23,13 +25,14 @@ from beam_volumes.plan.partitioning import (
     choose,
     fit,
     least,
+    natural_depth,
     preferred_window,
     write_grid,
 )
 from beam_volumes.plan.passes import Choice, Cut, in_order, told
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.traffic import chunks_read, units_written
-from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.program import End, Output, Program
 from beam_volumes.sweep.schedule import OVERLAPS
 from beam_volumes.text import counted, format_bytes
 
@@ -56,7 +59,7 @@ def fitted(
     separate, reasons = _separate(cuts, limits)
     if len(separate) > len(cuts):
         cuts = in_order(separate, stored)
-    programs = [compile_program(c.shape, c.outputs, c.folds, c.barriers, c.before) for c in cuts]
+    programs = [c.program() for c in cuts]
     values = [_needed_values(c) for c in cuts]
     reasons = [*told(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
@@ -126,7 +129,7 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
     for c in cuts:
         units = {s.unit for _, s in c.outputs}
         if len(units) > 1 and limits.slab is None:
-            program = compile_program(c.shape, c.outputs, c.folds, c.barriers, c.before)
+            program = c.program()
             try:
                 choose([program], limits.budget, limits.crew)
             except TooLarge:
@@ -137,10 +140,88 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
                 for k, output in enumerate(c.outputs):
                     first = k == 0
                     folds, barriers = (c.folds, c.barriers) if first else ([], [])
-                    separate.append(Cut(c.level, c.shape, [output], folds, barriers))
+                    separate.append(
+                        Cut(c.level, c.shape, [output], folds, barriers, lattices=c.lattices)
+                    )
                 continue
         separate.append(c)
     return separate, reasons
+
+
+def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[str, str]:
+    """Levels that slabs would have to be too large for, in whole units of them.
+
+    By token of the nearest finer output that they rest on, from which a later pass goes on: why it does.
+    """
+    found: dict[str, str] = {}
+    for c in in_order(cuts, stored):
+        nodes = [*(n for n, _ in c.outputs), *(f.nodes[0] for f in c.folds)]
+        if 0 in c.shape or all(max(c.lattices[n.token].step) == 1 for n in nodes):
+            continue
+        program = c.program()
+        ends = sorted(zip(program.ends, nodes, strict=True), key=lambda e: _coarseness(e[0]))
+        least = math.inf
+        for end, node in ends:
+            if _coarseness(end) > least:
+                break  # the later pass is asked about levels that are coarser still
+            why = _too_coarse(program, end, limits)
+            finer = None if why is None else _finer_output(c, node)
+            if why is not None and finer is None and program.barriers:
+                finer = node.inputs[0]
+            if why is not None and finer is not None:
+                least = _coarseness(end)
+                found[finer.token] = why
+        if least == math.inf and limits.slab is None and not _is_affordable(program, limits):
+            finer = _finer_output(c, ends[-1][1])
+            if finer is not None:
+                found[finer.token] = f"slabs of whole write units of {finer.name} need less memory"
+    return found
+
+
+def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
+    """Why slabs should not be as large as whole units of an end ask for; None if they may be."""
+    if _coarseness(end) == 1:
+        return None
+    z, y, x = (u * f for u, f in zip(end.unit, end.lattice.step, strict=True))
+    whole = f"to hold whole write units {z} slices deep"
+    if isinstance(end, Output):
+        whole = f"to hold whole write units of {end.sink.name}"
+    if limits.slab is None:
+        fine = tuple(e for e in program.outputs if _coarseness(e) == 1)
+        deep = natural_depth(replace(program, outputs=fine), limits.crew.workers)
+        if min(z, program.shape[0]) > deep:
+            return f"slabs would have to be {z} slices deep {whole}"
+        return None
+    slab = slab_shape(limits.slab, program.shape)
+    for s, u, n in zip(slab, (z, y, x), program.shape, strict=True):
+        # What rests on answers to slabs does not go beyond them.
+        if s < n and (u > s or (program.barriers and s % u)):
+            return f"slabs would have to be multiples of {z} x {y} x {x} {whole}"
+    return None
+
+
+def _coarseness(end: End) -> int:
+    return math.prod(end.lattice.step)
+
+
+def _is_affordable(program: Program, limits: Limits) -> bool:
+    try:
+        choose([program], limits.budget, limits.crew)
+    except TooLarge:
+        return False
+    return True
+
+
+def _finer_output(c: Cut, node: Node) -> Node | None:
+    """The nearest that a pass writes of what one of its outputs rests on by first operands."""
+    written = {n.token for n, s in c.outputs if s.holds(n.dtype)}
+    while node.inputs:
+        node = node.inputs[0]
+        if node.token in c.before:
+            return None
+        if node.token in written and not isinstance(node, SourceNode):
+            return node
+    return None
 
 
 def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
@@ -156,7 +237,7 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
         max(1, n) if a in spans else s
         for a, s, n in zip(range(3), asked, programs[0].shape, strict=True)
     )
-    unit = write_grid(programs)
+    unit = write_grid(programs, levels=False)
     for axis, n, s, u in zip("zyx", programs[0].shape, shape, unit, strict=True):
         if s % u and s < n:
             raise ValueError(

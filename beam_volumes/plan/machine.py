@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import resource
@@ -11,10 +12,18 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
+from beam_volumes.text import counted
+
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1 << (10 * _power)
     _UNITS[f"{_letter}b"] = 10 ** (3 * _power)
+
+
+#: No run takes less, and no machine has more.
+_LEAST, _MOST = 1000, 64 << 40
+#: Slabs in flight, and threads of a slab, that are too many on any machine or for each of its cores.
+_CROWDS = {"workers": (32, 8), "threads": (64, 16)}
 
 
 def parse_bytes(text: int | float | str) -> int:
@@ -38,7 +47,18 @@ def parse_bytes(text: int | float | str) -> int:
         number, unit = float(match[1]), match[2].lower()
     if not number > 0:
         raise ValueError(f"memory {text!r} must be more than nothing")
-    return int(number * _UNITS[unit])
+    size = number * _UNITS[unit]
+    if size < _LEAST:
+        raise ValueError(
+            f"memory {text!r} is {size:g} bytes, less than any run needs; write a size with its unit, e.g. "
+            "'2GiB' or '500MB'"
+        )
+    if size > _MOST:
+        raise ValueError(
+            f"memory {text!r} is more than any machine has; write what one machine may use, e.g. '64GiB', or "
+            "leave it out"
+        )
+    return int(size)
 
 
 def machine_memory() -> int:
@@ -128,6 +148,26 @@ def checked_count(name: str, number: int | None, default: int) -> int:
     """A number that a user gave, or what it is by default; refused if it is none that counts."""
     if number is None:
         return default
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
         raise ValueError(f"{name}={number!r} is not a whole number from 1 on")
-    return number
+    return operator.index(number)
+
+
+def check_crowds(**asked: int | None) -> None:
+    """Refuse so many slabs in flight, or threads, on this machine that they would only take memory.
+
+    Examples
+    --------
+    >>> check_crowds(workers=32)
+    >>> check_crowds(workers=100_000)
+    Traceback (most recent call last):
+    ValueError: workers=100000: this machine has ...
+    """
+    for name, number in asked.items():
+        few, each = _CROWDS[name]
+        most = max(few, each * cores())
+        if number is not None and number > most:
+            raise ValueError(
+                f"{name}={number}: this machine has {counted(cores(), 'core')}, and more than {most} only "
+                f"take memory; give fewer, or leave {name}= out"
+            )

@@ -106,9 +106,9 @@ class _Slab:
             rows, cols = self.rings.rows[i], self.rings.cols[i]
             name = f"{step.name} ({depth} slices of {rows} x {cols} {step.dtype})"
             yield MemoryItem(name, aligned(depth * rows * cols * step.dtype.itemsize))
-            if step.stage is not None and step.stage.carried is not None:
-                plane = rows * cols * step.stage.carried.nbytes
-                yield MemoryItem(f"{step.name} (a plane from slice to slice)", plane)
+            if step.stage is not None:
+                kept = step.stage.kept_bytes(rows, cols)
+                yield MemoryItem(f"{step.name} (kept from window to window)", kept)
 
     def answers(self) -> Iterator[MemoryItem]:
         """What completions keep of the answers to their barriers."""
@@ -141,23 +141,31 @@ class _Slab:
     def decoding(self) -> MemoryItem:
         """Chunks that are being read; the lane they go through is the process's."""
         sources = [s.source for s in self.program.steps if s.source is not None]
-        return self._of_process("decoding", read_overhead_bytes(sources, self.crew.threads))
+        firsts = (self.program.steps[stack[0]].source for stack in self.program.stacks)
+        stacks = [source for source in firsts if source is not None]
+        size = read_overhead_bytes(sources, self.crew.threads, stacks)
+        return self._of_process("decoding", size)
 
     def encoding(self) -> MemoryItem:
         """Units that are being written, likewise."""
-        depth, rows, cols = self.shape
-        boxes = [(o.sink, (min(depth, o.sink.unit[0]), rows, cols)) for o in self.program.outputs]
+        boxes = []
+        for o in self.program.outputs:
+            # As many voxels as a slab of this shape has at most, in whole units.
+            depth, rows, cols = (
+                min(n, ((s + f - 1) // f + u - 1) // u * u)
+                for n, s, f, u in zip(
+                    o.lattice.shape, self.shape, o.lattice.step, o.unit, strict=True
+                )
+            )
+            boxes.append((o.sink, (min(depth, o.unit[0]), rows, cols)))
         bytes_ = write_overhead_bytes(boxes, self.crew.threads, self.crew.sweeps)
         return self._of_process("encoding", bytes_)
 
     def _scratch_of_stages(self) -> Iterator[int]:
-        """Each of its strips, at most one a thread, has its own."""
         for i, step in enumerate(self.program.steps):
             if step.stage is not None:
-                rows = self.rings.rows[i]
-                strips = max(1, min(self.crew.threads, rows))
-                one = step.stage.scratch(-(-rows // strips), self.rings.cols[i], self.rings.new[i])
-                yield strips * one
+                shape = (self.rings.new[i], self.rings.rows[i], self.rings.cols[i])
+                yield step.stage.working_bytes(shape, self.crew.threads)
 
     def _scratch_of_completions(self) -> Iterator[int]:
         for i, step in enumerate(self.program.steps):

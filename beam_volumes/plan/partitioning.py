@@ -64,11 +64,15 @@ class TooLarge(Exception):
         self.smallest = smallest
 
 
-def write_grid(programs: Sequence[Program]) -> Triple:
-    """The least common multiple of the outputs' write units."""
+def write_grid(programs: Sequence[Program], levels: bool = True) -> Triple:
+    """The least common multiple of what ends take at once: outputs whole units, levels whole windows.
+
+    Without ``levels``, what coarser ends take is left out: slabs have units of theirs that begin in them.
+    """
     unit = [1, 1, 1]
-    for output in _outputs(programs):
-        unit = [math.lcm(a, b) for a, b in zip(unit, output.sink.unit, strict=True)]
+    for end in (e for p in programs for e in p.ends if levels or max(e.lattice.step) == 1):
+        for axis, (u, f) in enumerate(zip(end.unit, end.lattice.step, strict=True)):
+            unit[axis] = math.lcm(unit[axis], u * f)
     return (unit[0], unit[1], unit[2])
 
 
@@ -90,15 +94,19 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
     least_read = math.inf
     for overlap in OVERLAPS[:2]:
         for tile in _tiles_for(programs, crew.workers):
-            parts = _fitting(programs, tile, overlap, budget, crew)
-            if parts is None:
-                continue
-            read = max(
-                amplification_inside(p, part.grid) for p, part in zip(programs, parts, strict=True)
-            )
-            if read < 0.97 * least_read:
-                best, least_read = parts, read
-            if least_read <= 1 + _AMPLIFICATION or read > 1.5 * least_read:
+            reads = []
+            for depth in _depths(programs, tile, crew.workers):
+                parts = _fitting(programs, (depth, *tile), overlap, budget, crew)
+                if parts is None:
+                    continue
+                read = max(
+                    amplification_inside(p, part.grid)
+                    for p, part in zip(programs, parts, strict=True)
+                )
+                reads.append(read)
+                if read < 0.97 * least_read:
+                    best, least_read = parts, read
+            if reads and (least_read <= 1 + _AMPLIFICATION or min(reads) > 1.5 * least_read):
                 break
         if least_read <= 1 + _AMPLIFICATION:
             break
@@ -123,24 +131,19 @@ def _outputs(programs: Sequence[Program]) -> list[Output]:
 
 
 def _fitting(
-    programs: Sequence[Program],
-    tile: tuple[int, int],
-    overlap: Overlap,
-    budget: int,
-    crew: Crew,
+    programs: Sequence[Program], slab: Triple, overlap: Overlap, budget: int, crew: Crew
 ) -> list[Partitioning] | None:
-    """The largest window with which slabs of a tile fit the budget.
+    """The largest window with which slabs of a shape fit the budget.
 
     Room to read ahead may take half of the window, and no more: stages share work among its slices.
     """
-    slab = (_depth(programs, tile, crew.workers), *tile)
     if any(memory.at_least(p, slab) > budget for p in programs):
         return None
 
     def measured(window: int) -> list[Partitioning]:
         return [partitioned(p, slab, window, overlap, crew) for p in programs]
 
-    window = preferred_window(programs, tile)
+    window = preferred_window(programs, (slab[1], slab[2]))
     narrowest = max(1, window // 2) if overlap.ahead else 1
     narrow = measured(narrowest)
     if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
@@ -215,7 +218,7 @@ def _tiles_for(programs: Sequence[Program], workers: int) -> list[tuple[int, int
 
 
 def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
-    depth = max((o.sink.unit[0] for o in _outputs(programs)), default=64)
+    depth = max((o.unit[0] * o.lattice.step[0] for o in _outputs(programs)), default=64)
     nz = max(1, programs[0].shape[0])
     stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
     shared = max((s.preferred_slices for s in stages), default=1)
@@ -243,6 +246,30 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> 
     if nz * tiles < workers * depth:
         depth = nz * tiles / workers
     return min(max(step, round(depth / step) * step), -(-nz // unit) * unit)
+
+
+def natural_depth(program: Program, workers: int) -> int:
+    """The depth that slabs of whole planes would have, or might as well have."""
+    tile = max(1, program.shape[1]), max(1, program.shape[2])
+    return max(_depth([program], tile, workers), _LEAST_VOXELS // math.prod(tile))
+
+
+def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> list[int]:
+    """Depths of slabs to try: where tiles alone give slabs enough, also that of the deepest chunks."""
+    shape = programs[0].shape
+    found = [_depth(programs, tile, workers)]
+    layers = [
+        min(s.source.chunk[0], shape[0])
+        for p in programs
+        for s in p.steps
+        if s.source is not None and not s.source.held
+    ]
+    unit = write_grid(programs)[0]
+    whole = min(-(-max(layers, default=1) // unit), -(-max(1, shape[0]) // unit)) * unit
+    tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True))
+    if whole > found[0] and tiles >= workers and math.prod((whole, *tile)) <= _MOST_VOXELS:
+        found.append(whole)
+    return found
 
 
 def _read_twice(program: Program) -> int:

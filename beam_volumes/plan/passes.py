@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from beam_volumes.geometry import NO_HALO, Box, Triple
+from beam_volumes.geometry import NO_HALO, Box, Lattice, Triple
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -17,10 +17,13 @@ from beam_volumes.graph.nodes import (
     StageNode,
     Value,
     ViewNode,
+    below,
 )
-from beam_volumes.plan.compile import ancestors
+from beam_volumes.plan.compile import ancestors, compile_program
+from beam_volumes.plan.domains import Position, domains, position
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
+from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.stage import Regrid
 
 #: Rough nanoseconds per byte of an uncompressed read and write, for choosing between plans.
@@ -29,8 +32,9 @@ READ_COST, WRITE_COST = 0.5, 1.0
 
 @dataclass
 class Cut:
-    """One pass before it is compiled: what it writes, folds and surveys, all of one shape.
+    """One pass before it is compiled: what it writes, folds and surveys.
 
+    ``shape`` is that of its domain; ``lattices`` says where the nodes lie in it that are not all of it.
     ``before`` is what it may read of passes before it, by token of a node; `in_order` says so.
     """
 
@@ -40,6 +44,13 @@ class Cut:
     folds: list[FoldValue] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
     before: dict[str, Source] = field(default_factory=dict)
+    lattices: dict[str, Lattice] = field(default_factory=dict)
+
+    def program(self) -> Program:
+        """What it is as a program."""
+        return compile_program(
+            self.shape, self.outputs, self.folds, self.barriers, self.before, self.lattices
+        )
 
     @property
     def ends(self) -> list[Node]:
@@ -82,6 +93,10 @@ class Levels:
         All that is asked for.
     pencils : bool
         Whether what a stage needs whole planes of is stored, to be read in full rows or columns.
+    copied : mapping
+        By token, why a source is stored in other chunks before it is used; numbers are found in it as it is.
+    apart : mapping
+        By token, why what rests on a node is computed from where it is stored, in a later pass.
     """
 
     def __init__(
@@ -90,6 +105,8 @@ class Levels:
         values: Sequence[Value],
         barriers: Sequence[Barrier] = (),
         pencils: bool = False,
+        copied: Mapping[str, str] | None = None,
+        apart: Mapping[str, str] | None = None,
     ):
         self.node: dict[str, int] = {}
         self.value: dict[str, int] = {}
@@ -97,12 +114,15 @@ class Levels:
         self.nodes: dict[str, Node] = {}
         self.folds: dict[str, FoldValue] = {}
         self.barriers: dict[str, Barrier] = {}
-        self.stored: dict[str, str] = {}
+        self.stored: dict[str, str] = dict(apart or {})
+        self.copied = copied or {}
         self._pencils = pencils
         #: Nodes that have to be computed from the volume's first slice on.
         self._in_order: set[str] = set()
         #: Of bound nodes, whether they reach to the planes beyond the slab.
         self._bound: dict[str, bool] = {}
+        #: Bound nodes that are levels of what their slabs are of.
+        self._levels: set[str] = set()
         self._visit([*nodes, *values, *barriers])
 
     def _visit(self, items: Sequence[Node | Value | Barrier]) -> None:
@@ -114,18 +134,25 @@ class Levels:
                 continue
             if not done:
                 stack.append((item, True))
-                stack.extend((b, False) for b in _below(item))
+                stack.extend((b, False) for b in below(item))
                 continue
             if isinstance(item, Node):
                 self.node[item.token] = self._level_of_node(item)
                 self.nodes[item.token] = item
             elif isinstance(item, Barrier):
                 self.barrier[item.token] = self._level_of_sweep(
-                    [self._used(n, item.survey.upper) for n in item.operands], item.parameters
+                    [self._seen(n, item.survey.upper) for n in item.operands], item.parameters
                 )
                 self.barriers[item.token] = item
             elif isinstance(item, FoldValue):
-                used = [self._used(n, False) for n in item.nodes]
+                used = [
+                    0
+                    if n.token in self.copied
+                    else self._store(n, f"{item.name} takes voxels of another size too")
+                    if i and self._is_level(n)
+                    else self._used(n, False)
+                    for i, n in enumerate(item.nodes)
+                ]
                 self.value[item.token] = self._level_of_sweep(used, item.parameters)
                 self.folds[item.token] = item
             elif isinstance(item, BarrierValue):
@@ -152,7 +179,7 @@ class Levels:
             return self._store(node.operand, "its axes are reordered or reversed")
         if isinstance(node, AcrossNode):
             upper = node.completion.upper
-            level = self._level_of_sweep([self._used(n, upper) for n in node.operands], ())
+            level = self._level_of_sweep([self._seen(n, upper) for n in node.operands], ())
             self._bound[node.token] = upper
             return max(level, self.barrier[node.barrier.token] + 1)
         if not isinstance(node, StageNode):
@@ -161,6 +188,10 @@ class Levels:
         for i, n in enumerate(node.operands):
             if isinstance(node.stage, Regrid) and self._begins_first(n):
                 used.append(self._store(n, f"{node.name} takes other slices than its own"))
+            elif isinstance(node.stage, Regrid) and node.stage.stride is not None:
+                used.append(self._used(n, False))  # slabs hold whole windows of it
+            elif i and self._is_bound(n) and self._is_mixed(node):
+                used.append(self._store(n, f"{node.name} takes voxels of another size too"))
             elif isinstance(node.stage, Regrid):
                 used.append(self._used(n, None, f"{node.name} takes other voxels than its own"))
             elif node.stage.halo(i) != NO_HALO:
@@ -171,10 +202,34 @@ class Levels:
                 used.append(self._used(n, False))
         if 0 in node.stage.spans or any(map(self._begins_first, node.operands)):
             self._in_order.add(node.token)
-        bound = [self._bound[n.token] for n in node.operands if self._is_bound(n)]
+        bound = [n for n in node.operands if self._is_bound(n)]
         if bound:
-            self._bound[node.token] = all(bound)
+            is_level = isinstance(node.stage, Regrid) or any(map(self._is_level, bound))
+            self._bound[node.token] = not is_level and all(self._bound[n.token] for n in bound)
+            if is_level:
+                self._levels.add(node.token)
         return self._level_of_sweep(used, node.parameters)
+
+    def _seen(self, node: Node, upper: bool) -> int:
+        """From which level a survey or a completion can be given a node."""
+        return self._used(node, None if self._is_level(node) else upper)
+
+    def answered(self, nodes: Sequence[Node], level: int, stored: Collection[str]) -> Node | None:
+        """By what nodes that are computed on a level rest on answers to slabs; None if by nothing."""
+        if not self.barriers:
+            return None
+        known = {token for token, at in self.node.items() if at < level}
+        known |= set(stored) - {n.token for n in nodes if self.node[n.token] == level}
+        below = ancestors(nodes, known)
+        return next((n for n in below if isinstance(n, AcrossNode) and n.token not in known), None)
+
+    def _is_level(self, node: Node) -> bool:
+        """Whether a node is bound to slabs of finer voxels than its own."""
+        return node.token in self._levels and self._is_bound(node)
+
+    def _is_mixed(self, node: StageNode) -> bool:
+        """Whether some of what a node takes, bound to slabs, has finer voxels there than the rest."""
+        return any(map(self._is_level, node.operands))
 
     def _begins_first(self, node: Node) -> bool:
         """Whether a pass that yields a node computes it from the first slice on."""
@@ -185,7 +240,7 @@ class Levels:
 
     def _used(self, node: Node, upper: bool | None, why: str = "a survey sees more of it") -> int:
         """From which level a node can be used: in its slab, with the planes beyond, or (None) anyhow."""
-        if must_store(node):
+        if must_store(node) or node.token in self.copied:
             return self.node[node.token] + 1
         if self._is_bound(node) and (upper is None or upper > self._bound[node.token]):
             return self._store(node, why)
@@ -196,24 +251,12 @@ class Levels:
         return self.node[node.token] + 1
 
 
-def _below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
-    """What something rests on directly."""
-    if isinstance(item, Barrier):
-        return [*item.operands, *item.parameters]
-    if isinstance(item, AcrossNode):
-        return [*item.inputs, item.barrier]
-    if isinstance(item, Node):
-        return [*item.inputs, *item.values]
-    if isinstance(item, FoldValue):
-        return [*item.arguments, *item.nodes]
-    if isinstance(item, BarrierValue):
-        return [item.barrier]
-    return list(item.arguments)
-
-
 def must_store(node: Node) -> bool:
     """Whether a second computation might give other bits, so that there must be only one."""
-    return isinstance(node, StageNode) and not node.stage.deterministic
+    if not isinstance(node, StageNode) or node.dtype.names:
+        return False  # several channels of a voxel are stored one by one
+    made = [n.stage for n in node.inputs if isinstance(n, StageNode) and n.dtype.names]
+    return not all(s.deterministic for s in (node.stage, *made))
 
 
 def cut(
@@ -222,6 +265,8 @@ def cut(
     barriers: Sequence[Barrier],
     intermediate: Callable[[Node], Sink],
     pencils: bool = False,
+    copied: Mapping[str, str] | None = None,
+    apart: Mapping[str, str] | None = None,
 ) -> tuple[list[Cut], dict[str, Source], list[Choice]]:
     """Cut a graph into passes.
 
@@ -235,7 +280,7 @@ def cut(
         Those that are asked for by themselves: tables.
     intermediate : callable
         Gives the sink of a node that is to be stored between two passes.
-    pencils : bool
+    pencils, copied, apart
         As of `Levels`.
 
     Returns
@@ -247,22 +292,25 @@ def cut(
     choices : list of Choice
         What is stored or computed again.
     """
-    levels = Levels([n for n, _ in targets], values, barriers, pencils)
-    cuts: dict[tuple[int, Triple], Cut] = {}
+    levels = Levels([n for n, _ in targets], values, barriers, pencils, copied, apart)
     choices: list[Choice] = []
-
-    def at(level: int, shape: Triple) -> Cut:
-        return cuts.setdefault((level, shape), Cut(level, shape))
-
+    ends: list[_End] = []
     for node, sink in targets:
-        at(levels.node[node.token], node.shape).outputs.append((node, sink))
+        level = levels.node[node.token] + (node.token in levels.copied)
+        ends.append(_End(level, node, output=(node, sink)))
     for token, fold in levels.folds.items():
-        at(levels.value[token], fold.voxels.shape).folds.append(fold)
+        ends.append(_End(levels.value[token], fold.nodes[0], fold=fold))
     for token, barrier in levels.barriers.items():
-        at(levels.barrier[token], barrier.shape).barriers.append(barrier)
+        ends.append(_End(levels.barrier[token], barrier.operands[0], barrier=barrier))
 
     stored: dict[str, Source] = {}
     written = {n.token: s for n, s in reversed(targets) if _holds(s, n)}
+    for token in levels.copied.keys() & levels.nodes.keys():
+        node = levels.nodes[token]
+        choices.append(Choice(node, True, levels.copied[token]))
+        sink = intermediate(node)
+        ends.append(_End(0, node, output=(node, sink)))
+        stored[token] = sink.read_back()
     for node, passes in _crossing(levels):
         why = "it is not deterministic" if must_store(node) else levels.stored.get(node.token)
         if why is not None:
@@ -275,9 +323,55 @@ def cut(
             if node.token not in written:
                 written[node.token] = intermediate(node)
                 output = (node, written[node.token])
-                at(levels.node[node.token], node.shape).outputs.append(output)
+                ends.append(_End(levels.node[node.token], node, output=output))
             stored[node.token] = written[node.token].read_back()
-    return sorted(cuts.values(), key=lambda c: c.level), stored, choices
+    return _together(ends, levels, stored), stored, choices
+
+
+@dataclass(frozen=True)
+class _End:
+    """What a pass of some level is for: an output, a reduction or a survey of a node."""
+
+    level: int
+    node: Node
+    output: tuple[Node, Sink] | None = None
+    fold: FoldValue | None = None
+    barrier: Barrier | None = None
+
+    def add_to(self, made: Cut, lattice: Lattice) -> None:
+        if self.output is not None:
+            made.outputs.append(self.output)
+        if self.fold is not None:
+            made.folds.append(self.fold)
+        if self.barrier is not None:
+            made.barriers.append(self.barrier)
+        made.lattices[self.node.token] = lattice
+
+
+def _together(ends: Sequence[_End], levels: Levels, stored: Collection[str]) -> list[Cut]:
+    """Passes by level: what lies in one domain ends in one pass."""
+    cuts = []
+    for level in sorted({e.level for e in ends}):
+        own = [e for e in ends if e.level == level]
+        for domain in domains([_position(e, levels, stored) for e in own]):
+            made = Cut(level, domain.shape)
+            for k, lattice in zip(domain.ends, domain.lattices, strict=True):
+                own[k].add_to(made, lattice)
+            cuts.append(made)
+    return cuts
+
+
+def _position(end: _End, levels: Levels, stored: Collection[str]) -> Position:
+    """Where an end lies. What surveys are fed, and what rests on answers to slabs, tells the slabs."""
+    root, lattice = position(end.node)
+    if end.barrier is not None:
+        return Position(root.token, lattice, lattice)
+    nodes = [end.node] if end.fold is None else end.fold.nodes
+    answered = levels.answered(nodes, end.level, stored)
+    if answered is None:
+        return Position(root.token, lattice)
+    of, slabs = position(answered)
+    return Position(root.token, lattice, slabs if of.token == root.token else lattice)
 
 
 def _holds(sink: Sink, node: Node) -> bool:
@@ -300,7 +394,8 @@ def in_order(cuts: Sequence[Cut], stored: dict[str, Source]) -> list[Cut]:
     back where that is quicker than to compute it again; so of one level those come first whose outputs
     others rest on.
     """
-    levels = {n.token: c.level for c in cuts for n, _ in c.outputs}
+    # A source that is copied first may be an output itself, of a later level.
+    levels = {n.token: c.level for c in reversed(cuts) for n, _ in c.outputs}
     ordered: list[Cut] = []
     there: dict[str, Source] = {}
     for level in sorted({c.level for c in cuts}):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from beam_volumes.exports import pictured
 from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.nodes import (
     Value,
@@ -15,6 +18,7 @@ from beam_volumes.graph.volume import Scalar, Target, Volume
 from beam_volumes.plan import memory
 from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.plan.crew import Crew
+from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.traffic import Read, chunks_needed
@@ -43,21 +47,26 @@ class Return:
         A volume or a table that was written, or one that comes back in memory; a number.
     dtype, shape
         Of an array.
+    results : int
+        How many results it is made of: one for each channel of an array.
     """
 
     kind: str
     dtype: Any = None
     shape: tuple[int, ...] = ()
+    results: int = 1
 
     @classmethod
     def of(cls, target: Any) -> Return:
         if isinstance(target, Volume):
-            return cls("array", target.dtype, target.shape)
+            # The points in time are in one result.
+            results = 1 if target.space.times else len(target.nodes)
+            return cls("array", target.dtype, target.shape, results)
         kinds = {Scalar: "number", Target: "volume", Table: "rows", TableTarget: "table"}
         return cls(kinds[type(target)])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """How targets will be computed; made by `plan`.
 
@@ -82,7 +91,7 @@ class Plan:
     reasons : tuple of str
         Why passes are cut where they are, and what is stored between them.
     results : tuple of Sink, TableSink or Value
-        For each target, where its result is found.
+        For each target, where its result is found; of an array with channels each by itself.
     intermediates : tuple of Sink
         Outputs that are stored for the run alone.
     scratch_place : dict or None
@@ -107,11 +116,15 @@ class Plan:
         What made the plan; it makes another one with other slabs, to be compared with.
     workers_asked : int or None
         The number of slabs in flight if it was asked for, and is not the planner's choice.
+    in_process : str or None
+        Why the run is one of the calling process without a pipeline, if nobody named a runner.
 
     Examples
     --------
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
     >>> p = bv.plan((v > bv.mean(v)).to("mask.zarr"), memory="1GiB", workers=1)
+    >>> p
+    <Plan: 2 passes, ... of memory, reads 64.0 KiB, writes 32.0 KiB; print(plan.explain()) tells all>
     >>> len(p.passes), p.sweeps, p.bytes_written
     (2, {'mean': 1}, 32768)
     >>> p.smallest_memory <= p.predicted_memory <= p.memory
@@ -140,10 +153,18 @@ class Plan:
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
     workers_asked: int | None = None
+    in_process: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers need no graph: nested as deep as the chain is long, it would not even pickle.
         return {**self.__dict__, "targets": ()}
+
+    def __repr__(self) -> str:
+        return (
+            f"<Plan: {counted(len(self.passes), 'pass')}, {format_bytes(self.predicted_memory)} of memory, "
+            f"reads {format_bytes(self.bytes_read)}, writes {format_bytes(self.bytes_written)}; "
+            "print(plan.explain()) tells all>"
+        )
 
     @property
     def crew(self) -> Crew:
@@ -224,6 +245,11 @@ class Plan:
             bytes_read[name] = bytes_read.get(name, 0) + sum(r.bytes for r in some)
             once[name] = once.get(name, 0) + size * chunks_needed([r.cells for r in some])
         return {name: bytes_read[name] / once[name] for name in once if once[name]}
+
+    @property
+    def swept(self) -> tuple[Pass, ...]:
+        """The passes that sweep volumes: those of one point in time, if there are many."""
+        return tuple(q for p in self.passes for q in ((p,) if p.point is None else p.point.passes))
 
     @property
     def sinks(self) -> tuple[Sink | TableSink, ...]:
@@ -319,9 +345,53 @@ class Plan:
         >>> p = bv.plan(bv.mean(bv.open(np.zeros((8, 64, 64), "u1"))), workers=1)
         >>> print(p.explain())  # doctest: +ELLIPSIS
         1 pass, 1 slab in flight in 1 process, ... a slab
+        runs in this process, without a pipeline: it reads and writes 32.0 KiB, ...
         memory: ...
         """
         return _explained(self)
+
+    def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Draw the plan: passes from top to bottom, in each what is read, computed and written.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where the picture is written; it ends in ``.svg``.
+
+        Returns
+        -------
+        str
+            The picture as SVG.
+
+        Raises
+        ------
+        ValueError
+            If the path ends otherwise.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+        >>> svg = bv.plan(bv.gaussian_filter(v, 1).to("smooth.zarr")).visualize("plan.svg")
+        >>> svg[:4], "smooth.zarr" in open("plan.svg").read()
+        ('<svg', True)
+        """
+        internal = {sink.name for sink in self.intermediates}
+        svg = plan_svg(self.to_dict(), internal)
+        if path is not None:
+            if not os.fspath(path).lower().endswith(".svg"):
+                raise ValueError(
+                    f"{os.fspath(path)}: a plan is drawn as SVG; give a path that ends in .svg"
+                )
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(svg)
+        return svg
+
+    def _repr_html_(self) -> str | None:
+        return pictured(self)
+
+
+#: By what the names of channels differ.
+_CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
 
 def _explained(plan: Plan) -> str:
@@ -335,16 +405,26 @@ def _explained(plan: Plan) -> str:
         f"reads {format_bytes(plan.bytes_read)}, {plan.read_amplification:.2f}x the chunks that each pass "
         f"needs; writes {format_bytes(plan.bytes_written)}",
     ]
+    if plan.in_process is not None:
+        lines.insert(
+            1, f"runs in this process, without a pipeline: {plan.in_process}; runner= names one"
+        )
     inside = {sink.name for sink in plan.intermediates}
+    read = []
     for name, times in plan.times_read.items():
         if name in inside:
             continue
         passes = [p.index + 1 for p in plan.passes if any(r.name == name for r in p.reads)]
-        lines.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
+        read.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
+    lines += list(dict.fromkeys(_CHANNEL.sub("", line) for line in read))
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
     for p in plan.passes:
-        lines += ["", *_pass(plan, p)]
+        if p.point is None:
+            lines += ["", *_pass(plan, p)]
+        else:
+            own = _explained(p.point).splitlines()
+            lines += ["", f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
     if plan.reasons:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
     if slow := badly_cut(plan, plan.replanned):
@@ -369,7 +449,9 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
     for step in steps:
         lines.append("  " + _step(plan, p, step))
     for f in p.program.folds:
-        lines.append(f"  fold {f.reduction.name} of {steps[f.voxels.step].name}")
+        name, many = steps[f.fed[0].voxels.step].name, len(f.fed)
+        of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"
+        lines.append(f"  fold {f.reduction.name} of {of}")
     for seen in p.program.surveys:
         names = ", ".join(steps[e.step].name for e in seen.edges)
         name, limit_bytes = seen.survey.name, format_bytes(p.limit_bytes)
@@ -404,7 +486,20 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
     lines.append(f"  memory of a slab {format_bytes(p.slab_memory)}:")
     for item in sorted(part.parts, key=lambda item: -item.bytes):
         lines.append(f"    {format_bytes(item.bytes):>10}  {item.name}")
-    return lines
+    return _channels_together(lines)
+
+
+def _channels_together(lines: Sequence[str]) -> list[str]:
+    """Tell once what is told of several channels alike, and how often."""
+    counts: dict[str, int] = {}
+    first: dict[str, str] = {}
+    for line in lines:
+        alike = _CHANNEL.sub("", line)
+        counts[alike] = counts.get(alike, 0) + 1
+        first.setdefault(alike, line)
+    return [
+        first[alike] if many == 1 else f"{alike}, {many} times" for alike, many in counts.items()
+    ]
 
 
 def _surveying(plan: Plan, token: str) -> tuple[int, str]:
@@ -422,7 +517,8 @@ def _step(plan: Plan, p: Pass, step: Step) -> str:
         how = "stored" if inside else "written"
         where = f", {how} by pass {kept[name] + 1}" if name in kept else ""
         chunk = " x ".join(map(str, step.source.chunk))
-        return f"read {step.name} ({step.dtype}, chunks of {chunk}{where})"
+        remark = f"; {step.source.remark}" if step.source.remark else ""
+        return f"read {step.name} ({step.dtype}, chunks of {chunk}{where}{remark})"
     inputs = []
     for edge in step.edges:
         name = p.program.steps[edge.step].name

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes.geometry import Grid
+from beam_volumes.geometry import Grid, Lattice
 from beam_volumes.graph.nodes import Value
 from beam_volumes.plan.partitioning import Partitioning
 from beam_volumes.plan.traffic import Read
-from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.program import Edge, Program
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,8 @@ class Pass:
         What is read, source by source.
     limit_bytes : int
         Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
+    point : Plan or None
+        How each of its slabs is computed, if they are points in time: see `plan.points`.
     """
 
     index: int
@@ -39,6 +42,7 @@ class Pass:
     bytes_written: int
     units_written: int
     limit_bytes: int = 0
+    point: Any = None
 
     @property
     def chunks_read(self) -> int:
@@ -94,6 +98,11 @@ class Pass:
             "merges": self.merges,
             "limit_bytes": self.limit_bytes,
             "outputs": [o.sink.name for o in self.program.outputs],
+            "lattices": {
+                o.sink.name: [list(o.lattice.start), list(o.lattice.step)]
+                for o in self.program.outputs
+                if o.lattice != Lattice(self.program.shape)
+            },
             "slab_memory": self.slab_memory,
             "parts": {part.name: part.bytes for part in self.partition.parts},
             "chunks_read": self.chunks_read,
@@ -101,4 +110,24 @@ class Pass:
             "read_amplification": self.read_amplification,
             "units_written": self.units_written,
             "bytes_written": self.bytes_written,
+            "graph": self.graph(),
         }
+
+    def graph(self) -> list[dict[str, Any]]:
+        """What is read, computed, found out and written, each with the numbers of what it takes."""
+        program = self.program
+        found: list[dict[str, Any]] = []
+
+        def add(kind: str, name: str, edges: Iterable[Edge]) -> None:
+            found.append({"kind": kind, "name": name, "of": sorted({e.step for e in edges})})
+
+        for step in program.steps:
+            add("stage" if step.source is None else "source", step.name, step.edges)
+        for fold in program.folds:
+            fed = (e for f in fold.fed for e in (f.voxels, f.mask, *f.others) if e is not None)
+            add("number", fold.reduction.name, fed)
+        for seen in program.surveys:
+            add("survey", seen.survey.name, seen.edges)
+        for output in program.outputs:
+            add("write", output.sink.name, [output.edge])
+        return found

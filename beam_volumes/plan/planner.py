@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from beam_volumes.geometry import Triple
+from beam_volumes.graph.channels import interleaved
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -23,16 +25,27 @@ from beam_volumes.graph.nodes import (
 )
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.busy import Fit, busier
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
-from beam_volumes.plan.fitting import Limits, cut_across, fitted, refuse, slab_shape
+from beam_volumes.plan.fitting import (
+    Limits,
+    cut_across,
+    fitted,
+    refuse,
+    slab_shape,
+    too_coarse,
+)
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
-from beam_volumes.plan.memory import BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
+from beam_volumes.plan.in_process import why_in_process
+from beam_volumes.plan.memory import BASE_ALONE, BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
+from beam_volumes.plan.points import of_points, times_of
+from beam_volumes.plan.rechunking import in_two_stages
 from beam_volumes.plan.run_options import RunOptions, documented
-from beam_volumes.space import Space
+from beam_volumes.space import AXES, Space
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.chunking import default_chunk
 from beam_volumes.storage.place import beside, join, kvstore_spec
@@ -42,10 +55,17 @@ from beam_volumes.storage.table_sink import TableSink
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20
 
+#: More memory than a run of this process may need.
+_AMPLE = 1 << 44
+
+#: Why a source is stored in other chunks before it is used.
+_ONCE = "by whole chunks, each once, where slabs of whole write units cut through the chunks that it has"
+
 #: What can be asked for.
 Wanted = Target | TableTarget | Volume | Table | Scalar
 
 
+@checked_keywords
 @documented
 def plan(
     *targets: Wanted,
@@ -55,8 +75,8 @@ def plan(
     threads: int | None = None,
     slab: Sequence[int] | None = None,
     window: int | None = None,
-    base: int = BASE_BEAM,
-    held: bool = False,
+    base: int | None = None,
+    held: bool | None = None,
 ) -> Plan:
     """Plan a computation; nothing is read or written.
 
@@ -71,11 +91,13 @@ def plan(
     %(threads)s
     %(slab)s
     %(window)s
-    base : int, default: 335544320
-        Bytes that a worker process takes before any voxel and any kernel.
-    held : bool, default: False
+    base : int, optional
+        Bytes that a worker process takes before any voxel and any kernel; those of the process
+        where `compute` would run this by default.
+    held : bool, optional
         Whether arrays that come back are put together in this process's memory, instead of
-        being stored and read. They are not part of ``memory`` then.
+        being stored and read, as `compute` does in this process. They are not part of ``memory``
+        then.
 
     Returns
     -------
@@ -108,6 +130,8 @@ def plan(
     >>> len(p.passes), p.sweeps["threshold_otsu"], p.read_amplification
     (3, 2, 1.0)
     """
+    if len(targets) == 1 and isinstance(targets[0], list | tuple):
+        targets = tuple(targets[0])
     options = RunOptions(
         memory=memory,
         workers=workers,
@@ -115,10 +139,31 @@ def plan(
         threads=threads,
         slab=slab,
         window=window,
-        base=base,
-        held=held,
+        base=BASE_BEAM if base is None else base,
+        held=bool(held),
     )
+    if base is None and held is None and processes == 1:
+        alone = plan_in_process(targets, options)
+        if alone is not None:
+            return alone
     return make_plan(targets, options)
+
+
+def plan_in_process(targets: Sequence[Wanted], options: RunOptions) -> Plan | None:
+    """Plan a run of this process, if that is where it goes when nobody names a runner; else None."""
+    # What a run is continued from lies in its folder, with what it gives back.
+    written = any(isinstance(t, Target | TableTarget) for t in targets)
+    held = not written and options.journal is None
+    alone = replace(options, processes=1, base=BASE_ALONE, held=held)
+    try:
+        made = make_plan(targets, alone)
+    except ValueError:
+        # Whose memory is too little, that of this process or that of a pipeline?
+        if why_in_process(make_plan(targets, replace(alone, memory=_AMPLE))) is None:
+            return None
+        raise
+    why = why_in_process(made)
+    return None if why is None else replace(made, in_process=why)
 
 
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
@@ -129,22 +174,32 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         if not isinstance(t, Wanted):
             raise TypeError(
                 f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
+                + ("; bv.open makes a volume of an array" if hasattr(t, "shape") else "")
             )
     inputs = _checked_inputs(targets)
+    times = times_of(targets)
     slab, window = options.slab, options.window
     total = options.memory_bytes
     place = scratch_place(targets)
     intermediates: list[Any] = []
+    rechunked: dict[str, Triple] = {}
 
-    def intermediate(node: Node, space: Any = None, name: str = "") -> Sink:
+    def intermediate(
+        node: Node, space: Any = None, name: str = "", leading: Sequence[int] = ()
+    ) -> Sink:
         space = space or Space()
-        chunks = _internal_chunks(node, slab, targets)
+        chunks = rechunked.get(node.token)
+        if chunks is None:
+            chunks = _internal_chunks(node, slab, targets)
+        else:  # a run that goes on with another memory must not take chunks of another shape for its own
+            name = "x".join(map(str, chunks))
         where = join(place, f"{name or 'step'}-{node.token}.zarr")
         sink = make_sink(
             where,
             shape=node.shape,
             dtype=node.dtype,
             space=space,
+            leading=leading,
             format="zarr",
             chunks=[chunks[a] for a in space.visible] if space.axes else None,
             codec=None,
@@ -173,26 +228,47 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
             tables[table.barrier.token] = (*tables.get(table.barrier.token, ()), where)
             results.append(where)
             continue
-        node = t.node if isinstance(t, Volume) else t.volume.node
-        if isinstance(t, Volume):
-            # A line or a single voxel is stored with all axes: what is read has y and x.
-            sink = intermediate(node, t.space if t.ndim > 1 else None, "result")
+        if isinstance(t, Target):
+            voxels += _written(t)
+            results.append(t.sink)
+            continue
+        if times:
+            # One array for all points, each of which writes its parts.
+            its = t.space if len(t.space.axes) > 1 else replace(t.space, axes=AXES)
+            sink = intermediate(t.nodes[0], its, "result", t.shape[: len(its.leading)])
             if options.held:
                 sink = intermediates[-1] = ArraySink.of(sink)
-        else:
-            sink = t.sink
-        voxels.append((node, sink))
-        results.append(sink)
+            voxels += zip(t.nodes, sink.parts, strict=True)
+            results.append(sink)
+            continue
+        for node in t.nodes:
+            # A line or a single voxel is stored with all axes: what is read has y and x.
+            space = t.space.of_one("c") if len(t.space.axes) > 1 else None
+            sink = intermediate(node, space, "result")
+            if options.held:
+                sink = intermediates[-1] = ArraySink.of(sink)
+            voxels.append((node, sink))
+            results.append(sink)
     kernels = _kernels(voxels, values, barriers)
     base = options.base + BASE_KERNEL * kernels
 
-    def fit_to(crew: Crew) -> Fit:
+    def fit_to(crew: Crew, chunks: Mapping[str, Triple]) -> Fit:
+        rechunked.clear()
+        rechunked.update(chunks)
+        why = {
+            token: f"in chunks of {chunk}, to be read {_ONCE}" for token, chunk in chunks.items()
+        }
         budget = left_for_slab(total, base, crew)
         limits = Limits(budget, crew, slab, window)
         pencils = False
+        apart: dict[str, str] = {}
         while True:
             intermediates[:] = [s for s in intermediates if s in results]
-            cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils)
+            cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils, why, apart)
+            coarse = too_coarse(cuts, stored, limits)
+            if not coarse.keys() <= apart.keys():
+                apart |= coarse
+                continue
             passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
             # Where whole planes do not fit, they are stored and read again by full rows and columns.
             planes = [p for p in passes if p.program.spans >= {1, 2}]
@@ -201,13 +277,16 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
             pencils = True
         return Fit(crew, budget, passes, used, smallest, reasons, tuple(intermediates))
 
-    fit = fit_to(Crew.of(options.slabs_in_flight, options.processes, options.threads))
+    crew = Crew.of(options.slabs_in_flight, options.processes, options.threads)
+    fit = fit_to(crew, {})
+    if slab is None and window is None:
+        fit = in_two_stages(fit, partial(fit_to, crew))
     if not fit.is_within_budget:
         refuse(fit.smallest, total, base, fit.crew)
     least = of_machine(base, fit.smallest.memory, fit.crew)
     if options.workers is None:
         fit = busier(fit, total, base, options.processes, options.threads)
-    return Plan(
+    made = Plan(
         tuple(fit.passes),
         tuple(targets),
         total,
@@ -231,6 +310,18 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         make_plan,
         options.workers,
     )
+    return of_points(made, times) if times else made
+
+
+def _written(target: Target) -> list[tuple[Node, Sink]]:
+    """Return what is written to each part of a target: a channel, or all of them beside each other."""
+    found: list[tuple[Node, Sink]] = []
+    for volume, sink in target.written:
+        nodes: Sequence[Node] = volume.nodes
+        if sink.samples > 1:
+            nodes = [interleaved(volume.nodes, sink.dtype)]
+        found += zip(nodes, sink.parts, strict=True)
+    return found
 
 
 def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
@@ -295,8 +386,8 @@ def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
     """Find what will be read; an error where it is also written."""
     # What lies behind lazy scalars is read too.
     levels = Levels(
-        [t.node for t in targets if isinstance(t, Volume)]
-        + [t.volume.node for t in targets if isinstance(t, Target)],
+        [n for t in targets if isinstance(t, Volume) for n in t.nodes]
+        + [n for t in targets if isinstance(t, Target) for n in t.volume.nodes],
         [t.value for t in targets if isinstance(t, Scalar)],
         [t.barrier for t in targets if isinstance(t, Table)]
         + [t.table.barrier for t in targets if isinstance(t, TableTarget)],
@@ -320,7 +411,7 @@ def _kernels(
         elif isinstance(node, AcrossNode):
             compiled.add((type(node.completion).__name__, (node.inputs[0].dtype.str,)))
     for fold in levels.folds.values():
-        dtypes = tuple(n.dtype.str for n in (fold.voxels, *fold.others))
+        dtypes = tuple(n.dtype.str for n in (fold.fed[0].voxels, *fold.fed[0].others))
         compiled.add((type(fold.reduction).__name__, dtypes))
     for barrier in levels.barriers.values():
         dtypes = tuple(n.dtype.str for n in barrier.operands)

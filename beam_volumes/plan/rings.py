@@ -59,10 +59,12 @@ def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
     """
     n, step, count = grid.shape[axis], grid.step[axis], grid.counts[axis]
     picks = {0, 1, count // 2, count - 2, count - 1}
+    depths = list(program.grains(axis))
     if axis == 0:
-        depths = [s.source.chunk[0] for s in program.steps if s.source is not None]
+        depths += [s.source.chunk[0] for s in program.steps if s.source is not None]
+    if axis == 0 or depths:
         phases = max((d // math.gcd(d, step) for d in depths), default=1)
-        if program.regrids:
+        if program.regrids and axis == 0:
             phases = max([32, *depths])
         first = max(0, (count - phases) // 2)
         picks |= set(range(first, first + phases))
@@ -83,6 +85,7 @@ def _shortened(program: Program, z: Range, window: int) -> list[Range]:
         layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
         for i, step in enumerate(program.steps)
     ]
+    layers += program.grains(0)
     # Each layer has met windows in every way once.
     period = max(
         (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),

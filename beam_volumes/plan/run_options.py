@@ -14,6 +14,9 @@ from beam_volumes.plan.memory import BASE_BEAM
 #: The runner of a run that is continued, where nobody names another.
 AS_BEGUN = "as it was begun"
 
+#: The runner of a run of which nobody says how it is to be run: see `plan.in_process`.
+AUTO = "auto"
+
 #: What these mean wherever a user says them, for docstrings.
 documented = filled(
     {
@@ -123,7 +126,8 @@ class RunOptions:
         if self.memory is not None:
             machine.parse_bytes(self.memory)
         for name in ("workers", "processes", "threads", "window"):
-            machine.checked_count(name, getattr(self, name), 1)
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, machine.checked_count(name, getattr(self, name), 1))
         if self.slab is not None:
             object.__setattr__(self, "slab", _checked_slab(self.slab))
         if self.resume and self.overwrite:
@@ -154,6 +158,6 @@ class RunOptions:
 
 
 def _checked_slab(slab: Sequence[int]) -> tuple[int, ...]:
-    if not isinstance(slab, Iterable):
+    if not isinstance(slab, Iterable) or isinstance(slab, str | bytes):
         raise TypeError(f"slab={slab!r} is not a sequence: it needs one number per axis z, y, x")
     return tuple(machine.checked_count("slab", int(n), 1) for n in slab)

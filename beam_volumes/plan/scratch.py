@@ -7,9 +7,8 @@ from typing import Any
 
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.storage.formats.tensorstore_spec import SpecReader
 from beam_volumes.storage.place import Spec, url
-from beam_volumes.storage.source import Source, ViewReader
+from beam_volumes.storage.source import Source
 
 
 def with_scratch(plan: Plan, place: Spec) -> Plan:
@@ -23,7 +22,8 @@ def with_scratch(plan: Plan, place: Spec) -> Plan:
     """
     if plan.scratch_place is None or plan.scratch_place == place:
         return plan
-    move = _Move(plan.scratch_place, place)
+    own = tuple(str(s.kvstore["path"]).rstrip("/") + "/" for s in plan.intermediates)
+    move = _Move(plan.scratch_place, place, own)
     sinks = {
         id(s): replace(s, name=move.name(s.name), kvstore=move.spec(s.kvstore))
         for s in plan.intermediates
@@ -56,8 +56,8 @@ def with_scratch(plan: Plan, place: Spec) -> Plan:
 class _Move:
     """From one folder to another."""
 
-    def __init__(self, old: Spec, new: Spec) -> None:
-        self.old, self.new = old, new
+    def __init__(self, old: Spec, new: Spec, own: tuple[str, ...]) -> None:
+        self.old, self.new, self.own = old, new, own
 
     def spec(self, spec: Spec) -> Spec:
         """The place of something in the old folder, or what it is if it lies elsewhere."""
@@ -82,20 +82,14 @@ class _Move:
             return name
         return url(self.new).rstrip("/") + "/" + name[len(root) :]
 
-    def source(self, source: Source) -> Source:
-        reader = source.reader
-        if isinstance(reader, ViewReader):
-            inner = self.source(reader.source)
-            moved: Any = reader if inner is reader.source else replace(reader, source=inner)
-        elif isinstance(reader, SpecReader) and self._below(reader._kvstore) is not None:
-            moved = replace(reader, spec=self._inside(reader.spec))
-        else:
-            return source
-        if moved is reader:
-            return source
-        return replace(source, name=self.name(source.name), reader=moved)
+    def _is_own(self, store: Spec) -> bool:
+        """Whether something is one of what is moved, or lies in it."""
+        path = str(store.get("path", "")).rstrip("/") + "/"
+        return self._below(store) is not None and any(path.startswith(own) for own in self.own)
 
-    def _inside(self, spec: Spec) -> Spec:
-        if "kvstore" in spec:
-            return {**spec, "kvstore": self.spec(spec["kvstore"])}
-        return {**spec, "base": self._inside(spec["base"])}
+    def source(self, source: Source) -> Source:
+        """A source, read from the new folder if it lies in the old one."""
+        below = any(
+            isinstance(e.store, dict) and self._is_own(e.store) for e in source.reader.extents
+        )
+        return source.moved(self.name(source.name), self.spec) if below else source

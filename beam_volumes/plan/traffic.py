@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -51,31 +52,38 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
 
     Boxes are products of ranges, so the total over all slabs is the product of totals per axis.
     """
-    totals: list[list[int]] = []
+    together = program.decoded
+    sources: dict[int, Any] = {some[0]: program.steps[some[0]].source for some in together}
+    totals: list[dict[int, int]] = []
     for axis in range(3):
-        sums = [0] * len(program.steps)
+        sums = dict.fromkeys(sources, 0)
         for k in range(grid.counts[axis] if len(grid) else 0):
             span = (k * grid.step[axis], min(grid.shape[axis], (k + 1) * grid.step[axis]))
-            for i, (a, b) in enumerate(program.regions(axis, span)):
-                source = program.steps[i].source
-                if source is not None:
-                    sums[i] += source.units_touched(axis, (a, b))
+            regions = program.regions(axis, span)
+            for some in together:
+                sums[some[0]] += sources[some[0]].units_touched(axis, _union(regions, some))
         totals.append(sums)
     whole = [program.regions(axis, (0, grid.shape[axis])) for axis in range(3)] if len(grid) else []
     return [
         Read(
-            step.source.reader.token(),
-            step.source.name,
-            math.prod(sums[i] for sums in totals),
+            source.stack or source.reader.token(),
+            source.name,
+            math.prod(sums[some[0]] for sums in totals),
             tuple(  # type: ignore[arg-type]
-                _cells(step.source, axis, whole[axis][i]) if whole else (0, 0) for axis in range(3)
+                _cells(source, axis, _union(whole[axis], some)) if whole else (0, 0)
+                for axis in range(3)
             ),
-            math.prod(step.source.read_unit) * step.dtype.itemsize,
-            step.source.held,
+            math.prod(source.read_unit) * source.together * source.dtype.itemsize,
+            source.held,
         )
-        for i, step in enumerate(program.steps)
-        if step.source is not None
+        for some in together
+        for source in [sources[some[0]]]
     ]
+
+
+def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:
+    """What some steps need of an axis."""
+    return min(regions[i][0] for i in steps), max(regions[i][1] for i in steps)
 
 
 def _cells(source: Source, axis: int, span: Range) -> Range:
@@ -104,8 +112,8 @@ def units_written(program: Program) -> list[tuple[int, int]]:
     """Per output: its write units, and bytes of voxels."""
     return [
         (
-            math.prod(-(-n // u) for n, u in zip(program.shape, o.sink.unit, strict=True)),
-            math.prod(program.shape) * o.sink.dtype.itemsize,
+            math.prod(-(-n // u) for n, u in zip(o.lattice.shape, o.sink.unit, strict=True)),
+            math.prod(o.lattice.shape) * o.sink.dtype.itemsize,
         )
         for o in program.outputs
     ]

@@ -10,7 +10,12 @@ from beam_volumes.plan.planned_pass import Pass
 
 def computing(passes: Iterable[Pass]) -> float:
     """Nanoseconds of one core for all that passes compute."""
-    return sum(p.voxels * cost for p in passes for cost, _ in _parts(p))
+    return sum(
+        p.voxels * sum(cost for cost, _ in _parts(p))
+        if p.point is None
+        else len(p.grid) * computing(p.point.passes)
+        for p in passes
+    )
 
 
 def moving(passes: Iterable[Pass]) -> float:

@@ -174,6 +174,7 @@ def _steps(p: Pass) -> list[str]:
 def _work(p: Pass) -> dict[str, list[int]]:
     """By kind of activity, how much there is to do."""
     voxels = swept(p)
-    each = iter(p.reads)
-    reads = [next(each).bytes if step.source is not None else 0 for step in p.program.steps]
+    reads = [0] * len(p.program.steps)
+    for together, read in zip(p.program.decoded, p.reads, strict=True):
+        reads[together[0]] = read.bytes
     return {"read": reads, "stage": voxels, "voxels": [p.voxels]}

@@ -107,6 +107,12 @@ def profile_recipe(
     inputs: list[Volume] = []
 
     def noted(volume: Volume) -> Volume:
+        if volume.space.leading:
+            axes = {axis: 0 for axis in volume.space.leading}
+            raise ValueError(
+                f"{volume!r}: what is timed is one channel at one point in time; choose them in the recipe's "
+                f"input, e.g. index: {axes}"
+            )
         inputs.append(volume)
         return volume
 

@@ -20,10 +20,14 @@ from beam_volumes.recipes.recipe import Input, Recipe, RecipeOutput, RecipeStep,
 
 @dataclass(frozen=True)
 class Built:
-    """Targets, and for each a name to tell users; without one if that is empty, not at all if None."""
+    """Targets, and for each a name to tell users; without one if that is empty, not at all if None.
+
+    ``recipe`` is what they were built from, as plain data.
+    """
 
     targets: tuple[Wanted, ...]
     names: tuple[str | None, ...]
+    recipe: Any = None
 
 
 def build(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None) -> Built:
@@ -53,7 +57,12 @@ def _built(recipe: Recipe, crop: str | Callable[[Volume], Volume] | None) -> Bui
         for k, target in enumerate(_targets(output, item)):
             targets.append(target)
             names.append(f"{output.step}[{k}]" if isinstance(item, tuple) else output.step)
-    return Built(tuple(targets), tuple(names))
+    return Built(tuple(targets), tuple(names), _made_from(recipe, crop))
+
+
+def _made_from(recipe: Recipe, crop: Any) -> Any:
+    """The recipe as it is told beside outputs, with the crop of its inputs."""
+    return recipe.document if crop is None else {**(recipe.document or {}), "crop": str(crop)}
 
 
 def expressions(
@@ -93,8 +102,15 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
     operation = step.operation
     inputs = [_value(i, known) for i in step.inputs]
     by_name = {n: e for n, e in step.parameters.items() if operation.parameters[n]}
-    for name, entry in [*zip(operation.positional, step.inputs, strict=False), *by_name.items()]:
-        item, wanted = _value(entry, known), operation.parameters.get(name)
+    if operation.is_of_many and len(inputs) > 1:
+        by_position = [("", entry) for entry in step.inputs]
+        inputs = [tuple(inputs)]
+    else:
+        by_position = [*zip(operation.positional, step.inputs, strict=False)]
+    for name, entry in [*by_position, *by_name.items()]:
+        # Each of several inputs of one parameter is a volume.
+        wanted = operation.parameters.get(name) if name else "volume"
+        item = _value(entry, known)
         if not _fits(item, wanted):
             what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(

@@ -7,7 +7,7 @@ function, is an operation, and so is every ufunc that volumes support.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -45,14 +45,73 @@ class Operation:
     required: tuple[str, ...]
     parameters: dict[str, str]
 
+    @property
+    def is_of_many(self) -> bool:
+        """Whether its inputs are the volumes of one parameter."""
+        return self.parameters.get(self.positional[0]) == "volumes"
+
+    def filled(self, inputs: int) -> tuple[str, ...]:
+        """The parameters that a number of inputs fill."""
+        return self.positional[: 1 if self.is_of_many else inputs]
+
 
 def astype(volume: Volume, dtype: str) -> Volume:
-    """Cast as numpy does; floats beyond an integer's range saturate."""
+    """Cast as numpy does; floats beyond an integer's range saturate.
+
+    Parameters
+    ----------
+    volume : Volume
+    dtype : str
+        numpy's name of a dtype, e.g. ``uint8``.
+    """
     return as_volume(volume).astype(dtype)
 
 
+def with_space(
+    volume: Volume,
+    other: Volume | None = None,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+) -> Volume:
+    """Say where voxels lie: as those of another volume, or by numbers.
+
+    Parameters
+    ----------
+    volume : Volume
+    other : Volume, optional
+        Its voxels lie where those of the result are to lie.
+    voxel_size : float or sequence of float, optional
+        Size of a voxel; one for all axes, or one for each.
+    unit : str, optional
+        Unit of the voxel size, e.g. ``nm``.
+    origin : float or sequence of float, optional
+        Where the first voxel lies, in the same unit.
+    """
+    return as_volume(volume).with_space(other, voxel_size=voxel_size, unit=unit, origin=origin)
+
+
+def sel(volume: Volume, c: str | int | Sequence[str | int]) -> Volume:
+    """Choose channels by name or number.
+
+    Parameters
+    ----------
+    volume : Volume
+        One with channels.
+    c : str, int or sequence of these
+        One channel, or several in the order in which the result has them.
+    """
+    return as_volume(volume).sel(c=c)
+
+
 def num_labels(labels: Volume) -> Scalar:
-    """How many labels there are of what `label` gave."""
+    """Tell how many labels there are of what `label` gave.
+
+    Parameters
+    ----------
+    labels : Volume
+        What `label` gave.
+    """
     try:
         return as_volume(labels).num_labels
     except AttributeError as error:
@@ -63,7 +122,7 @@ def num_labels(labels: Volume) -> Scalar:
 def operations() -> dict[str, Operation]:
     """Every operation by name."""
     found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
-    for function in (*_public(), astype, crop, num_labels):
+    for function in (*_public(), astype, crop, sel, with_space, num_labels):
         if not inspect.isfunction(function) or _needs_function(function):
             continue
         if _takes_volume(_first(function)):
@@ -83,8 +142,8 @@ def footprints() -> dict[str, Callable[..., np.ndarray]]:
 
 
 def _public() -> list[Any]:
-    """What `beam_volumes` exports, but for the transforms: they would import Apache Beam."""
-    return [getattr(bv, name) for name, module in EXPORTS.items() if module != ".transforms"]
+    """What `beam_volumes` exports of its operations."""
+    return [getattr(bv, name) for name, module in EXPORTS.items() if module.startswith(".ops.")]
 
 
 def _first(function: Callable[..., Any]) -> inspect.Parameter | None:

@@ -7,13 +7,14 @@ limit.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
+
+from beam_volumes.text import nearest
 
 #: More than any recipe needs; stops a file that grows by aliases of aliases.
 MOST_ENTRIES = 20_000
@@ -78,24 +79,6 @@ class Entry:
         for key, entry in self.mapping(what).items():
             if key not in known:
                 raise entry.error(f"{what} has no {key!r}{nearest(key, known)}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: the nearest known one, or all of them if they are few.
-
-    Examples
-    --------
-    >>> nearest("sigmma", ["sigma", "size"])
-    "; did you mean 'sigma'?"
-    """
-    known = sorted(known)
-    close = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
-    if close:
-        match = next(k for k in known if k.lower() == close[0])
-        return f"; did you mean {match!r}?"
-    if 0 < len(known) <= 12:
-        return f"; known are {', '.join(known)}"
-    return ""
 
 
 def load(text: str, name: str) -> Entry:
@@ -202,9 +185,17 @@ class _Reader:
 
 
 def _scalar(node: Any) -> Any:
-    text = node.value
-    if node.style is not None:
-        return text
+    return node.value if node.style is not None else plain_scalar(node.value)
+
+
+def plain_scalar(text: str) -> Any:
+    """What letters without quotes mean.
+
+    Examples
+    --------
+    >>> plain_scalar("1e-3"), plain_scalar("no"), plain_scalar("~")
+    (0.001, 'no', None)
+    """
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):

@@ -14,13 +14,13 @@ from typing import Any
 
 from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
-from beam_volumes.recipes.document import Entry, RecipeError, load, nearest
+from beam_volumes.recipes.document import Entry, RecipeError, load
 from beam_volumes.recipes.override import override, substitute
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.place import Place
-from beam_volumes.text import counted
+from beam_volumes.text import counted, nearest
 
-_NAME = re.compile(r"[A-Za-z_][\w-]*")
+NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.
 _PART = re.compile(r"[0-9]{1,4}")
 _TOP = (
@@ -35,8 +35,11 @@ _TOP = (
     "workers",
 )
 #: What may stand beside an input's path, and beside an output's.
-_OPEN = tuple(inspect.signature(open_volume).parameters)
-_WRITE = (
+OPEN_OPTIONS = (
+    *(name for name in inspect.signature(open_volume).parameters if name != "options"),
+    *registry.open_options(),
+)
+OUTPUT_KEYS = (
     "step",
     "dtype",
     "path",
@@ -99,6 +102,8 @@ class Recipe:
     outputs : list of RecipeOutput
     memory, workers
         Defaults that the command line overrides.
+    document : dict
+        All of it as plain data.
     """
 
     inputs: dict[str, Input]
@@ -108,6 +113,7 @@ class Recipe:
     memory: int | str | None = None
     workers: int | None = None
     description: str = field(default="")
+    document: Any = None
 
 
 def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
@@ -125,13 +131,17 @@ def read_recipe(path: str, settings: Sequence[str] = ()) -> Recipe:
     RecipeError
         With file and line of the mistake.
     """
+    return parse_recipe(read_text(path), path, settings)
+
+
+def read_text(path: str) -> str:
+    """The text of a recipe at a path, or a URL in a bucket."""
     try:
-        text = _read(path).decode()
+        return _read(path).decode()
     except UnicodeDecodeError as error:
         raise RecipeError(
             path, f"is not text in UTF-8 ({error.reason} at byte {error.start})"
         ) from None
-    return parse_recipe(text, path, settings)
 
 
 def _read(path: str) -> bytes:
@@ -167,6 +177,7 @@ def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:
         top["memory"].value if "memory" in top else None,
         _workers(top.get("workers")),
         str(top["description"].value) if "description" in top else "",
+        root.plain(),
     )
 
 
@@ -196,7 +207,7 @@ def _input(name: str, entry: Entry) -> Input:
         return Input(name, entry.value, {}, entry.where)
     if not isinstance(entry.value, dict):
         raise entry.error(f"the input {name!r} must be a path, or a mapping with path:")
-    entry.check_keys([*_OPEN, "spec"], f"the input {name!r}")
+    entry.check_keys([*OPEN_OPTIONS, "spec"], f"the input {name!r}")
     options = {k: e.plain() for k, e in entry.value.items()}
     what = [options.pop(k) for k in ("path", "spec") if k in options]
     if len(what) != 1 or not isinstance(what[0], str | dict):
@@ -205,7 +216,7 @@ def _input(name: str, entry: Entry) -> Input:
 
 
 def _checked_name(name: str, entry: Entry) -> str:
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise entry.error(
             f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter"
         )
@@ -240,7 +251,8 @@ def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
         )
         raise op.error(f"no operation is called {op.plain()!r}{hint}")
     inputs = _step_inputs(name, said, entry, previous)
-    known = [p for p in operation.parameters if p not in operation.positional[: len(inputs)]]
+    filled = operation.filled(len(inputs))
+    known = [p for p in operation.parameters if p not in filled]
     for key, e in said.items():
         if key in known:
             continue
@@ -249,14 +261,12 @@ def _step(name: str, entry: Entry, previous: str | None) -> RecipeStep:
         raise e.error(
             f"{operation.name} has no parameter {key!r}{nearest(key, [*known, 'input', 'inputs'])}"
         )
-    if len(inputs) > len(operation.positional):
+    if len(inputs) > len(operation.positional) and not operation.is_of_many:
         raise entry.error(
             f"{operation.name} takes {counted(len(operation.positional), 'input')}, and {len(inputs)} are "
             "given"
         )
-    missing = [
-        r for r in operation.required if r not in (*operation.positional[: len(inputs)], *said)
-    ]
+    missing = [r for r in operation.required if r not in (*filled, *said)]
     if missing:
         raise entry.error(f"{operation.name} needs {', '.join(missing)}")
     return RecipeStep(name, operation, inputs, said, entry.where)
@@ -366,7 +376,7 @@ def _output(entry: Entry, names: list[str], last: str | None) -> RecipeOutput:
     if isinstance(entry.value, str):
         said: dict[str, Entry] = {"path": entry}
     else:
-        entry.check_keys(_WRITE, "an output")
+        entry.check_keys(OUTPUT_KEYS, "an output")
         said = dict(entry.value)
     step = said.pop("step", None)
     if step is None and last is None:

@@ -15,6 +15,7 @@ and in ``runs/<run>/`` what that run alone writes and reads::
     failures/<step>                                 what the last attempt at a step has failed of
     failure                                         what two attempts have failed of, and so all would
     compiling/<host>-<process>                      a kernel that a process compiles, while it does
+    under-way/<host>-<process>                      how far the slabs are that a process sweeps
     intermediate/                                   what is stored between passes
 
 A worker that comes late writes where nobody looks any more. The manifest is changed by conditional writes
@@ -28,9 +29,10 @@ import os
 import pickle
 import re
 import socket
+import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import tee
 from pathlib import Path
@@ -266,18 +268,41 @@ class Journal:
 
     def write_compiling(self, what: Compiling | None) -> None:
         """Say what this process compiles now, or that it does no longer."""
-        key = f"compiling/{socket.gethostname()}-{os.getpid()}"
-        if what is None:
-            self._folder.delete(key)
-        else:
-            self._folder.write(key, json.dumps({"run": self.run_id, **asdict(what)}).encode())
+        self._say("compiling", None if what is None else asdict(what))
 
     def compiling(self) -> list[Compiling]:
         """What processes compile, or did when they were killed, by a journal on a disk."""
-        found = Path(self.own["path"], "compiling").glob("*-*[0-9]")  # no files half written
-        keys = [f"compiling/{path.name}" for path in found]
+        return [Compiling(**said) for said in self._said("compiling")]
+
+    def write_under_way(self, slabs: Sequence[tuple[int, int, float]]) -> None:
+        """Say which slabs this process sweeps: passes, slabs, and what part of each is done."""
+        self._say("under-way", {"told": time.time(), "slabs": list(slabs)})
+
+    def under_way(self, pass_index: int, since: float = 0.0) -> dict[int, float]:
+        """By slab what part of it is done, as processes said last, by a journal on a disk.
+
+        Some of the slabs may be finished by now, others were given up by who is dead.
+        """
+        parts: dict[int, float] = {}
+        for said in sorted(self._said("under-way"), key=lambda said: said["told"]):
+            if said["told"] >= since:
+                parts.update((slab, part) for k, slab, part in said["slabs"] if k == pass_index)
+        return parts
+
+    def _say(self, kind: str, what: Mapping[str, Any] | None) -> None:
+        """Say something of this process, in place of what it said before."""
+        key = f"{kind}/{socket.gethostname()}-{os.getpid()}"
+        if what is None:
+            self._folder.delete(key)
+        else:
+            self._folder.write(key, json.dumps({"run": self.run_id, **what}).encode())
+
+    def _said(self, kind: str) -> list[dict[str, Any]]:
+        """What processes say, or said before they were killed."""
+        found = Path(self.own["path"], kind).glob("*-*[0-9]")  # no files half written
+        keys = [f"{kind}/{path.name}" for path in found]
         heads = [json.loads(data) for data in self._folder.read_many(keys) if data is not None]
-        return [Compiling(**h) for h in heads if h.pop("run") == self.run_id]
+        return [h for h in heads if h.pop("run") == self.run_id]
 
     # Slabs.
 
@@ -401,8 +426,8 @@ class Journal:
         if before is not None and are_alike(before, data):
             self._folder.write(_FAILURE, text)
 
-    def failure(self, launch: str) -> dict[str, Any] | None:
-        """What every attempt would fail of, as data, if that is known."""
+    def failure(self, launch: str | None) -> dict[str, Any] | None:
+        """What every attempt of a launch would fail of, as data, if it is known; None is the last launch."""
         return _of_launch(self._folder.read(_FAILURE), launch)
 
     # What a pass has found.
@@ -488,6 +513,10 @@ class Tally:
                         found.append((before + 1, after))
         return tuple(found)
 
+    def is_done(self, slab: int) -> bool:
+        """Whether a slab was finished at the last look."""
+        return slab in self._open.get(slab // FOLDER, (slab,))
+
     def in_flight(self) -> list[int]:
         """Slabs started and not finished, those started last first."""
         starts: list[tuple[int, str]] = []
@@ -501,9 +530,9 @@ class Tally:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))
 
 
-def _of_launch(data: bytes | None, launch: str) -> dict[str, Any] | None:
+def _of_launch(data: bytes | None, launch: str | None) -> dict[str, Any] | None:
     note = None if data is None else json.loads(data)
-    return note if note is not None and note["launch"] == launch else None
+    return note if note is not None and launch in (None, note["launch"]) else None
 
 
 def _scalars(pass_index: int) -> str:

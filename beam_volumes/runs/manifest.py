@@ -45,6 +45,8 @@ class Manifest:
         Why nobody but the program that began the run can continue it, if that is so.
     created : float
         Seconds since the epoch.
+    about : dict
+        What the outputs are made of, as `session.provenance` tells it.
     """
 
     run_id: str
@@ -56,6 +58,7 @@ class Manifest:
     python: str = ""
     closed: str = ""
     created: float = field(default_factory=time.time)
+    about: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
     def to_json(self) -> str:

@@ -8,13 +8,19 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
 
+from beam_volumes.geometry import Box
 from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.record import Ranges, Record, count, indices, ranges, unpacked
+from beam_volumes.storage import provenance
+from beam_volumes.storage.ownership import OwnedOutput
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.storage.units import Listing, Reading
 from beam_volumes.text import counted
+
+#: Outputs, and parts of outputs, whose listings are remembered.
+_LISTED = 64
 
 
 def verify(
@@ -74,6 +80,8 @@ class Check:
     written: int = 0
     empty: int = 0
     tables: int = 0
+    #: Outputs that say what they are made of.
+    told: int = 0
     #: Units written before checksums were taken.
     unsummed: int = 0
     _sinks: dict[str, Sink] = field(default_factory=dict)
@@ -103,6 +111,8 @@ class Check:
             parts.append(f"{self.unsummed:,} of them without a checksum")
         if self.tables:
             parts.append(counted(self.tables, "table"))
+        if self.told:
+            parts.append(f"{counted(self.told, 'output')} with what it is made of")
         return f"{self.journal.url.rstrip('/')}: complete: {', '.join(parts)}"
 
     def _outputs(self) -> Iterator[str]:
@@ -119,14 +129,27 @@ class Check:
                 self.tables += 1
                 table = TableSink.from_dict(output)
                 yield from table.problems(self.manifest.run_id, self.checksums)
+                yield from self._provenance(table, ended)
                 continue
             sink = Sink.from_dict(output)
             if sink.existing_run() == self.manifest.run_id:
                 self._sinks[sink.name] = sink
-                self._listings[sink.name] = Listing(sink)
                 self._seen[sink.name] = 0
+                yield from self._provenance(sink, ended)
             else:
                 yield f"{sink.name} is gone or was written by another run"
+
+    def _provenance(self, sink: OwnedOutput, ended: bool) -> Iterator[str]:
+        """Whether it is told what an output is made of, once its run has ended."""
+        if not ended or not self.manifest.about:
+            return
+        told = provenance.written(sink)
+        if told is None:
+            yield f"{sink.name}: {sink.provenance_key}, which says what it is made of, is missing or damaged"
+        elif told["run"] != self.manifest.run_id:
+            yield f"{sink.name}: {sink.provenance_key} is of another run, {told['run']}"
+        else:
+            self.told += 1
 
     def _pass(self, k: int, p: dict[str, Any]) -> Iterator[str]:
         missing = self.journal.missing(k, p["slabs"])
@@ -137,7 +160,8 @@ class Check:
         for slab, record in self.journal.read_records(k, _others(missing, p["slabs"])):
             if isinstance(record, Record):
                 self.slabs += 1
-                yield from self._units(f"pass {k + 1}, slab {slab} {record.box}", record, reading)
+                where = f"pass {k + 1}, slab {slab} {record.box}"
+                yield from self._units(where, record, reading, p.get("lattices", {}))
             else:
                 lost += 1
                 yield f"pass {k + 1}, slab {slab}: {record or 'its record is of another run'}"
@@ -147,7 +171,7 @@ class Check:
         if p["folds"] or p["surveys"]:
             yield from self._scalars(k)
         for name in {*p["outputs"]} & {*self._sinks}:
-            units = len(self._sinks[name].grid)
+            units = self._sinks[name].unit_count
             if self._seen[name] != units:
                 yield f"{name}: {units - self._seen[name]} of {units} units are in no record"
 
@@ -158,9 +182,11 @@ class Check:
         except ValueError as error:
             yield f"pass {k + 1}: {error}"
 
-    def _units(self, where: str, record: Record, reading: Reading) -> Iterator[str]:
+    def _units(
+        self, where: str, record: Record, reading: Reading, lattices: dict[str, Any]
+    ) -> Iterator[str]:
         for name in {*record.written, *record.empty} & {*self._sinks}:
-            sink, listing = self._sinks[name], self._listings[name]
+            sink = self._sinks[name]
             written, empty = record.written.get(name, ()), record.empty.get(name, ())
             self._seen[name] += count(ranges(chain(indices(written), indices(empty))))
             self.written += count(written)
@@ -170,20 +196,42 @@ class Check:
                 self.unsummed += count(written)
             expected = repeat(None) if sums is None else unpacked(sums)
             for unit, checksum in zip(indices(written), expected, strict=False):
-                box = sink.grid.box(unit)
-                called = f"{where}: unit {unit} {box} of {name}"
-                if not record.box.contains(box):
+                part, own = sink.located(unit)
+                box = part.grid.box(own)
+                called = f"{where}: unit {own} {box} of {part.name}"
+                if not _is_of(record, sink, part, box, lattices.get(name)):
                     yield f"{called} is not of that slab"
-                elif listing.has(unit):
-                    yield from reading.read(called, sink, unit, checksum)
+                elif self._listing(part).has(own):
+                    yield from reading.read(called, part, own, checksum)
                 else:
                     yield f"{called} is missing"
             for unit in indices(empty):
-                box = sink.grid.box(unit)
-                if not record.box.contains(box):
-                    yield f"{where}: unit {unit} {box} of {name} is not of that slab"
-                elif listing.has(unit):
-                    yield f"{where}: unit {unit} {box} of {name} is there, and was left out as empty"
+                part, own = sink.located(unit)
+                box = part.grid.box(own)
+                called = f"{where}: unit {own} {box} of {part.name}"
+                if not _is_of(record, sink, part, box, lattices.get(name)):
+                    yield f"{called} is not of that slab"
+                elif self._listing(part).has(own):
+                    yield f"{called} is there, and was left out as empty"
+
+    def _listing(self, part: Sink) -> Listing:
+        """List what is there of an output, or of a part of it; of few at a time."""
+        if part.name not in self._listings:
+            while len(self._listings) > _LISTED:
+                del self._listings[next(iter(self._listings))]
+            self._listings[part.name] = Listing(part)
+        return self._listings[part.name]
+
+
+def _is_of(record: Record, sink: Sink, part: Sink, box: Box, lattice: Any) -> bool:
+    """Whether a unit is of the slab, or point in time, of a record; of a crop or a level it begins there."""
+    if part is sink and lattice is not None:
+        begins = [a + v * f for v, a, f in zip(box.start, *lattice, strict=True)]
+        spans = zip(record.box.start, begins, record.box.stop, strict=True)
+        return all(a <= v < b for a, v, b in spans)
+    if part is sink:
+        return record.box.contains(box)
+    return part.at is not None and part.at[0] == record.box.start[0]
 
 
 def _others(missing: Ranges, total: int) -> Iterator[int]:

@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from beam_volumes.nesting import check_not_nested
 from beam_volumes.plan.in_place import check_in_place
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.session.identity import journal_place, scratch_of
+from beam_volumes.session.provenance import about
 from beam_volumes.session.resume import asked_again
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
@@ -20,7 +22,6 @@ from beam_volumes.storage.ownership import OutputExistsError
 from beam_volumes.storage.place import is_local, join, kvstore_spec
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.sweep.nesting import check_not_nested
 
 _AS_USUAL = RunOptions()
 
@@ -31,6 +32,7 @@ def begin(
     *,
     request: Request | None = None,
     scratch: Any = None,
+    recipe: Any = None,
 ) -> Session:
     """A new run, or with ``resume`` the one whose journal is there; nothing is written yet.
 
@@ -42,6 +44,8 @@ def begin(
     request : Request, optional
     scratch : path, optional
         Where a run without a journal stores what lies between its passes; by default on this machine.
+    recipe : object, optional
+        What the plan was made from, as plain data: it is told beside the outputs.
 
     Raises
     ------
@@ -72,8 +76,9 @@ def begin(
         return Session(plan, run_id, None, options.overwrite, request, replaces=there)
     journal = Journal(join(place, directory=True), run_id)
     there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)
+    made_of = about(plan, recipe) if plan.outputs else {}
     plan = with_scratch(plan, scratch_of(journal))
-    return Session(plan, run_id, journal, options.overwrite, request, replaces=there)
+    return Session(plan, run_id, journal, options.overwrite, request, replaces=there, about=made_of)
 
 
 def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool) -> str | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from beam_volumes.kernels.jit import compilations
+from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.runs.journal import Compiling, Journal
+from beam_volumes.runs.parts import Parts
 from beam_volumes.storage.place import is_local
 
 _lock = threading.Lock()
@@ -16,11 +17,16 @@ _tellers: dict[str, _Teller] = {}
 
 
 @contextlib.contextmanager
-def compilation_told(journal: Journal | None) -> Iterator[None]:
+def compilation_told(journal: Journal | Parts | None) -> Iterator[None]:
     """While the context lasts, a journal says what this process compiles.
 
-    Only a journal on a disk does: in a bucket every word would be a request, from every worker.
+    Only a journal on a disk does: in a bucket every word would be a request, from every worker. A run
+    without a journal says it in memory, in its parts.
     """
+    if isinstance(journal, Parts):
+        with _told_in_memory(journal):
+            yield
+        return
     if journal is None or not is_local(journal.spec):
         yield
         return
@@ -39,6 +45,20 @@ def compilation_told(journal: Journal | None) -> Iterator[None]:
             teller.users -= 1
 
 
+@contextlib.contextmanager
+def _told_in_memory(parts: Parts) -> Iterator[None]:
+    def tell(kernel: str | None) -> None:
+        parts.compiling = _compiling(kernel, found)
+
+    with compilations(tell) as found:
+        yield
+
+
+def _compiling(kernel: str | None, found: Sequence[Compiled]) -> Compiling | None:
+    seconds = sum(c.seconds for c in found)
+    return Compiling(kernel, len(found), seconds, time.time()) if kernel else None
+
+
 class _Teller:
     """Tells a journal as long as it has users."""
 
@@ -53,7 +73,5 @@ class _Teller:
     def _tell(self, kernel: str | None) -> None:
         if not self.users:
             return
-        seconds = sum(c.seconds for c in self._found)
-        what = kernel and Compiling(kernel, len(self._found), seconds, time.time())
         with contextlib.suppress(OSError, ValueError):  # it is for those who watch, nothing more
-            self.journal.write_compiling(what or None)
+            self.journal.write_compiling(_compiling(kernel, self._found))

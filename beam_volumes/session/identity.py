@@ -8,7 +8,7 @@ from typing import Any
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage.place import Spec, join, kvstore_spec
+from beam_volumes.storage.place import Spec, join, output_spec
 from beam_volumes.version import __version__
 
 
@@ -34,7 +34,7 @@ def python_version() -> str:
 def journal_place(plan: Plan, journal: Any) -> Spec | None:
     """Where a plan's journal is kept: beside its first output, or where the user says."""
     if journal is not None:
-        return join(kvstore_spec(journal), directory=True)
+        return join(output_spec(journal), directory=True)
     outputs = [
         s
         for s in plan.results

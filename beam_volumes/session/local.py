@@ -2,45 +2,60 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from beam_volumes.across.rounds import Key, run
+from beam_volumes.runs.journal import Journal
+from beam_volumes.runs.parts import Parts
 from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
+from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.resources import gate
 
 #: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
 #: described the job.
 Drive = Callable[[Session, Watching], dict[str, Any] | None]
 
+Count = Callable[[SlabResult], None]
 
-def run_local(session: Session, watching: Watching = unwatched) -> dict[str, Any]:
-    """Run every pass; returns the numbers known at the end, by token.
 
-    Workers are threads: stages release the GIL. Without a journal there is nothing to watch.
+class Stopped(BaseException):
+    """A slab is given up, as the run is: nothing is wrong with the slab, so it is no Exception."""
+
+
+def run_local(
+    session: Session, watching: Watching = unwatched, count: Count | None = None
+) -> dict[str, Any]:
+    """Run every pass; returns the numbers known at the end, by token. ``count`` is told of every slab.
+
+    Workers are threads: stages release the GIL.
     """
     session.prepare()
-    watched = nullcontext() if session.journal is None else watching(session.journal)
-    with watched, compilation_told(session.journal), Spill() as spill:
+    followed: Journal | Parts = Parts() if session.journal is None else session.journal
+    if isinstance(followed, Parts) and watching is not unwatched:
+        session = replace(session, parts=followed)
+    told = compilation_told(session.journal or session.parts)
+    with watching(followed), told, Spill() as spill:
         try:
-            return _run(session, spill)
+            return _run(session, spill, count)
         finally:
             gate.release()
 
 
-def _run(session: Session, spill: Spill) -> dict[str, Any]:
+def _run(session: Session, spill: Spill, count: Count | None) -> dict[str, Any]:
     known: dict[str, Any] = {}
     answers: Answers = {}
     for index in range(len(session.plan.passes)):
         summaries: dict[str, list[tuple[Key, Kept]]] = {}
-        emissions = _sweeps(session, index, known, answers, spill)
+        emissions = _sweeps(session, index, known, answers, spill, count)
         states = merging.merge(session.plan, index, _states(emissions, summaries, spill))
         known = merging.finish_pass(session, index, states, known)
         numbers: dict[str, dict[str, Any]] = {}
@@ -73,15 +88,26 @@ def _states(
 
 
 def _sweeps(
-    session: Session, index: int, known: dict[str, Any], answers: Answers, spill: Spill
+    session: Session,
+    index: int,
+    known: dict[str, Any],
+    answers: Answers,
+    spill: Spill,
+    count: Count | None,
 ) -> Iterator[tuple[int, SlabPartials]]:
     p = session.plan.passes[index]
     left = iter(range(len(p.grid)))
     workers = session.plan.workers
 
+    stopped = threading.Event()
+
+    def stop() -> None:
+        if stopped.is_set():
+            raise Stopped("other slabs have ended the run")
+
     def one(slab: int) -> tuple[int, SlabPartials]:
         own = {token: spill.value(answers[token][slab]) for token in p.program.barriers}
-        return slab, slabs.sweep_slab(session, index, slab, known, own)
+        return slab, slabs.sweep_slab(session, index, slab, known, own, count, stop)
 
     if workers == 1:
         yield from map(one, left)
@@ -99,5 +125,6 @@ def _sweeps(
                 for future in done:
                     yield future.result()
         finally:
+            stopped.set()
             for future in flying:
                 future.cancel()

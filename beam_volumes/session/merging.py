@@ -8,8 +8,10 @@ from typing import Any
 from beam_volumes.across.rounds import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.session.large import InJournal, at_hand, numbers_of
+from beam_volumes.session.points import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.program import Surveyed
 from beam_volumes.sweep.reduction import Reduction
@@ -83,8 +85,14 @@ def finish_pass(
             f.token: f.reduction.finish(states[f.token], tuple(values[t] for t in f.values))
             for f in p.program.folds
         }
-    for output in p.program.outputs:  # all units of it are there
-        output.sink.finish(session.run_id, session.durable)
+    if isinstance(p, PointsPass):
+        finish_tables(session, p, found)
+    later = [
+        o.sink.kvstore for q in session.plan.passes[pass_index + 1 :] for o in q.program.outputs
+    ]
+    for output in p.program.outputs:
+        if output.sink.kvstore not in later:  # all units of it are there
+            output.sink.finish(session.run_id, session.durable)
     if journal is not None and found:
         journal.check()
         journal.write_scalars(pass_index, found)

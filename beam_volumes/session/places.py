@@ -19,16 +19,17 @@ def check_portable(planned: Plan, journal: Any = None) -> None:
         raise ValueError(
             f"the journal {journal} is memory of this process; use a path or runner=None"
         )
-    for p in planned.passes:
+    for p in planned.swept:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 raise ValueError(
                     f"{step.source.name} lives in this process ({format_bytes(step.source.nbytes)}): "
                     "a pipeline's workers cannot read it; use runner=None, or write it to a .zarr first"
                 )
+    for p in planned.passes:
         sinks: list[Sink | TableSink] = [output.sink for output in p.program.outputs]
-        for b in p.program.surveys:
-            sinks += planned.tables.get(b.token, ())
+        if p is planned.passes[0]:
+            sinks += [s for some in planned.tables.values() for s in some]
         for sink in sinks:
             if not sink.portable:
                 raise ValueError(
@@ -59,7 +60,7 @@ def check_scratch(plan: Plan, journal: Any, scratch: Any, workers: str) -> None:
 def check_remote(plan: Plan, journal: Any, runner: str, scratch: Any = None) -> None:
     """Refuse local paths for a runner whose workers are never on this machine."""
     book = journal_place(plan, journal)
-    steps = [s for p in plan.passes for s in p.program.steps]
+    steps = [s for p in plan.swept for s in p.program.steps]
     own = {sink.name for sink in plan.sinks}
     sources = [s.source.stored for s in steps if s.source is not None and s.source.name not in own]
     # Small arrays travel with the plan.

@@ -39,6 +39,7 @@ from typing import Any
 import cloudpickle
 
 from beam_volumes.graph.nodes import Value
+from beam_volumes.nesting import check_not_nested
 from beam_volumes.ops.labels.mappings import ParquetMapping
 from beam_volumes.plan.crew import Crew, default_workers
 from beam_volumes.plan.fitting import costed, refuse
@@ -57,7 +58,6 @@ from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.place import Spec, join
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.sweep.nesting import check_not_nested
 from beam_volumes.text import counted
 from beam_volumes.version import __version__
 
@@ -219,7 +219,7 @@ def check_inputs(plan: Plan, journal: Journal) -> None:
 
 def _inputs_of(plan: Plan) -> Iterator[tuple[str, str, Callable[[], str]]]:
     """Of each input its name, its token in the plan, and what gives its token now."""
-    for p in plan.passes:
+    for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None:
                 yield step.source.name, step.source.reader.token(), partial(_token_now, step.source)
@@ -304,6 +304,8 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
             f"the run was planned in {len(begun)} passes and would now be in {len(plan.passes)}; "
             "resume it with the memory= and slab= it was begun with"
         )
+    if any(p.point is not None for p in plan.passes):
+        return plan  # points in time are the same in any slabs of theirs
     for crew in _crews(plan):
         parts = []
         budget = left_for_slab(plan.memory, plan.base, crew)

@@ -36,7 +36,7 @@ def save_plan(plan: Plan, request: Request | None) -> tuple[bytes | None, str]:
         return None, "it is a step of a pipeline: run that again with resume=True"
     if not all(sink.portable for sink in plan.sinks):
         return None, "its outputs were memory of the process that began it"
-    for p in plan.passes:
+    for p in plan.swept:
         for step in p.program.steps:
             if step.source is not None and not step.source.portable:
                 return None, (

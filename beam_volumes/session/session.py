@@ -12,8 +12,11 @@ from beam_volumes.graph.options import options as settings
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
+from beam_volumes.runs.parts import Parts
 from beam_volumes.session.identity import make_manifest
+from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
+from beam_volumes.storage import provenance
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
 from beam_volumes.storage.place import Place
@@ -42,6 +45,8 @@ class Session:
         plan's slabs in flight.
     meters : tuple of Meter, optional
         For each pass what adds up where its time goes; in this process only.
+    parts : Parts, optional
+        Where slabs say how far they are, if there is no journal in which they do; in this process only.
     """
 
     plan: Plan
@@ -51,6 +56,9 @@ class Session:
     request: Request | None = None
     sweeps: int | None = None
     meters: tuple[Meter, ...] = ()
+    parts: Parts | None = None
+    #: What the outputs are made of, as far as it is known before the run; of a run that is continued, {}.
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: Whether disks hold voxels before records speak of them.
     durable: bool = field(default_factory=lambda: settings.durable)
     #: Tells a run that is continued from the same before.
@@ -76,7 +84,9 @@ class Session:
             kept, closed = save_plan(self.plan, self.request)
             Journal.create(
                 journal.spec,
-                replace(make_manifest(self.plan, self.run_id), closed=closed),
+                replace(
+                    make_manifest(self.plan, self.run_id), closed=closed, about=dict(self.about)
+                ),
                 plan=kept,
                 overwrite=True,  # `begin` has seen that it may be replaced
                 attempts=journal.attempts,
@@ -114,10 +124,20 @@ class Session:
         """Say that the run has ended well, and remove what it stored for itself; may be repeated."""
         if self.journal is not None:
             self.check(self.plan.outputs)
+            if not self.journal.marked(ENDED):
+                self._tell_provenance(self.journal)
             self.flush(self.plan.sinks)
             self.journal.mark(ENDED)
             self.flush()
         self._remove_scratch()
+
+    def _tell_provenance(self, journal: Journal) -> None:
+        """Write beside each output what it was made of."""
+        manifest = Journal.load(journal.spec)
+        if manifest is None or manifest.run_id != self.run_id or not manifest.about:
+            return
+        for sink in self.plan.outputs:
+            provenance.write(sink, document(manifest, sink.name))
 
     def flush(self, sinks: Iterable[Any] = ()) -> None:
         """Wait until disks hold what was written, and the journal, if that is asked for."""

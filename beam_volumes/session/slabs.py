@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan import machine
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session import merging
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.large import at_hand
+from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
+from beam_volumes.session.under_way import Tell, told
 from beam_volumes.storage.claims import Superseded
 from beam_volumes.storage.context import configure
 from beam_volumes.sweep.error_context import error_context
@@ -46,6 +50,7 @@ def sweep_slab(
     known: dict[str, Any],
     answers: Mapping[str, Any] | None = None,
     count: Callable[[SlabResult], None] | None = None,
+    stop: Callable[[], None] | None = None,
 ) -> SlabPartials:
     """Sweep a slab and record it, or read what its record says.
 
@@ -59,6 +64,8 @@ def sweep_slab(
         By barrier, what came back to the slab.
     count : callable, optional
         Told of every slab that was swept.
+    stop : callable, optional
+        Called now and then; raises to stop the sweep.
 
     Raises
     ------
@@ -74,9 +81,10 @@ def sweep_slab(
     box = session.plan.passes[pass_index].grid.box(index)
     where = f"pass {pass_index + 1}, slab {index} {box}"
     noted = session.noted(f"pass-{pass_index}-slab-{index}")
-    with noted, error_context(where), compilation_told(session.journal):
+    under_way = told(session.parts, session.journal, pass_index, index, stop)
+    with noted, error_context(where), compilation_told(session.journal), under_way as tell:
         try:
-            return _swept(session, pass_index, index, known, answers, count)
+            return _swept(session, pass_index, index, known, answers, count, tell)
         except OSError:
             # What it reads or writes may be gone because the run has ended, or is another's by now.
             record = _finished_meanwhile(session, pass_index, index)
@@ -105,6 +113,7 @@ def _swept(
     known: dict[str, Any],
     answers: Mapping[str, Any] | None,
     count: Callable[[SlabResult], None] | None,
+    tell: Tell,
 ) -> SlabPartials:
     p = session.plan.passes[pass_index]
     sinks = [output.sink for output in p.program.outputs]
@@ -112,27 +121,14 @@ def _swept(
     attempt = session.journal.start(pass_index, index) if session.journal is not None else ""
     started = time.time()
     configure(session.plan.threads)
-    near = at_hand(known, p.values, session.journal)
-    values = {v.token: evaluate(v, near) for v in p.values}
-    # However many sweeps a runner starts at once in a process, so many are admitted.
-    with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
-        result = sweep(
-            p.program,
-            p.grid,
-            index,
-            values,
-            arena,
-            window=p.partition.window,
-            threads=session.plan.threads,
-            overlap=p.partition.overlap,
-            answers=answers,
-            limit_bytes=p.limit_bytes,
-            may_write=NowAndThen(lambda: session.check(sinks)),
-            meter=session.meters[pass_index] if session.meters else None,
-        )
-    states = dict(result.states)
-    for b, _ in merging.loads(session.plan, pass_index):
-        states[merging.load_token(b)] = b.survey.load_of(p.grid, index, result.summaries[b.token])
+    if isinstance(p, PointsPass):
+        result, states = compute_point(session, p, index, tell)
+    else:
+        result = _one_sweep(session, p, index, known, answers, sinks, tell)
+        states = dict(result.states)
+        for b, _ in merging.loads(session.plan, pass_index):
+            found = result.summaries[b.token]
+            states[merging.load_token(b)] = b.survey.load_of(p.grid, index, found)
     emission = SlabPartials(states, result.summaries)
     if count is not None:
         count(result)
@@ -154,6 +150,36 @@ def _swept(
         )
         session.journal.write_record(pass_index, index, record, lambda: session.flush(sinks))
     return emission
+
+
+def _one_sweep(
+    session: Session,
+    p: Pass,
+    index: int,
+    known: dict[str, Any],
+    answers: Mapping[str, Any] | None,
+    sinks: Sequence[Any],
+    tell: Tell,
+) -> SlabResult:
+    near = at_hand(known, p.values, session.journal)
+    values = {v.token: evaluate(v, near) for v in p.values}
+    # However many sweeps a runner starts at once in a process, so many are admitted.
+    with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
+        return sweep(
+            p.program,
+            p.grid,
+            index,
+            values,
+            arena,
+            window=p.partition.window,
+            threads=session.plan.threads,
+            overlap=p.partition.overlap,
+            answers=answers,
+            limit_bytes=p.limit_bytes,
+            may_write=NowAndThen(lambda: session.check(sinks)),
+            tell=tell,
+            meter=session.meters[p.index] if session.meters else None,
+        )
 
 
 class NowAndThen:

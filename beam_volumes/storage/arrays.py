@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class ArrayReader:
-    """An array in memory, z, y, x, which may be mapped of a file.
+    """An array in memory, z, y, x behind leading axes, which may be mapped of a file.
 
     Its bytes may be in an order that is not the machine's: they are swapped when they are copied.
     ``place`` tells what it is a map of, if that is known: then it need not be read to be told.
@@ -105,8 +105,8 @@ class ArraySink(Sink):
 
     @property
     def array(self) -> np.ndarray:
-        """Its voxels; to be written, once it is created."""
-        return self._held[0]
+        """Its voxels; to be written, once it is created. Those of a part are in those of the whole."""
+        return self._held[0] if self.at is None else self._held[0][self.at]
 
     def exists(self) -> bool:
         return bool(self._held)
@@ -122,7 +122,7 @@ class ArraySink(Sink):
 
     def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
         if not self._held:
-            self._held.append(np.empty(self.shape, self.dtype))
+            self._held.append(np.empty((*self.leading, *self.shape), self.dtype))
 
     def read_back(self) -> Source:
         return replace(super().read_back(), reader=HeldReader(self), encoded=False)
@@ -185,8 +185,25 @@ def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
     return f"{of} {rows.hexdigest()}"
 
 
+def refuse_masked(array: object) -> None:
+    """Refuse an array that hides some of its values: nothing here would leave them out.
+
+    Raises
+    ------
+    TypeError
+        It is one of `numpy.ma`.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        what = f"masked array of shape {array.shape}" if array.ndim else "masked number"
+        raise TypeError(
+            f"a {what}: its mask would be lost; fill it (a.filled(0)), or take a.data, and give ~a.mask as "
+            "mask= where a function takes one"
+        )
+
+
 def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) -> Source:
     """A source of an array's voxels; the array must not change while it is in use."""
+    refuse_masked(array)
     name = f"a numpy array of shape {array.shape}"
     dtype = array.dtype.newbyteorder("=")
     if dtype not in DTYPES:
@@ -200,8 +217,10 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
     chosen = select(DEFAULT_AXES[array.ndim], array.shape, index, name)
     fixed = dict(chosen.fixed)
     view = np.asarray(array)[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
-    view = view[tuple(slice(None) if a in chosen.axes else None for a in AXES)]
-    z, y, x = view.shape
+    first = len(chosen.leading)
+    shown = tuple(slice(None) if a in chosen.axes else None for a in AXES)
+    view = view[(slice(None),) * first + shown]
+    z, y, x = view.shape[first:]
     whole = _map_of(array)
     place, extents = None, []
     if whole is not None:
@@ -214,7 +233,9 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         dtype=dtype,
         chunk=(1, max(1, y), max(1, x)),
         chunk_origin=(0, 0, 0),
-        space=Space(axes=chosen.axes),
+        space=Space(axes=chosen.axes, leading=chosen.leading),
         reader=ArrayReader(view, tuple(extents), place),
         encoded=False,
+        leading=view.shape[:first],
+        leading_chunk=(1,) * first,
     )

@@ -1,14 +1,16 @@
-"""From the axes a file has to z, y, x."""
+"""From the axes a file has to t, c, z, y, x."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tensorstore as ts
 
-from beam_volumes.space import AXES
+from beam_volumes.space import AXES, LEADING, METRES, Space
 
 #: What arrays without names of axes are taken for.
 DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
@@ -54,18 +56,96 @@ def unit_name(unit: str | None) -> str | None:
     return name
 
 
+def space_said(
+    space: Space,
+    name: str,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+) -> Space:
+    """The space of a volume with what the user says of it; the rest stays.
+
+    Parameters
+    ----------
+    space : Space
+    name : str
+        How messages name the volume.
+    voxel_size, origin : float or sequence of float, optional
+        One number, or one for each axis that the user sees, in ``unit``.
+    unit : str, optional
+        A unit of length, by any of its usual names. Without ``voxel_size`` it is what the numbers
+        that are known were in all along; with it, an origin that is known is converted.
+
+    Examples
+    --------
+    >>> known = Space(voxel_size=(0.008,) * 3, unit="micrometer", origin=(0.8, 0, 0))
+    >>> space_said(known, "em", 16, "nm").origin, space_said(known, "em", unit="nm").origin
+    ((800.0, 0.0, 0.0), (0.8, 0, 0))
+    """
+    named = unit_name(unit)
+    if named is not None and voxel_size is not None and {space.unit, named} <= set(METRES):
+        space = space.in_unit(named)
+    if voxel_size is not None:
+        sizes = _per_axis("voxel_size", voxel_size, space, name, positive=True)
+        full = [1.0, 1.0, 1.0] if space.voxel_size is None else list(space.voxel_size)
+        for axis, size in zip(space.visible, sizes, strict=True):
+            full[axis] = size
+        space = space.resized((full[0], full[1], full[2]))
+    if named is not None:
+        space = replace(space, unit=named)
+    if origin is not None:
+        at = list(space.origin)
+        for axis, place in zip(
+            space.visible, _per_axis("origin", origin, space, name), strict=True
+        ):
+            at[axis] = place
+        space = replace(space, origin=(at[0], at[1], at[2]), sliced_from=None)
+    return space
+
+
+def _per_axis(
+    what: str, given: Any, space: Space, name: str, positive: bool = False
+) -> list[float]:
+    """Finite numbers, one for each axis that the user sees."""
+    many = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    try:
+        numbers = [float(v) for v in given] if many else [float(given)] * len(space.axes)
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != len(space.axes) or not all(
+        math.isfinite(v) and (v > 0 or not positive) for v in numbers
+    ):
+        raise ValueError(
+            f"{what}={given!r}: {name} needs one {'positive ' if positive else ''}number, or one per axis "
+            f"{', '.join(space.axes)}"
+        )
+    return numbers
+
+
 @dataclass(frozen=True)
 class Selection:
     """Which dimensions are fixed, and which are the volume's axes."""
 
     fixed: tuple[tuple[int, int], ...]
     dims: tuple[tuple[str, int], ...]
+    channels: tuple[str, ...] = ()
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The axes the user sees, in the order z, y, x."""
+        """The axes of space that the user sees, in the order z, y, x."""
         names = dict(self.dims)
         return tuple(a for a in AXES if a in names)
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Those before them, in the order t, c."""
+        names = dict(self.dims)
+        return tuple(a for a in LEADING if a in names)
+
+    def before(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Values per dimension of the file as values per leading axis."""
+        dims = dict(self.dims)
+        return tuple(values[dims[a]] for a in self.leading)
 
     def triple(self, values: Sequence[Any], default: Any) -> tuple[Any, Any, Any]:
         """Values per dimension of the file as values per z, y, x."""
@@ -74,18 +154,19 @@ class Selection:
         return (z, y, x)
 
     def apply(self, store: Any) -> Any:
-        """The z, y, x view, from (0, 0, 0), of a `tensorstore.TensorStore` or `tensorstore.Spec`."""
+        """The leading axes, z, y, x, from 0, of a `tensorstore.TensorStore` or `tensorstore.Spec`."""
         origin = store.domain.inclusive_min
         store = store[ts.d[:].label[("",) * store.rank]]
         if self.fixed:
             dims = [d for d, _ in self.fixed]
             store = store[ts.d[dims][tuple(origin[d] + i for d, i in self.fixed)]]
         kept = sorted(d for _, d in self.dims)
-        order = [kept.index(dict(self.dims)[a]) for a in self.axes]
+        order = [kept.index(dict(self.dims)[a]) for a in (*self.leading, *self.axes)]
         if order != sorted(order):
             store = store[ts.d[order].transpose[list(range(len(order)))]]
-        store = store[tuple(slice(None) if a in self.axes else ts.newaxis for a in AXES)]
-        return store[ts.d[:].translate_to[0, 0, 0]]
+        first = (slice(None),) * len(self.leading)
+        store = store[first + tuple(slice(None) if a in self.axes else ts.newaxis for a in AXES)]
+        return store[ts.d[:].translate_to[(0,) * store.rank]]
 
 
 def names_of_axes(names: Sequence[str | None] | None, ndim: int, name: str) -> tuple[str, ...]:
@@ -109,7 +190,7 @@ def select(
     name: str,
     channels: Sequence[str] = (),
 ) -> Selection:
-    """Choose the z, y, x of an array that may have t and c too.
+    """Choose the volume in an array that may have t and c too: these stay, unless a point is chosen.
 
     Parameters
     ----------
@@ -125,7 +206,6 @@ def select(
     """
     index = dict(index or {})
     shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))
-    named = f"; channels: {', '.join(channels)}" if channels else ""
     unknown = set(index) - set(axes)
     if unknown:
         raise ValueError(
@@ -135,16 +215,15 @@ def select(
     for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
         if axis in index:
             fixed.append((d, _position(index[axis], axis, size, channels, name)))
-        elif axis in AXES:
-            dims.append((axis, d))
-        elif size == 1:
+        elif axis in LEADING and size == 1:
             fixed.append((d, 0))
         else:
-            example = repr(channels[0]) if axis == "c" and channels else "0"
-            raise ValueError(
-                f"{name} has the axes {shown}{named}: choose one {axis} by index={{{axis!r}: {example}}}"
-            )
-    return Selection(tuple(fixed), tuple(dims))
+            dims.append((axis, d))
+    names = dict(zip(axes, sizes, strict=True))
+    named = (
+        "c" in dict(dims) and len(channels) == names["c"] and len(set(channels)) == len(channels)
+    )
+    return Selection(tuple(fixed), tuple(dims), tuple(channels) if named else ())
 
 
 def _position(value: int | str, axis: str, size: int, channels: Sequence[str], name: str) -> int:

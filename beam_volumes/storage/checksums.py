@@ -44,9 +44,11 @@ def checksum(voxels: np.ndarray) -> int:
     True
     """
     found = 0
+    planes = max(1, _COPY // max(1, voxels[:1].nbytes))
     rows = max(1, _COPY // max(1, voxels[:1, :1].nbytes))
-    for plane in voxels:
-        for y in range(0, len(plane), rows):
-            part = np.ascontiguousarray(plane[y : y + rows])
+    for z in range(0, len(voxels), planes):
+        some = voxels[z : z + planes]
+        for y in range(0, some.shape[1], rows) if planes == 1 else (0,):
+            part = np.ascontiguousarray(some[:, y : y + rows] if planes == 1 else some)
             found = crc32(part.reshape(-1).view(np.uint8), found)
     return found

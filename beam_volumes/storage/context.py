@@ -97,12 +97,13 @@ def context() -> ts.Context:
         return _context
 
 
-def waiting_context() -> ts.Context:
+def waiting_context(many: int = WAITING) -> ts.Context:
     """A context for arrays whose callbacks wait for requests to a bucket: with threads of its own.
 
     Requests need some of the threads of `context` to end; if all of those waited for them, none would.
+    What waits for a disk is slower with more threads than there are cores.
     """
-    return ts.Context({"data_copy_concurrency": {"limit": WAITING}}, parent=context())
+    return ts.Context({"data_copy_concurrency": {"limit": many}}, parent=context())
 
 
 def _few_arenas() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.space import Space
+from beam_volumes.storage.pyramid import Pyramid
+
+_D = TypeVar("_D", bound="Description")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +39,24 @@ class Description:
         The place of a file or of a directory.
     options : mapping
         What the format alone understands: plain data.
+    leading : tuple of int
+        Extents of the axes before z, y and x that are stored, which ``space.leading`` names.
+    leading_unit : tuple of int
+        How many of their points a chunk holds: one, or all.
+    at : tuple of int or None
+        Of a part of an output, which of the units along these axes it is; else None.
     scratch : bool
         Whether it is a run's own, between its passes: all its chunks are stored, and one that is not
         there is an error where it is read.
+    mask : bool
+        Whether it is bool, stored as uint8 0 and 1: formats that can say so mark it, and who opens it
+        finds bool again.
+    labels : bool
+        Whether its voxels are labels.
+    pyramid : Pyramid or None
+        The levels that are stored, if there are several.
+    level : int or None
+        Which of them this is; None of the whole, which is described as the finest.
     """
 
     name: str
@@ -52,6 +70,45 @@ class Description:
     kvstore: dict[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
     scratch: bool = False
+    mask: bool = False
+    leading: tuple[int, ...] = ()
+    leading_unit: tuple[int, ...] = ()
+    at: tuple[int, ...] | None = None
+    labels: bool = False
+    pyramid: Pyramid | None = None
+    level: int | None = None
+
+    def of_level(self: _D, k: int) -> _D:
+        """One level of a pyramid."""
+        assert self.pyramid is not None
+        level, name = self.pyramid.levels[k], self.pyramid.name
+        return replace(
+            self,
+            name=f"{name}/{k}" if k else name,
+            shape=level.shape,
+            chunk=level.chunk,
+            shard=level.shard,
+            space=level.space,
+            at=None,
+            level=k,
+        )
+
+    @property
+    def every_level(self: _D) -> tuple[_D, ...]:
+        """The levels of a pyramid; itself if it is none."""
+        if self.pyramid is None:
+            return (self,)
+        return tuple(self.of_level(k) for k in range(len(self.pyramid.levels)))
+
+    @property
+    def whole(self: _D) -> _D:
+        """The whole of a level of a pyramid; else itself."""
+        return self if self.level is None else replace(self.of_level(0), level=None)
+
+    @property
+    def samples(self) -> int:
+        """How many points a unit holds of each voxel: several, if chunks hold all channels."""
+        return math.prod(self.leading_unit)
 
     @property
     def unit(self) -> Triple:
@@ -65,11 +122,12 @@ class Description:
 
     @property
     def unit_bytes(self) -> int:
-        return math.prod(self.unit) * self.dtype.itemsize
+        return math.prod(self.unit) * self.samples * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Of all voxels."""
+        return math.prod((*self.leading, *self.shape)) * self.dtype.itemsize
 
     @property
     def portable(self) -> bool:
@@ -81,9 +139,9 @@ class Description:
         """Whether it lies in a bucket."""
         return self.kvstore.get("driver") not in ("file", "memory")
 
-    def stored(self, triple: Sequence[Any]) -> list[Any]:
-        """Values for z, y, x as values for the axes that are stored."""
-        return [triple[a] for a in self.space.visible]
+    def stored(self, triple: Sequence[Any], leading: Sequence[Any] = ()) -> list[Any]:
+        """Values for z, y, x, behind those for leading axes, as values for the axes that are stored."""
+        return [*leading, *(triple[a] for a in self.space.visible)]
 
     def whole_units(self) -> Triple:
         """The shape rounded up to whole units."""

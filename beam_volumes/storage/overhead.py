@@ -11,13 +11,18 @@ from beam_volumes.storage.source import Source
 from beam_volumes.storage.transfer import KEPT, in_flight
 
 
-def read_overhead_bytes(sources: Sequence[Source], threads: int = 1) -> int:
+def read_overhead_bytes(
+    sources: Sequence[Source], threads: int = 1, stacks: Sequence[Source] = ()
+) -> int:
     """About how many bytes a process takes to read sources, beside the arrays it fills, at most.
 
     Its sweeps share a lane for what is local and one for what is not. The chunks in flight are held
     decoded and, if a codec compresses, encoded too (as large as decoded when they do not compress);
     the allocator keeps some more. With incompressible voxels on two threads 25 to 36 MB were measured
     for chunks of 4 MiB, 129 MB for chunks of 64 MiB.
+
+    ``stacks`` are those, one of each, whose units hold channels that are read together: what is decoded
+    for all of them is copied to each from one array more.
     """
     total = KEPT if sources else 0
     for remote in (False, True):
@@ -27,16 +32,26 @@ def read_overhead_bytes(sources: Sequence[Source], threads: int = 1) -> int:
             flying = in_flight(source.chunk_bytes, threads, remote)
             copies = 1
             if source.decode_bytes:
-                # A slice is decoded beside the buffer it is copied to, its file in memory.
+                # A slice is decoded beside the buffer it is copied to, its file in memory. The buffer is
+                # one of a chunk: of all channels that lie in it. Measured is once more as much.
                 several = min(WAITING, flying // source.chunk_bytes) if remote else threads
-                decoding = max(decoding, max(1, several) * 2 * source.decode_bytes)
+                others = (source.together - 1) * source.chunk_bytes
+                held = 2 * source.decode_bytes + 2 * others
+                decoding = max(decoding, max(1, several) * held)
             elif source.encoded:
                 copies = 2
             most = max(most, copies * flying)
             touched += copies * _touched_bytes(source)
         # Volumes smaller than what may fly do not fill it.
         total += min(most, touched) + decoding
-    return total
+    return total + max((_of_all_channels(source, threads) for source in stacks), default=0)
+
+
+def _of_all_channels(source: Source, threads: int) -> int:
+    """Bytes of units with all their channels, as they wait to be shared out."""
+    unit = source.chunk_bytes * source.together
+    flying = in_flight(unit, threads, source.reader.remote)
+    return min(flying, _touched_bytes(source) * source.together)
 
 
 def _touched_bytes(source: Source) -> int:

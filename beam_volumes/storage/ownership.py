@@ -64,6 +64,11 @@ class OwnedOutput:
         """The document, by its name in the output's home."""
         raise NotImplementedError
 
+    @property
+    def provenance_key(self) -> str:
+        """The document that says what it was made of, by its name in the output's home."""
+        raise NotImplementedError
+
     def _found(self) -> bytes | None:
         """The document of whatever is there."""
         return Place.of(self.home).read(self._key)

@@ -6,6 +6,7 @@ A place travels and is written down as its `Spec`, which is plain data. A `Place
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import tensorstore as ts
 
@@ -50,18 +51,49 @@ def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
     if scheme in ("", "file"):
         path = unquote(text.partition("://")[2]) if scheme else text
         return {"driver": "file", "path": os.path.abspath(os.path.expanduser(path))}
+    if scheme in ("http", "https"):
+        check_no_secrets(text)
+        if not urlsplit(text).netloc:
+            raise ValueError(f"{text!r} is no address: it names no server")
+        try:
+            return dict(ts.KvStore.Spec(text).to_json())
+        except ValueError as error:
+            raise ValueError(f"{without_secrets(text)!r} is no address: {error}") from None
     if scheme == "memory":
         return {"driver": "memory", "path": text.partition("://")[2]}
     driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
     if driver is None:
         raise ValueError(
-            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs:// or a "
-            "TensorStore spec"
+            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs://, "
+            "https:// or a TensorStore spec"
         )
     # not urlsplit: keys may hold ? and #
     bucket, _, path = text.partition("://")[2].partition("/")
     spec = {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
     return spec | _endpoint() if driver == "s3" else spec
+
+
+def output_spec(place: str | os.PathLike[str] | Spec) -> Spec:
+    """The same of a place that is to be written to.
+
+    Examples
+    --------
+    >>> output_spec("https://example.org/a.zarr")
+    Traceback (most recent call last):
+    ValueError: https://example.org/a.zarr: web servers are read from; write to a local path, s3:// or gs://
+    """
+    spec = kvstore_spec(place)
+    if not can_be_written(spec):
+        what = "zip files" if spec.get("driver") == "zip" else "web servers"
+        raise ValueError(
+            f"{url(spec)}: {what} are read from; write to a local path, s3:// or gs://"
+        )
+    return spec
+
+
+def can_be_written(spec: Spec) -> bool:
+    """Whether objects can be written in a store of this kind."""
+    return spec.get("driver") not in ("http", "zip")
 
 
 def _endpoint() -> Spec:
@@ -92,6 +124,17 @@ def is_local(spec: Spec) -> bool:
     return spec.get("driver") == "file"
 
 
+def is_pattern(path: str) -> bool:
+    """Whether a local path is a pattern, and no file or folder of that name.
+
+    Examples
+    --------
+    >>> is_pattern("/data/s*.npy"), is_pattern("/data/s1.npy")
+    (True, False)
+    """
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
 def url(spec: Spec) -> str:
     """How messages name a place.
 
@@ -104,7 +147,10 @@ def url(spec: Spec) -> str:
     if driver == "file":
         return path
     if driver == "http":
-        return without_secrets(f"{str(spec.get('base_url', '')).rstrip('/')}/{path.lstrip('/')}")
+        server, mark, query = str(spec.get("base_url", "")).partition("?")
+        return without_secrets(f"{server.rstrip('/')}/{quote(path.lstrip('/'))}{mark}{query}")
+    if isinstance(spec.get("base"), dict):
+        return "/".join([url(spec["base"]).rstrip("/"), *([path] if path else [])])
     scheme = {"gcs": "gs"}.get(str(driver), str(driver))
     return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"
 
@@ -132,7 +178,10 @@ class Place:
         return cls(kvstore_spec(place))
 
     def remembering(self) -> Place:
-        """Return the place as one that reads no object twice."""
+        """Return the place as one that reads no object twice, to find out what it is.
+
+        An object in a bucket or on a server that refuses to give it is as good as none.
+        """
         return replace(self, seen={})
 
     def below(self, *names: str) -> Place:
@@ -148,6 +197,11 @@ class Place:
     def local(self) -> str | None:
         """The local path, if it is one."""
         return str(self.spec["path"]) if is_local(self.spec) else None
+
+    @property
+    def can_list(self) -> bool:
+        """Whether there is a way to ask what is there; a web server tells only of names that are known."""
+        return self.spec.get("driver") != "http"
 
     @property
     def directory(self) -> Spec:
@@ -174,7 +228,13 @@ class Place:
         if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
             data = None
         else:
-            data = next(iter(self.read_many([key])))
+            try:
+                data = next(iter(self.read_many([key])))
+            except PermissionError:
+                # Servers that tell nobody what there is refuse what is not there.
+                if self.seen is None or self.local is not None:
+                    raise
+                data = None
         if self.seen is not None:
             self.seen[key] = data
         return data

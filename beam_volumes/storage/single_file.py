@@ -35,10 +35,34 @@ def put_together(
     FileNotFoundError
         It is not, or another attempt has removed parts of the content.
     """
+
+    def write(path: str) -> None:
+        with open(path, "xb") as out:
+            for data in content:
+                out.write(data)
+
+    written_whole(place, home, write, is_ours)
+
+
+def written_whole(
+    place: str, home: str, write: Callable[[str], None], is_ours: Callable[[], bool]
+) -> None:
+    """Make a file, whole or not at all, by a function that writes it at a path.
+
+    Parameters
+    ----------
+    place, home, is_ours
+        As of `put_together`.
+    write : callable
+        It is given a path in ``home`` at which there is nothing.
+
+    Raises
+    ------
+    FileNotFoundError
+        As `put_together` does.
+    """
     whole = os.path.join(home, f"whole-{uuid.uuid4().hex}")
-    with open(whole, "xb") as out:
-        for data in content:
-            out.write(data)
+    write(whole)
     if not is_ours():
         os.remove(whole)
         raise FileNotFoundError(f"{place}: another run has taken its place")

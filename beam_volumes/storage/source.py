@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,16 +14,19 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple, cells_touched
 from beam_volumes.space import Space
-from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.transfer import Transfer, read_into
+from beam_volumes.storage.place import Spec
+from beam_volumes.storage.transfer import Transfer, read_channels, read_into
 
 #: What voxels may be.
 DTYPES = tuple(
     np.dtype(t) for t in ("bool", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 )
+
+#: As what formats without bool store masks: MRC has no unsigned bytes.
+BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
 class Reader(Protocol):
@@ -45,7 +48,7 @@ class Reader(Protocol):
         ...
 
     def open(self) -> ts.TensorStore:
-        """The array as z, y, x from (0, 0, 0)."""
+        """The array as z, y, x from 0, behind the source's leading axes."""
         ...
 
     def token(self) -> str:
@@ -55,7 +58,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A readable z, y, x array.
+    """A readable z, y, x array, or many of them: one for each point in time and each channel.
+
+    What is said of its voxels holds for each of these; `point` chooses one. `open` and `read` are for
+    a single one.
 
     Attributes
     ----------
@@ -76,6 +82,12 @@ class Source:
         Whether a codec compresses the chunks.
     asked : mapping or None
         What `open_source` was given, to open it anew; None where that is not possible.
+    leading : tuple of int
+        Extents of the axes before these, which ``space.leading`` names.
+    leading_chunk : tuple of int
+        How many of their points a decode unit holds; as long as ``leading``.
+    labels : bool
+        Whether the file says that its voxels are labels.
     """
 
     name: str
@@ -88,6 +100,9 @@ class Source:
     offset: Triple = (0, 0, 0)
     encoded: bool = True
     asked: Mapping[str, Any] | None = None
+    leading: tuple[int, ...] = ()
+    leading_chunk: tuple[int, ...] = ()
+    labels: bool = False
 
     @property
     def chunk_bytes(self) -> int:
@@ -97,6 +112,11 @@ class Source:
     def decode_bytes(self) -> int:
         """Of what is decoded in one piece, if that is more than a chunk of it; else 0."""
         return getattr(self.reader, "decode_bytes", 0)
+
+    @property
+    def together(self) -> int:
+        """How many channels and points in time a chunk holds, which are decoded with this one."""
+        return 1 if self.held else getattr(self.reader, "together", 1)
 
     @property
     def read_unit(self) -> Triple:
@@ -110,7 +130,18 @@ class Source:
 
     @property
     def nbytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Of all its voxels."""
+        return math.prod((*self.leading, *self.shape)) * self.dtype.itemsize
+
+    @property
+    def remark(self) -> str:
+        """What plans say of how it is read: why it is slow, or which slices are lost; often empty."""
+        return getattr(self.stored.reader, "remark", "")
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """The slices that are lost, and what is read in their place."""
+        return getattr(self.stored.reader, "lost", {})
 
     @property
     def portable(self) -> bool:
@@ -131,15 +162,17 @@ class Source:
     def array(self) -> np.ndarray | None:
         """Its voxels where they lie, if they are `held`; not to be written to."""
         held: np.ndarray | None = getattr(self.reader, "array", None)
-        return (
-            held if held is None else held[Box.of_shape(self.shape).translate(self.offset).slices]
-        )
+        if held is None:
+            return None
+        part = held[Box.of_shape(self.shape).translate(self.offset).slices]
+        is_mask = self.dtype == bool and part.dtype in BYTES
+        return part.view(bool) if is_mask else part
 
     @property
     def stack(self) -> str | None:
-        """Tells the slices that it is decoded from, if others are from the same; else None.
+        """Tells the units that it is decoded from, if they hold other channels too; else None.
 
-        Sources of one stack are parts of the same slices, of the same place: see `read_stack`.
+        Sources of one stack are channels of the same units, of the same place: see `read_stack`.
         """
         stack = getattr(self.reader, "stack", None)
         return None if stack is None else digest(stack, self.offset, self.shape)
@@ -153,6 +186,7 @@ class Source:
             handle = self.reader.open()
         except ValueError as error:
             raise explain(error, f"opening {self.name}") from None
+        handle = _as_mask(handle, self.dtype)
         if handle.dtype.numpy_dtype != self.dtype:
             raise OSError(
                 f"{self.name} holds {handle.dtype.name}, not the {self.dtype} it was opened with"
@@ -163,6 +197,49 @@ class Source:
                 f"{self.name} has shape {handle.shape} now and no longer holds {box}; open it anew"
             )
         return handle[box.slices][ts.d[:].translate_to[0, 0, 0]]
+
+    def point(self, axis: str, at: int) -> Source:
+        """One point in time or one channel of it."""
+        d = self.space.leading.index(axis)
+        if not 0 <= at < self.leading[d]:
+            raise ValueError(
+                f"{self.name} has {self.leading[d]} along {axis}; {at} is not among them"
+            )
+        asked = None if self.asked is None else _asked_of(self.asked, axis, at)
+        return replace(
+            self,
+            name=f"{self.name}[{axis}={at}]",
+            space=self.space.of_one(axis),
+            reader=self._along(axis, at),
+            leading=_without(self.leading, d),
+            leading_chunk=_without(self.leading_chunk, d),
+            asked=None if isinstance(self.reader, ViewReader) else asked,
+        )
+
+    def as_mask(self) -> Source:
+        """The same as bool, if it holds bytes: for formats without bool that have marked it a mask.
+
+        Memory that is `held` has nothing but 0 and 1 then.
+        """
+        return replace(self, dtype=np.dtype(bool)) if self.dtype in BYTES else self
+
+    def span(self, axis: str, first: int, last: int) -> Source:
+        """A range of its points in time or of its channels."""
+        d = self.space.leading.index(axis)
+        leading = (*self.leading[:d], last - first, *self.leading[d + 1 :])
+        return replace(self, reader=self._along(axis, (first, last)), leading=leading, asked=None)
+
+    def _along(self, axis: str, at: int | tuple[int, int]) -> Reader:
+        """What reads a point, or a range, along a leading axis."""
+        if isinstance(self.reader, ViewReader):
+            whole = self.reader.source
+            part = whole.point(axis, at) if isinstance(at, int) else whole.span(axis, *at)
+            return replace(self.reader, source=part)
+        reader = self.reader
+        if not isinstance(reader, PointReader):
+            every = (None,) * len(self.leading)
+            reader = PointReader(reader, every, self.leading_chunk, self.chunk_bytes)
+        return reader.fixed(self.space.leading.index(axis), at)
 
     def crop(self, box: Box) -> Source:
         """The part of it inside ``box``, which counts from this source's voxel (0, 0, 0)."""
@@ -198,6 +275,20 @@ class Source:
             offset=(0, 0, 0),
         )
 
+    def moved(self, name: str, move: Callable[[Spec], Spec]) -> Source:
+        """The same where its bytes have been moved to.
+
+        Parameters
+        ----------
+        name : str
+            How messages name it then.
+        move : callable
+            Gives the place of a key-value store that has been moved, and any other as it is. Only readers
+            that have a method ``moved`` of such a function can be.
+        """
+        moved = getattr(self.reader, "moved", None)
+        return self if moved is None else replace(self, name=name, reader=moved(move))
+
     def thinned(self, step: Triple) -> Source:
         """Every so many-th of its voxels, of chunks one voxel thick: others are not read."""
         if any(s > 1 and c > 1 for s, c in zip(step, self.chunk, strict=True)):
@@ -214,7 +305,10 @@ class Source:
         )
 
     def read(self, box: Box | None = None) -> np.ndarray:
-        """A box of voxels, or all of them, as a new array."""
+        """A box of voxels, or all of them, as a new array; of each channel and point in time there is."""
+        if self.leading:
+            axis = self.space.leading[0]
+            return np.stack([self.point(axis, k).read(box) for k in range(self.leading[0])])
         box = Box.of_shape(self.shape) if box is None else box
         if self.array is not None:
             return self.array[box.slices].astype(self.dtype)
@@ -225,21 +319,143 @@ class Source:
     def token(self) -> str:
         """The source's identity for fingerprints: what and where it is, not when it was written."""
         return digest(
-            self.reader.token(), self.offset, self.shape, self.dtype.str, repr(self.space)
+            self.reader.token(),
+            self.offset,
+            self.shape,
+            self.dtype.str,
+            repr(self.space),
+            self.leading,
         )
 
 
+def _as_mask(handle: ts.TensorStore, dtype: np.dtype) -> ts.TensorStore:
+    """What is not 0 as true, of bytes that are marked as bool."""
+    is_mask = dtype.kind == "b" and handle.dtype.numpy_dtype in BYTES
+    return ts.cast(handle, ts.bool) if is_mask else handle
+
+
 def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
-    """Start reading boxes of the same slices into arrays: each slice is decoded once for all.
+    """Start reading boxes of several channels into arrays: each unit is decoded once for all.
 
     Parameters
     ----------
     parts : sequence of (Source, Box, numpy.ndarray)
         Sources of one `Source.stack`, and for each what `read_into` takes.
     """
-    reader: Any = parts[0][0].reader
-    transfer: Transfer = reader.read_together(parts)
-    return transfer
+    readers: list[Any] = [source.reader for source, _, _ in parts]
+    source = parts[0][0]
+    return read_channels(
+        _as_mask(readers[0].open_all(), source.dtype),
+        [
+            (r.channel, box.translate(source.offset), out)
+            for r, (_, box, out) in zip(readers, parts, strict=True)
+        ],
+        readers[0].remote,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PointReader:
+    """One point in time or one channel of what a reader opens.
+
+    Attributes
+    ----------
+    whole : Reader
+    at : tuple
+        Where along each leading axis: a number, the ends of a range, or None for all of it.
+    chunk : tuple of int
+        How many points of these axes a decode unit holds.
+    chunk_bytes : int
+        Of one point of a decode unit.
+    """
+
+    whole: Reader
+    at: tuple[int | tuple[int, int] | None, ...]
+    chunk: tuple[int, ...]
+    chunk_bytes: int
+
+    def fixed(self, d: int, at: int | tuple[int, int]) -> PointReader:
+        """A point, or a range, along axis ``d`` of those that are left."""
+        left = [k for k, a in enumerate(self.at) if not isinstance(a, int)]
+        now = list(self.at)
+        before = now[left[d]]
+        first = before[0] if isinstance(before, tuple) else 0
+        now[left[d]] = first + at if isinstance(at, int) else (first + at[0], first + at[1])
+        return replace(self, at=tuple(now))
+
+    @property
+    def portable(self) -> bool:
+        return self.whole.portable
+
+    @property
+    def remote(self) -> bool:
+        return self.whole.remote
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.whole.extents
+
+    @property
+    def held(self) -> bool:
+        return getattr(self.whole, "held", False)
+
+    @property
+    def array(self) -> np.ndarray | None:
+        whole: np.ndarray | None = getattr(self.whole, "array", None)
+        return whole if whole is None else whole[self._index]
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of a unit with all that it holds."""
+        own: int = getattr(self.whole, "decode_bytes", 0)
+        several = self.together > 1 and not self.held
+        return max(own, self.together * self.chunk_bytes) if several else own
+
+    @property
+    def together(self) -> int:
+        return math.prod(self.chunk)
+
+    @property
+    def remark(self) -> str:
+        return getattr(self.whole, "remark", "")
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        return getattr(self.whole, "lost", {})
+
+    @property
+    def stack(self) -> str | None:
+        if self.held or self.chunk[-1] == 1 or not isinstance(self.at[-1], int):
+            return None
+        return digest(self.whole.token(), self.at[:-1])
+
+    @property
+    def channel(self) -> int:
+        """Where along the last leading axis."""
+        at = self.at[-1]
+        assert isinstance(at, int)
+        return at
+
+    def open_all(self) -> ts.TensorStore:
+        """The array with all channels of its point in time: c, z, y, x."""
+        return opened("whole" + self.whole.token(), self.whole.open)[self._index[:-1]]
+
+    def open(self) -> ts.TensorStore:
+        view = opened("whole" + self.whole.token(), self.whole.open)[self._index]
+        return view[ts.d[:].translate_to[(0,) * view.rank]]
+
+    def moved(self, move: Callable[[Spec], Spec]) -> PointReader:
+        moved = getattr(self.whole, "moved", None)
+        return self if moved is None else replace(self, whole=moved(move))
+
+    def token(self) -> str:
+        return digest("point", self.whole.token(), self.at)
+
+    @property
+    def _index(self) -> tuple[Any, ...]:
+        return tuple(
+            slice(None) if a is None else a if isinstance(a, int) else slice(*a) for a in self.at
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,44 +502,26 @@ class ViewReader:
                 view = view[ts.d[axis].stride[-step if back else step]]
         return view[ts.d[:].translate_to[0, 0, 0]]
 
+    def moved(self, move: Callable[[Spec], Spec]) -> ViewReader:
+        return replace(self, source=self.source.moved(self.source.name, move))
+
     def token(self) -> str:
         return digest("view", self.source.token(), self.axes, self.flipped, self.step)
-
-
-def with_space(
-    source: Source, voxel_size: float | Sequence[float] | None, unit: str | None
-) -> Source:
-    """The source with the voxel size and unit that the user says it has.
-
-    Parameters
-    ----------
-    voxel_size : float or sequence of float, optional
-        One number, or one per axis that the user sees.
-    unit : str, optional
-        A unit of length, by any of its usual names.
-    """
-    space = source.space
-    if voxel_size is not None:
-        many = isinstance(voxel_size, Sequence | np.ndarray)
-        sizes = [float(v) for v in voxel_size] if many else [float(voxel_size)] * len(space.axes)  # type: ignore
-        if len(sizes) != len(space.axes) or not all(math.isfinite(v) and v > 0 for v in sizes):
-            raise ValueError(
-                f"voxel_size={voxel_size!r}: {source.name} needs one positive number, or one per axis "
-                f"{', '.join(space.axes)}"
-            )
-        full = [1.0, 1.0, 1.0] if space.voxel_size is None else list(space.voxel_size)
-        for axis, size in zip(space.visible, sizes, strict=True):
-            full[axis] = size
-        space = replace(space, voxel_size=(full[0], full[1], full[2]))
-    if unit is not None:
-        space = replace(space, unit=unit_name(unit))
-    return replace(source, space=space)
 
 
 def digest(*parts: Any) -> str:
     """A short hash of JSON-like data, the same in every process."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _without(items: tuple[int, ...], d: int) -> tuple[int, ...]:
+    return items[:d] + items[d + 1 :]
+
+
+def _asked_of(asked: Mapping[str, Any], axis: str, at: int) -> dict[str, Any]:
+    """What `opening.reopened` is to take one point of."""
+    return {**asked, "points": (*asked.get("points", ()), (axis, at))}
 
 
 def _ordered(triple: Triple, axes: Triple) -> Triple:

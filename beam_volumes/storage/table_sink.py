@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from beam_volumes.storage.formats.format import RUN
+from beam_volumes.storage.formats.format import PROVENANCE, RUN
 from beam_volumes.storage.formats.table_format import Columns, TableFormat, table_formats
 from beam_volumes.storage.ownership import OwnedOutput
-from beam_volumes.storage.place import Place, kvstore_spec, url
+from beam_volumes.storage.place import Place, output_spec, url
 from beam_volumes.storage.source import digest
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class TableSink(OwnedOutput):
 
     kind = "such a table"
     _key = RUN
+    provenance_key = PROVENANCE
 
     @classmethod
     def of(cls, path: Any, format: str | None = None) -> TableSink:
@@ -49,7 +50,7 @@ class TableSink(OwnedOutput):
         ...
         ValueError: s3://bucket/neurons.csv: csv is one file, for local disks; write .parquet there
         """
-        spec, known = kvstore_spec(path), table_formats()
+        spec, known = output_spec(path), table_formats()
         name = url(spec).rstrip("/")
         spec = {**spec, "path": str(spec.get("path", "")).rstrip("/")}
         if format is None:
@@ -101,18 +102,20 @@ class TableSink(OwnedOutput):
         is_directory = local and os.path.isdir(self.kvstore["path"])
         if self.is_file:
             return not is_directory
-        ours = all(k == RUN or k.endswith(f".{self.format}") for k in Place.of(self.home).names())
+        noted = (RUN, PROVENANCE)
+        ours = all(k in noted or k.endswith(f".{self.format}") for k in Place.of(self.home).names())
         return ours and (is_directory or not local)
 
     # writing it
 
-    def _part(self, shard: int) -> str:
-        return f"part-{shard:05d}.{self.format}"
+    def _part(self, shard: int | str) -> str:
+        name = f"{shard:05d}" if isinstance(shard, int) else shard
+        return f"part-{name}.{self.format}"
 
-    def _parts(self, shards: int) -> list[str]:
-        return [self._part(i) for i in range(shards)]
+    def _parts(self, shards: int | Sequence[str]) -> list[str]:
+        return [self._part(i) for i in (range(shards) if isinstance(shards, int) else shards)]
 
-    def write(self, shard: int, columns: Columns, run_id: str | None = None) -> None:
+    def write(self, shard: int | str, columns: Columns, run_id: str | None = None) -> None:
         """Write a shard, whole or not at all; again gives the same.
 
         Raises
@@ -124,27 +127,30 @@ class TableSink(OwnedOutput):
         if self.state().get("finished"):
             return
         home = Place.of(self.home)
-        for key, data in self.its.beside(columns).items() if shard == 0 else ():
+        first = shard in (0, "0000000-00000")
+        for key, data in self.its.beside(columns).items() if first else ():
             home.write(key, data)
         home.write(self._part(shard), self.its.encode(columns))
 
-    def finish(self, shards: int, run_id: str | None = None, durable: bool = False) -> None:
-        """Make the table whole, of shards 0 to ``shards - 1``; once is enough.
+    def finish(
+        self, shards: int | Sequence[str], run_id: str | None = None, durable: bool = False
+    ) -> None:
+        """Make the table whole, of shards 0 to ``shards - 1``, or of those named; once is enough.
 
         If ``durable``, a disk holds it before it is said to be whole.
         """
 
         def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
             have = set(Place.of(self.home).names())
-            missing = [i for i in range(shards) if self._part(i) not in have]
-            if missing or not shards:
+            parts = self._parts(shards)
+            missing = [part for part in parts if part not in have]
+            if missing or not parts:
                 raise OSError(
-                    f"{self.name}: {len(missing)} of {shards} shards were not written, the first "
+                    f"{self.name}: {len(missing)} of {len(parts)} shards were not written, the first "
                     f"{missing[:1]}"
                 )
             found: Mapping[str, Any] = {}
             if self.is_file:
-                parts = self._parts(shards)
                 found = self.its.assemble(self.kvstore["path"], self.home["path"], parts, is_ours)
             return {"shards": shards, **found}
 

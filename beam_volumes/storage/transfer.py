@@ -221,38 +221,61 @@ def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
     return transfer
 
 
-def each_slice(
-    handle: ts.TensorStore,
-    box: Box,
-    take: Callable[[int], None],
-    cost: int,
-    where: ts.Context,
-    remote: bool,
+def read_channels(
+    handle: ts.TensorStore, parts: Sequence[tuple[int, Box, np.ndarray]], remote: bool
 ) -> Transfer:
-    """Start reading slices of a box by a function of our own, each at ``cost`` bytes decoded.
+    """Start reading boxes of several channels into arrays, where a chunk holds several channels.
 
-    It is called on TensorStore's threads, those of a context, and puts a slice where it belongs.
+    Each chunk is decoded once: into an array of all channels that are wanted, from which they are copied.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        Of c, z, y, x.
+    parts : sequence of (int, Box, numpy.ndarray)
+        The channel, the box, and what is filled.
+    remote : bool
     """
-
-    def called(domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
-        for z in range(domain.inclusive_min[0], domain.exclusive_max[0]):
-            take(z)
-        out[...] = True
-
-    first, end = box.start[0], box.stop[0]
-    layout = ts.ChunkLayout(chunk_shape=[1])
-    calls = ts.virtual_chunked(
-        called, dtype=ts.bool, shape=[end], chunk_layout=layout, context=where
+    channels = [c for c, _, _ in parts]
+    first, last = min(channels), max(channels) + 1
+    z, y, x = (
+        (min(b.start[a] for _, b, _ in parts), max(b.stop[a] for _, b, _ in parts))
+        for a in range(3)
     )
+    box = Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
+    layout = handle.chunk_layout
+    chunk4 = [
+        c or n for c, n in zip(layout.read_chunk.shape or (None,) * 4, handle.shape, strict=True)
+    ]
+    chunk = _or_shape(chunk4[1:], handle.shape[1:])
+    origin = _or_shape((layout.grid_origin or (0, 0, 0, 0))[1:], (0, 0, 0))
+    itemsize = handle.dtype.numpy_dtype.itemsize
+    together = max(chunk4[0], last - first) * itemsize
     transfer = Transfer("reading", box, handle)
-    lane, limit = _lanes["read", remote], in_flight(cost, threads(), remote)
-    transfer._expect(end - first)
-    for z in range(first, end):
+    lane = _lanes["read", remote]
+    limit = in_flight(math.prod(chunk) * together, threads(), remote)
+    pieces = list(_pieces(box, chunk, origin, PIECE // together)) if box.size else []
+    transfer._expect(len(pieces))
+    for piece in pieces:
 
-        def begin(then: Any, z: int = z) -> None:
-            _when(calls[z : z + 1].read(), then)
+        def begin(then: Any, piece: Box = piece) -> None:
+            decoded = np.empty((last - first, *piece.shape), handle.dtype.numpy_dtype)
 
-        lane.add(_Piece(cost, limit, transfer, begin))
+            def ended(error: BaseException | None) -> None:
+                for c, wanted, out in parts if error is None else ():
+                    common = piece.intersect(wanted)
+                    if common.size:
+                        to = common.translate([-a for a in wanted.start]).slices
+                        of = common.translate([-a for a in piece.start]).slices
+                        out[to] = decoded[c - first][of]
+                then(error)
+
+            into = ts.array(decoded, dtype=handle.dtype, copy=False, write=True, context=context())
+            z, y, x = piece.slices
+            there = handle[first:last, z, y, x]
+            _when(into.write(there).commit, ended)
+
+        lane.add(_Piece(_decoded(piece, chunk, origin) * together, limit, transfer, begin))
     lane.pump()
     return transfer
 
@@ -270,14 +293,16 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
     box : Box
         Starts on the grid of write units and ends on it or at the edge of the volume.
     array : numpy.ndarray
-        Of the box's shape and the handle's dtype (bool stands for uint8 0 and 1); may be strided. It
-        must not be changed until the transfer is done.
+        Of the box's shape and the handle's dtype (bool stands for 0 and 1 of one byte); may be strided. It
+        must not be changed until the transfer is done. Where units hold several channels, both have
+        a fourth axis of these.
     """
-    if array.dtype == bool and handle.dtype.numpy_dtype == np.uint8:
-        array = array.view(np.uint8)
+    if array.dtype == bool and handle.dtype.numpy_dtype in (np.uint8, np.int8):
+        array = array.view(handle.dtype.numpy_dtype)
     _check(handle, box, array)
-    unit = _or_shape(handle.chunk_layout.write_chunk.shape, handle.shape)
-    for axis, a, b, u, n in zip("zyx", box.start, box.stop, unit, handle.shape, strict=True):
+    layout = handle.chunk_layout.write_chunk.shape
+    unit = _or_shape(layout and layout[:3], handle.shape[:3])
+    for axis, a, b, u, n in zip("zyx", box.start, box.stop, unit, handle.shape[:3], strict=True):
         if a % u or (b % u and b != n):
             raise ValueError(
                 f"writing {box} of {describe(handle)}: {axis} {a}:{b} is not made of whole write units "
@@ -285,7 +310,7 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
             )
     transfer = Transfer("writing", box, handle)
     remote = _remote(handle)
-    cost = math.prod(unit) * array.dtype.itemsize
+    cost = math.prod((*unit, *array.shape[3:])) * array.dtype.itemsize
     lane, limit = _lanes["write", remote], in_flight(cost, threads(), remote)
     source = ts.array(array, dtype=handle.dtype, copy=False, context=context())
     units = list(_pieces(box, unit, (0, 0, 0), 1)) if array.size else []
@@ -294,7 +319,7 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
         local = piece.translate([-a for a in box.start])
 
         def begin(then: Any, piece: Box = piece, local: Box = local) -> None:
-            data = source[local.slices][ts.d[:].translate_to[piece.start]]
+            data = source[local.slices][ts.d[:3].translate_to[piece.start]]
             _write_unit(handle, piece, unit, data, then)
 
         lane.add(_Piece(cost, limit, transfer, begin))
@@ -305,18 +330,22 @@ def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer
 def _write_unit(
     handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore, then: Any
 ) -> None:
-    if piece.shape == unit:
+    ends = not any(handle.domain.implicit_upper_bounds)  # the store does where the volume does
+    layout = handle.chunk_layout
+    many = ends and layout.read_chunk.shape != layout.write_chunk.shape
+    if (ends or piece.shape == unit) and not many:
         write = handle[piece.slices].write(data, can_reference_source_data_indefinitely=True)
         _when(write.commit, then)
         return
-    # one transaction covers the unit, so that TensorStore need not read what it would not overwrite
+    # One transaction covers the unit, with all chunks of a shard, so that TensorStore need not read what it
+    # would not overwrite.
     transaction = ts.Transaction()
     store = handle.with_transaction(transaction)
     parts: list[tuple[Box, Any]] = [(piece, data)]
     stop = list(piece.stop)
     for axis, u in enumerate(unit):
         end = piece.start[axis] + u
-        if stop[axis] < end:
+        if stop[axis] < end and not ends:
             start = (*piece.start[:axis], stop[axis], *piece.start[axis + 1 :])
             beyond = Box(start, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
             parts.append((beyond, 0 if handle.fill_value is None else handle.fill_value))
@@ -362,11 +391,11 @@ def _remote(handle: ts.TensorStore) -> bool:
 
 
 def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
-    if array.shape != box.shape:
+    if array.shape[:3] != box.shape or array.ndim != handle.rank:
         raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
     if array.dtype != handle.dtype.numpy_dtype:
         raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
-    domain = Box(handle.domain.inclusive_min, handle.domain.exclusive_max)  # type: ignore[arg-type]
+    domain = Box(handle.domain.inclusive_min[:3], handle.domain.exclusive_max[:3])  # type: ignore[arg-type]
     if not domain.contains(box):
         raise ValueError(f"the box {box} reaches outside {describe(handle)} of {domain}")
 

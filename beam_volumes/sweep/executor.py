@@ -30,7 +30,7 @@ from beam_volumes.storage.source import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.meter import Activity, Meter
-from beam_volumes.sweep.program import Edge, Program, Range, Step
+from beam_volumes.sweep.program import Edge, FedEdges, Program, Range, Step
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Schedule, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
@@ -91,6 +91,7 @@ def sweep(
     answers: Mapping[str, Any] | None = None,
     limit_bytes: int = 1 << 30,
     may_write: Callable[[], None] | None = None,
+    tell: Callable[[float], None] | None = None,
     meter: Meter | None = None,
 ) -> SlabResult:
     """Run a program over one slab of its domain.
@@ -118,6 +119,8 @@ def sweep(
         Bytes that surveys may keep of the slab.
     may_write : callable, optional
         Called before units are written; raises if they must not be.
+    tell : callable, optional
+        Told after each window what part of the slab is done; raises to stop the sweep.
     meter : Meter, optional
         What is to add up where the time goes.
 
@@ -131,7 +134,7 @@ def sweep(
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
-    run.may_write = may_write
+    run.may_write, run.tell = may_write, tell
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
         share = limit_bytes // len(program.surveys)
@@ -177,6 +180,7 @@ class _Sweep:
         self.meter = meter
         self.alone = meter is not None and meter.alone
         self.may_write: Callable[[], None] | None = None
+        self.tell: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
         self.completers: dict[int, Completer] = {}
@@ -187,11 +191,15 @@ class _Sweep:
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
             for o in program.outputs
         ]
-        self.carried = {
-            i: np.full((y[1] - y[0], x[1] - x[0]), s.stage.carried)
-            for i, (s, y, x) in enumerate(zip(program.steps, self.y, self.x, strict=True))
-            if s.stage is not None and s.stage.carried is not None
+        self.works = {
+            i: s.stage.begin(Box((z[0], y[0], x[0]), (z[1], y[1], x[1])))
+            for i, (s, z, y, x) in enumerate(
+                zip(program.steps, self.plan.regions, self.y, self.x, strict=True)
+            )
+            if s.stage is not None
         }
+        spans = list(zip(box.start, box.stop, strict=True))
+        self.shares = [[e.share(a, spans[a]) for a in range(3)] for e in program.ends]
         self.in_place = self._in_place()
         self.rings = self._cut_rings(arena)
         self.tops = [lo for lo, _ in self.plan.regions]
@@ -206,10 +214,10 @@ class _Sweep:
         }
         # Sources that are decoded together have the same course.
         self.stacks = {i: stack for stack in program.stacks for i in stack}
-        self.written = [box.start[0]] * len(program.outputs)
+        self.written = [share[0][0] for share in self.shares[: len(program.outputs)]]
         self.result = SlabResult(
             {f.token: f.reduction.zero() for f in program.folds},
-            bytes_read=sum(self._bytes_of(i) for i in self.handles),
+            bytes_read=sum(map(self._bytes_of, program.decoded)),
             written={o.sink.name: [] for o in program.outputs},
             empty={o.sink.name: [] for o in program.outputs},
             sums={o.sink.name: [] for o in program.outputs},
@@ -218,20 +226,24 @@ class _Sweep:
     def _in_place(self) -> dict[int, int]:
         """Outputs whose slab can be the ring of their step, which thus has nothing else in it."""
         found: dict[int, int] = {}
-        whole = [(a, b) for a, b in zip(self.box.start, self.box.stop, strict=True)]
         for k, (output, sink) in enumerate(zip(self.program.outputs, self.sinks, strict=True)):
             i = output.edge.step
             if (
                 isinstance(sink, np.ndarray)
-                and sink[self.box.slices].flags.c_contiguous
+                and sink[self._box(k).slices].flags.c_contiguous
                 and output.edge.offset == (0, 0, 0)
-                and [self.plan.regions[i], self.ey[i], self.ex[i]] == whole
+                and [self.plan.regions[i], self.ey[i], self.ex[i]] == self.shares[k]
                 and self.program.steps[i].source is None
                 and not self.program.constant_slice(i)
                 and i not in found.values()
             ):
                 found[k] = i
         return found
+
+    def _box(self, k: int) -> Box:
+        """What the slab has of an end."""
+        z, y, x = self.shares[k]
+        return Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
 
     def _cut_rings(self, arena: Arena) -> list[_Ring]:
         shapes = ring_shapes(self.program, self.plan, (self.ey, self.ex))
@@ -240,8 +252,9 @@ class _Sweep:
             shapes[i] = ((0, 0, 0), shapes[i][1])
         arrays = arena.cut(shapes)
         for k, i in self.in_place.items():
-            arrays[i] = self.sinks[k][self.box.slices].view(shapes[i][1])
-            capacity[i], base[i] = len(arrays[i]), self.box.start[0]
+            box = self._box(k)
+            arrays[i] = self.sinks[k][box.slices].view(shapes[i][1])
+            capacity[i], base[i] = len(arrays[i]), box.start[0]
         for i, array in enumerate(arrays):
             if self.program.constant_slice(i):
                 array[-1] = _as_dtype(self.program.padding(i).cval, array.dtype)
@@ -260,9 +273,12 @@ class _Sweep:
                 for i in range(len(self.program.steps)):
                     self._advance(i, window)
                 for f in range(len(self.program.folds)):
-                    self._fold(f, window.domain)
-                self._survey(window.domain)
-                self._write(window.domain[1])
+                    self._fold(f, window.ends[len(self.program.outputs) + f])
+                if window.domain[0] < self.box.stop[0]:
+                    self._survey(window.domain)
+                self._write(window)
+                if self.tell is not None:
+                    self.tell((k + 1) / len(self.plan.windows))
             for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
                 self.result.summaries[seen.token] = surveyor.finish()
             while self.writes:
@@ -307,17 +323,21 @@ class _Sweep:
             parts = []
             for j in stack:
                 box = Box((at, self.y[j][0], self.x[j][0]), (stop, self.y[j][1], self.x[j][1]))
-                parts.append((box, self.rings[j].view(at, stop, self.y[j], self.x[j])))
-            if isinstance(handle, np.ndarray):
-                ((box, view),) = parts
+                view = self.rings[j].view(at, stop, self.y[j], self.x[j])
+                if view.size:  # or else what it is for lies in other tiles
+                    parts.append((j, box, view))
+            if not parts:
+                pass
+            elif isinstance(handle, np.ndarray):
+                ((_, box, view),) = parts
                 with self._doing("read", i, (at, stop)):
                     self._copy(view, handle[box.slices])
             elif len(stack) == 1:
-                self.reads[i].append((at, read_into(handle, *parts[0])))
+                self.reads[i].append((at, read_into(handle, *parts[0][1:])))
             else:
-                sources: list[Any] = [self.program.steps[j].source for j in stack]
-                read = read_stack([(s, *p) for s, p in zip(sources, parts, strict=True)])
-                for j in stack:
+                sources: list[Any] = [self.program.steps[j].source for j, *_ in parts]
+                read = read_stack([(s, *p[1:]) for s, p in zip(sources, parts, strict=True)])
+                for j, *_ in parts:
                     self.reads[j].append((at, read))
             for j in stack:
                 self.issued[j] = stop
@@ -358,21 +378,14 @@ class _Sweep:
             for part in self._windows(new, self.box.stop[0]):
                 self._complete(i, step, part)
             return
-        assert step.stage is not None
-        stage = step.stage
         y, x = self.y[i], self.x[i]
         inputs = tuple(self._block(e, new, y, x, e.halo) for e in step.edges)
         out = self._out(i, new)
+        if not out.rows * out.cols:
+            return
         values = tuple(self.values[t] for t in step.values)
-        if i in self.carried:
-            values += (self.carried[i],)
         with self._doing("stage", i, new):
-            in_strips(
-                out.cols if 1 in stage.spans else out.rows,
-                out.rows * out.cols * out.depth,
-                self.threads,
-                lambda y0, y1: stage.run(inputs, out, y0, y1, values),
-            )
+            self.works[i].run(inputs, out, values, self.threads)
 
     @staticmethod
     def _windows(new: Range, end: int) -> list[Range]:
@@ -435,7 +448,7 @@ class _Sweep:
 
     def _fill_rims(self, i: int, new: Range) -> None:
         y, x, ey, ex = self.y[i], self.x[i], self.ey[i], self.ex[i]
-        if (y, x) == (ey, ex):
+        if (y, x) == (ey, ex) or y[0] == y[1] or x[0] == x[1]:
             return
         ring, padding = self.rings[i], self.program.padding(i)
         maps = []
@@ -452,12 +465,17 @@ class _Sweep:
             lambda a, b: pad_margins(ring.array, slots[a:b], *rows, *cols, *maps, cval),
         )
 
-    def _fold(self, k: int, domain: Range) -> None:
+    def _fold(self, k: int, z: Range) -> None:
+        _, y, x = self.shares[len(self.program.outputs) + k]
+        if z[0] < z[1] and y[0] < y[1] and x[0] < x[1]:
+            for fed in self.program.folds[k].fed:
+                self._feed(k, fed, z, y, x)
+
+    def _feed(self, k: int, fed: FedEdges, z: Range, y: Range, x: Range) -> None:
         fold = self.program.folds[k]
-        y, x = ((self.box.start[a], self.box.stop[a]) for a in (1, 2))
-        voxels = self._block(fold.voxels, domain, y, x, NO_HALO)
-        mask = self._block(fold.mask, domain, y, x, NO_HALO) if fold.mask is not None else None
-        others = [self._block(e, domain, y, x, NO_HALO) for e in fold.others]
+        voxels = self._block(fed.voxels, z, y, x, NO_HALO)
+        mask = self._block(fed.mask, z, y, x, NO_HALO) if fed.mask is not None else None
+        others = [self._block(e, z, y, x, NO_HALO) for e in fed.others]
         values = tuple(self.values[t] for t in fold.values)
         reduction = fold.reduction
 
@@ -470,10 +488,10 @@ class _Sweep:
                 slices(mask) if mask is not None else None,
                 values,
                 tuple(slices(other) for other in others),
-                (domain[0], y[0] + y0, x[0]),
+                (z[0], y[0] + y0, x[0]),
             )
 
-        with self._doing("fold", k, domain, reduction.name):
+        with self._doing("fold", k, z, reduction.name):
             size = voxels.rows * voxels.cols * voxels.depth
             for state in in_strips(voxels.rows, size, self.threads, strip):
                 self.result.states[fold.token] = reduction.merge(
@@ -482,15 +500,15 @@ class _Sweep:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _write(self, done: int) -> None:
-        """Start writing the units that are complete when the domain is done up to a slice."""
+    def _write(self, window: Window) -> None:
+        """Start writing the units that are complete when a window is done."""
         for k, output in enumerate(self.program.outputs):
-            depth = output.sink.unit[0]
-            whole = done if done == self.box.stop[0] else done // depth * depth
-            while self.written[k] < whole:
+            depth, share, (_, done) = output.sink.unit[0], self._box(k), window.ends[k]
+            whole = done if done == share.stop[0] else done // depth * depth
+            while self.written[k] < whole and share.size:
                 z0 = self.written[k]
                 z1 = min(whole, z0 // depth * depth + depth)
-                box = Box((z0, *self.box.start[1:]), (z1, *self.box.stop[1:]))
+                box = Box((z0, *share.start[1:]), (z1, *share.stop[1:]))
                 inside = box.translate(output.edge.offset)
                 view = self.rings[output.edge.step].view(
                     inside.start[0],
@@ -509,6 +527,8 @@ class _Sweep:
                     with self._doing("write", k, z, doing):
                         self._copy(array, view.view(array.dtype))
                     continue
+                if view.dtype.names:  # several channels of each voxel
+                    view = view.view(output.sink.dtype).reshape(*view.shape, -1)
                 with self._doing("check", k, z, doing):
                     self._note_units(output.sink, box, view)
                 with self._doing("write", k, z, doing):
@@ -561,13 +581,15 @@ class _Sweep:
                 self.result.written[sink.name].append(index)
                 self.result.sums[sink.name].append(found)
 
-    def _bytes_of(self, i: int) -> int:
-        """Bytes of the chunks that this slab reads of a source."""
-        source = self.program.steps[i].source
+    def _bytes_of(self, together: tuple[int, ...]) -> int:
+        """Bytes of the chunks that this slab reads of sources that are decoded together."""
+        source = self.program.steps[together[0]].source
         assert source is not None
-        units = 1
-        for axis, (a, b) in enumerate((self.plan.regions[i], self.y[i], self.x[i])):
-            units *= source.units_touched(axis, (a, b))
+        units = source.together
+        for axis, regions in enumerate((self.plan.regions, self.y, self.x)):
+            first = min(regions[i][0] for i in together)
+            last = max(regions[i][1] for i in together)
+            units *= source.units_touched(axis, (first, last))
         return units * math.prod(source.read_unit) * source.dtype.itemsize
 
     def _doing(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:

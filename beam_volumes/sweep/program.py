@@ -4,17 +4,20 @@ A program is a graph of steps in topological order. Each step yields one array; 
 steps has an offset (of a crop), a halo and a padding. All questions are asked per axis, because boxes
 are products: which range of each step does a range of the output need (`regions`), what does its ring
 buffer have to hold along y and x (`extents`). Along z, `schedule` moves a window through the slab.
+
+What leaves the sweep does so at ends, which lie in its domain as their `Lattice` says: they may be crops
+of it, or levels of a pyramid. A slab has of each end what lies in it, in whole units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Halo, Triple, source_range
+from beam_volumes.geometry import NO_HALO, Halo, Lattice, Triple, source_range
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
@@ -69,32 +72,89 @@ class Step:
     barrier: str = ""
 
 
+class End:
+    """By which results leave a sweep.
+
+    Attributes
+    ----------
+    lattice : Lattice
+        Where its voxels lie in the domain.
+    unit : tuple of int
+        Voxels of it that a slab takes together: it has those units that begin in it.
+    edges : tuple of Edge
+    """
+
+    lattice: Lattice
+
+    @property
+    def unit(self) -> Triple:
+        return (1, 1, 1)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        raise NotImplementedError
+
+    def share(self, axis: int, span: Range) -> Range:
+        """What a slab that has a range of the domain has of it; may be nothing."""
+        return self.lattice.within(axis, span, self.unit[axis])
+
+    def during(self, window: Range, share: Range) -> Range:
+        """What a window of the domain finishes of a share along z."""
+        (a, b), (lo, hi) = self.lattice.within(0, window), share
+        return min(max(a, lo), hi), min(max(b, lo), hi)
+
+
 @dataclass(frozen=True, eq=False)
-class Output:
+class Output(End):
     """A step written to a sink; the sink's voxel v is the step's ``v + edge.offset``."""
 
     edge: Edge
     sink: Sink
+    lattice: Lattice
+
+    @property
+    def unit(self) -> Triple:
+        return self.sink.unit
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        return (self.edge,)
 
 
-@dataclass(frozen=True, eq=False)
-class FoldEdge:
-    """A reduction of a step (where another is true); its result is known under ``token``.
+class FedEdges(NamedTuple):
+    """A step that a reduction is fed (where another is true), and further ones."""
 
-    ``others`` are further steps that it takes the voxels of.
-    """
-
-    token: str
-    reduction: Reduction
     voxels: Edge
     mask: Edge | None = None
-    values: tuple[str, ...] = ()
     others: tuple[Edge, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
+class FoldEdge(End):
+    """A reduction of steps; its result is known under ``token``."""
+
+    token: str
+    reduction: Reduction
+    fed: tuple[FedEdges, ...]
+    lattice: Lattice
+    values: tuple[str, ...] = ()
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        return tuple(
+            edge
+            for fed in self.fed
+            for edge in (fed.voxels, fed.mask, *fed.others)
+            if edge is not None
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Surveyed:
-    """A survey that is fed steps; its summary is that of the barrier ``token``."""
+    """A survey that is fed steps; its summary is that of the barrier ``token``.
+
+    What it is fed has the shape of the domain: its merge knows slabs of that.
+    """
 
     token: str
     survey: Survey
@@ -106,7 +166,7 @@ class Surveyed:
 class Program:
     """The steps of one sweep over a domain of ``shape``, and what it yields.
 
-    ``stacks`` are the sources that are decoded from the same slices, where there are several.
+    ``stacks`` are the sources that are decoded from the same units, where there are several.
     """
 
     shape: Triple
@@ -145,24 +205,34 @@ class Program:
         """The stages whose grids are their own."""
         return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
 
+    def grains(self, axis: int) -> set[int]:
+        """The extents along an axis of the cells that stages compute at once."""
+        return {s.stage.grain[axis] for s in self.steps if s.stage is not None} - {1}
+
     def reach(self, upper: bool, axis: int, wanted: Range) -> Range:
         """What a survey or a completion has to do with of a slab's range along an axis."""
         return wanted[0], min(wanted[1] + upper, self.shape[axis])
 
-    def ends(self) -> Iterator[Edge]:
-        """The edges by which results leave the sweep, those to surveys apart."""
-        yield from (o.edge for o in self.outputs)
-        for f in self.folds:
-            yield f.voxels
-            if f.mask is not None:
-                yield f.mask
-            yield from f.others
+    @property
+    def ends(self) -> tuple[End, ...]:
+        """By which results leave the sweep, surveys apart."""
+        return (*self.outputs, *self.folds)
 
     def sinks_of(self, step: int) -> list[Output]:
         return [o for o in self.outputs if o.edge.step == step]
 
+    @property
+    def decoded(self) -> list[tuple[int, ...]]:
+        """The sources, those together that are decoded together."""
+        alone = [
+            (i,)
+            for i, s in enumerate(self.steps)
+            if s.source is not None and not any(i in stack for stack in self.stacks)
+        ]
+        return sorted([*alone, *self.stacks])
+
     def regions(self, axis: int, wanted: Range) -> list[Range]:
-        """Per step the range along an axis that a range of the domain needs."""
+        """Per step the range along an axis that a range of the domain needs; empty if it needs nothing."""
         regions: list[Range | None] = [None] * len(self.steps)
 
         def widen(edge: Edge, by: Range) -> None:
@@ -170,8 +240,11 @@ class Program:
             old = regions[edge.step]
             regions[edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
 
-        for edge in self.ends():
-            widen(edge, wanted)
+        for end in self.ends:
+            share = end.share(axis, wanted)
+            if share[0] < share[1]:
+                for edge in end.edges:
+                    widen(edge, share)
         for seen in self.surveys:
             for edge in seen.edges:
                 widen(edge, self.reach(seen.survey.upper, axis, wanted))
@@ -191,10 +264,12 @@ class Program:
         for stack in self.stacks if axis == 0 else ():
             # What is decoded together is read together.
             ranges = [r for r in (regions[i] for i in stack) if r is not None]
+            if not ranges:
+                continue
             union = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
             for i in stack:
                 regions[i] = union
-        return [r for r in regions if r is not None]
+        return [(0, 0) if r is None else r for r in regions]
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:
         """Per step what its ring covers along y or x: the region, and rims where users pad it."""
@@ -202,7 +277,7 @@ class Program:
         for i, users in enumerate(self.users):
             lo, hi = regions[i]
             for user, edge in users:
-                if edge.regrid is not None:
+                if edge.regrid is not None or regions[user][0] == regions[user][1]:
                     continue
                 a, b = (w + edge.offset[axis] for w in regions[user])
                 lo, hi = min(lo, a - edge.halo[axis][0]), max(hi, b + edge.halo[axis][1])

@@ -38,7 +38,9 @@ class Window:
     Attributes
     ----------
     domain : (int, int)
-        Slices of the result that this window finishes.
+        Slices of the domain that this window finishes.
+    ends : list of (int, int)
+        What it finishes of each of the program's ends.
     tops : list of int
         Per step, the slice up to which it is filled when the window is done.
     keeps : list of int
@@ -46,6 +48,7 @@ class Window:
     """
 
     domain: Range
+    ends: list[Range]
     tops: list[int]
     keeps: list[int]
 
@@ -56,6 +59,8 @@ class Schedule:
 
     Attributes
     ----------
+    slab : (int, int)
+        Slices of the domain.
     regions : list of (int, int)
         Per step, the slices it yields in this slab.
     windows : list of Window
@@ -65,6 +70,7 @@ class Schedule:
         Per step, a slice that lies in slot 0: slice z is in slot ``(z - base) % capacity``.
     """
 
+    slab: Range
     regions: list[Range]
     windows: list[Window]
     capacity: list[int]
@@ -83,26 +89,35 @@ def layer_of(program: Program, step: int) -> tuple[int, int]:
 def schedule(program: Program, z: Range, window: int, overlap: Overlap) -> Schedule:
     """Move a window of ``window`` slices over the slab ``z``, with room for an overlap."""
     regions = program.regions(0, z)
+    shares = [end.share(0, z) for end in program.ends]
     layers = [layer_of(program, i) for i in range(len(program.steps))]
     windows: list[Window] = []
     tops = [lo for lo, _ in regions]
     done = z[0]
-    while done < z[1]:
-        upto = min(z[1], done + window)
-        keeps = _keeps(program, z, done, tops, regions, layers)
-        tops = _tops(program, z, upto, regions, layers, tops)
-        windows.append(Window((done, upto), tops, keeps))
+    # Units that begin in the slab may end beyond it.
+    over = [e.lattice.until(0, b) for e, (a, b) in zip(program.ends, shares, strict=True) if a < b]
+    stop = max([z[1], *over])
+    while done < stop:
+        upto = min(stop, done + window)
+        if done < z[1]:
+            upto = min(z[1], upto)
+        ends = [e.during((done, upto), s) for e, s in zip(program.ends, shares, strict=True)]
+        keeps = _keeps(program, z, done, ends, shares, tops, regions, layers)
+        tops = _tops(program, z, upto, ends, shares, regions, layers, tops)
+        windows.append(Window((done, upto), ends, tops, keeps))
         done = upto
     rings = [
         _ring(program, i, regions[i], windows, layers[i], overlap) for i in range(len(regions))
     ]
-    return Schedule(regions, windows, [c for c, _ in rings], [b for _, b in rings])
+    return Schedule(z, regions, windows, [c for c, _ in rings], [b for _, b in rings])
 
 
 def _tops(
     program: Program,
     z: Range,
     upto: int,
+    ends: list[Range],
+    shares: list[Range],
     regions: list[Range],
     layers: list[tuple[int, int]],
     before: list[int],
@@ -116,8 +131,9 @@ def _tops(
         """Up to where surveys and completions are: the plane beyond the slab is with its last window."""
         return upto if upto < z[1] else program.reach(upper, 0, z)[1]
 
-    for edge in program.ends():
-        raise_(edge.step, edge.needs(0, (z[0], upto), program.steps[edge.step].shape[0])[1])
+    for end, (_, stop), (start, _) in zip(program.ends, ends, shares, strict=True):
+        for edge in end.edges if start < stop else ():
+            raise_(edge.step, edge.needs(0, (start, stop), program.steps[edge.step].shape[0])[1])
     for seen in program.surveys:
         for edge in seen.edges:
             raise_(edge.step, through(seen.survey.upper) + edge.offset[0])
@@ -126,10 +142,13 @@ def _tops(
         i = last - k
         if step.completion is not None:
             tops[i] = through(step.completion.upper)
-        if step.source is not None:
+        if step.source is not None and tops[i] > regions[i][0]:
             depth, origin = layers[i]
             whole = origin + -(-(tops[i] - origin) // depth) * depth
             tops[i] = min(regions[i][1], whole)
+        elif step.stage is not None and tops[i] > regions[i][0]:
+            depth = step.stage.grain[0]
+            tops[i] = min(regions[i][1], -(-tops[i] // depth) * depth)
         for edge in step.edges:
             if tops[i] > regions[i][0]:
                 size = program.steps[edge.step].shape[0]
@@ -145,6 +164,8 @@ def _keeps(
     program: Program,
     z: Range,
     done: int,
+    ends: list[Range],
+    shares: list[Range],
     tops: list[int],
     regions: list[Range],
     layers: list[tuple[int, int]],
@@ -154,15 +175,18 @@ def _keeps(
     def lower(step: int, keep: int) -> None:
         keeps[step] = min(keeps[step], keep)
 
-    for edge in program.ends():
-        lower(edge.step, edge.needs(0, (done, z[1]), program.steps[edge.step].shape[0])[0])
+    for end, (start, _), (_, stop) in zip(program.ends, ends, shares, strict=True):
+        for edge in end.edges if start < stop else ():
+            lower(edge.step, edge.needs(0, (start, stop), program.steps[edge.step].shape[0])[0])
     for seen in program.surveys:
         for edge in seen.edges:
             lower(edge.step, done + edge.offset[0])
-    for output in program.outputs:
+    for output, (start, _), share in zip(program.outputs, ends, shares, strict=False):
+        # What of a unit is done stays until all of it is.
         depth, origin = layers[output.edge.step]
-        begun = origin + done // depth * depth
-        lower(output.edge.step, max(begun, z[0] + origin))
+        if share[0] < share[1]:
+            begun = start // depth * depth if start < share[1] else share[1]
+            lower(output.edge.step, origin + max(begun, share[0]))
     for i, step in enumerate(program.steps):
         if tops[i] < regions[i][1]:
             for edge in step.edges:
@@ -216,7 +240,7 @@ def gathered(program: Program, plan: Schedule) -> list[int]:
     tops = [lo for lo, _ in plan.regions]
     for window in plan.windows:
         for seen in program.surveys:
-            for edge in seen.edges:
+            for edge in seen.edges if window.domain[0] < plan.slab[1] else ():
                 give(edge, window.domain)
         for i, step in enumerate(program.steps):
             if step.completion is not None:

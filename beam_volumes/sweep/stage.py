@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Halo, Triple
+from beam_volumes.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.storage.extent import Extent
+from beam_volumes.sweep.resources import in_strips
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +106,8 @@ class Stage:
     name: str
     dtype: np.dtype
 
+    #: Whether what it yields are labels, whatever it is given.
+    yields_labels: ClassVar[bool] = False
     #: Whether it runs a kernel that is compiled for the dtypes it meets.
     compiled: ClassVar[bool] = False
 
@@ -142,15 +145,32 @@ class Stage:
         """Axes of which it needs the whole extent: y (1) or x (2) at once, z (0) slice by slice.
 
         With y among them `run` is given columns instead of rows: ``y0:y1`` are those to compute.
-        With z, slices come in order from the volume's first, and ``values`` ends with a plane that
-        stays from one to the next, filled with `carried` before the first.
+        With z, slices come in order from the volume's first.
         """
         return ()
 
     @property
-    def carried(self) -> np.generic | None:
-        """What a stage that spans z knows of each column before the first slice."""
-        return None
+    def grain(self) -> Triple:
+        """The cells of the volume's grid that it computes at once.
+
+        Slices come in whole cells, so that each cell is computed once in a slab. A slab that cuts
+        cells computes them too, and leaves out what is not its own.
+        """
+        return (1, 1, 1)
+
+    def begin(self, box: Box) -> Work:
+        """What computes the box of a slab, window by window: it may keep what it needs of earlier ones."""
+        return InStrips(self)
+
+    def kept_bytes(self, rows: int, cols: int) -> int:
+        """Bytes that it keeps from window to window, for so many rows and columns."""
+        return 0
+
+    def working_bytes(self, shape: Triple, threads: int) -> int:
+        """Bytes that it allocates while it computes so many slices, rows and columns."""
+        depth, rows, cols = shape
+        strips = max(1, min(threads, rows))
+        return strips * self.scratch(-(-rows // strips), cols, depth)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         """Bytes one call allocates for itself, for an output of this many slices, rows and columns."""
@@ -193,6 +213,14 @@ class Regrid(Stage):
     of: Triple
     grid: Triple
 
+    @property
+    def stride(self) -> Triple | None:
+        """How many voxels of the input each voxel of the result stands for, if it takes no others.
+
+        Voxel v takes some of those from ``v * stride`` to ``(v + 1) * stride``.
+        """
+        return None
+
     def needs(self, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
         """The range of the input's axis that a range of the same axis of the result takes.
 
@@ -232,3 +260,33 @@ def _feed(h: Any, part: Any) -> None:
         h.update(part.token().encode())
     else:
         raise TypeError(f"{type(part).__name__} {part!r} is not plain data; a stage cannot hold it")
+
+
+class Work(Protocol):
+    """What `Stage.begin` gives: it is called window by window, in the order of slices."""
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
+    ) -> None:
+        """Compute all of ``out``, with as many threads as are given."""
+
+
+class InStrips:
+    """The work of a stage that computes strips of rows by themselves, or of columns if it spans y.
+
+    ``kept`` are planes that stay from window to window: the stage finds them after its values.
+    """
+
+    def __init__(self, stage: Stage, kept: tuple[np.ndarray, ...] = ()):
+        self.stage, self.kept = stage, kept
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
+    ) -> None:
+        stage, given = self.stage, values + self.kept
+        in_strips(
+            out.cols if 1 in stage.spans else out.rows,
+            out.rows * out.cols * out.depth,
+            threads,
+            lambda y0, y1: stage.run(inputs, out, y0, y1, given),
+        )

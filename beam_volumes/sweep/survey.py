@@ -142,6 +142,8 @@ class Completion:
     name: str
     dtype: np.dtype
 
+    #: Whether what it yields are labels.
+    yields_labels: ClassVar[bool] = False
     #: Whether it yields the region, or else the core alone: as what its survey was fed.
     upper: ClassVar[bool] = True
     #: Rough nanoseconds per voxel on one core.

@@ -18,7 +18,9 @@ def _unsaid(text):
         yield
     finally:
         root.removeFilter(other)
-        root.handlers[:] = handlers
+        for handler in root.handlers[:]:
+            if handler not in handlers and type(handler) is logging.StreamHandler:
+                root.removeHandler(handler)  # which Beam has added to say so
 
 
 # Without Google Cloud's packages, which nobody needs here, importing Beam says so on every start.
@@ -27,27 +29,38 @@ with _unsaid("apitools not found"):
 
 from beam_volumes.transforms.compute import Compute  # noqa: E402
 from beam_volumes.transforms.compute_all import ComputeAll  # noqa: E402
+from beam_volumes.transforms.failures import Failed  # noqa: E402
 from beam_volumes.transforms.steps.components import (  # noqa: E402
     LabelComponents,
     MergeEquivalences,
     RelabelSlabs,
     SlabScan,
 )
+from beam_volumes.transforms.steps.grids import SlabGrid  # noqa: E402
+from beam_volumes.transforms.steps.labels import LabelSlabs  # noqa: E402
+from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
 from beam_volumes.transforms.steps.slab import Slab, SlabKey  # noqa: E402
-from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs, WriteSlabs  # noqa: E402
+from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs  # noqa: E402
 from beam_volumes.transforms.steps.tables import RegionTable  # noqa: E402
+from beam_volumes.transforms.steps.watch import WatchSlices  # noqa: E402
+from beam_volumes.transforms.steps.write import WriteSlabs  # noqa: E402
 
 __all__ = [
     "ApplyStages",
     "Compute",
     "ComputeAll",
+    "Failed",
     "LabelComponents",
+    "LabelSlabs",
     "MergeEquivalences",
+    "ReadAll",
     "ReadSlabs",
     "RegionTable",
     "RelabelSlabs",
     "Slab",
+    "SlabGrid",
     "SlabKey",
     "SlabScan",
+    "WatchSlices",
     "WriteSlabs",
 ]

@@ -12,11 +12,11 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.transforms.window import GlobalWindows
 from apache_beam.typehints import Tuple
 
 from beam_volumes.geometry import Box, Grid
 from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.waiting import together
 
 #: Boxes that are remembered, and named.
 _KEPT, _NAMED = 1000, 5
@@ -55,18 +55,20 @@ class CheckComplete(beam.PTransform):
         layers, rows, cols = self.units.counts if len(self.units) else (0, 0, 0)
         spans = boxes | "Units" >> beam.FlatMap(_spans, self.units).with_output_types(_Spanned)
         # In no window: a volume is complete or not.
-        given = spans | "Together" >> beam.WindowInto(GlobalWindows())
+        given = spans | "Together" >> together()
         # Layers of which nothing is given are missing too.
         wanted = (
             boxes.pipeline
             | "Layers" >> beam.Create(slab_ranges(layers))
             | "Each" >> beam.FlatMap(_nothing_of).with_output_types(_Spanned)
+            | "Layers together" >> together()
         )
+        count = beam.CombineGlobally(CountMissing())
         return (
             (given, wanted)
             | beam.Flatten()
             | "Cover" >> beam.CombinePerKey(Uncovered(rows, cols))
-            | "Count" >> beam.CombineGlobally(CountMissing())
+            | "Count" >> (count if boxes.is_bounded else count.without_defaults())
             | "Check" >> beam.Map(_check, self.name, self.units, self.slabs)
         )
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
-from apache_beam.metrics import Metrics
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
+from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Key, Round
@@ -31,15 +31,19 @@ from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.large import at_hand, by_name
+from beam_volumes.session.masks import warn_of_masks
 from beam_volumes.session.places import check_portable, check_scratch
 from beam_volumes.session.session import Session
+from beam_volumes.storage.place import url
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.text import format_bytes
+from beam_volumes.transforms import seen
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
 from beam_volumes.transforms.steps.slab import MOST_BYTES
 from beam_volumes.transforms.telling import told
+from beam_volumes.transforms.waiting import beginning
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000
@@ -56,17 +60,18 @@ States = dict[str, Any]
 class Compute(beam.PTransform):
     """Compute volumes, tables and numbers as a step of a pipeline.
 
-    Applied to a pipeline it gives a dict of PCollections, one for each target: for
-    ``volume.to(path)`` and ``table.to(path)`` under the output's full name (``target.sink.name``),
-    with that name as its one element once the output is complete; for a lazy number under its name
-    (``"mean"``, the next one ``"mean-2"``), with the number; for a table without a path under its
-    name, with its rows: dicts of numpy columns, each of some rows, in no order.
+    Applied to a pipeline it starts at once; applied to a PCollection it waits until that is complete.
+    It gives a dict of PCollections, one for each target: for ``volume.to(path)`` and
+    ``table.to(path)`` the output's full name (``target.sink.name``) once it is complete; for a lazy
+    number the number; for a table without a path its rows: dicts of numpy columns, each of some rows,
+    in no order.
 
     Parameters
     ----------
     *targets : Target, TableTarget, Table or Scalar
         ``volume.to(path)``, ``table.to(path)``, tables and lazy numbers. Volumes without a path
-        are an error: pipelines carry no voxels.
+        are an error: pipelines carry no voxels. Those of outputs come under the output's full name,
+        numbers and tables under theirs (``"mean"``, the next one ``"mean-2"``).
     memory : int or str, optional
         Memory that one worker process may use, in bytes or as ``"8GiB"``; a quarter of this
         machine's RAM by default.
@@ -88,12 +93,14 @@ class Compute(beam.PTransform):
         Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass.
         Dataflow hires machines by that; others may start more worker processes, and gain
         nothing.
+    **named : Target, TableTarget, Table or Scalar
+        More targets; the dict has them under these names.
 
     Raises
     ------
     %(run_errors)s
     TypeError
-        If a target is none of those above.
+        If a target is none of those above, or the transform is applied to anything else.
 
     See Also
     --------
@@ -111,8 +118,8 @@ class Compute(beam.PTransform):
     >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
     >>> bright = (em > bv.mean(em)).to("bright.zarr")
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     done = p | bv.Compute(bright, bv.mean(em))
-    ...     _ = done["mean"] | beam.Map(print)
+    ...     done = p | bv.Compute(bright=bright, average=bv.mean(em))
+    ...     _ = done["average"] | beam.Map(print)
     11.5
     >>> int(np.asarray(bv.open("bright.zarr")).sum())
     12
@@ -131,14 +138,22 @@ class Compute(beam.PTransform):
         overwrite: bool = False,
         run_id: str | None = None,
         resource_hints: bool = False,
+        **named: Target | TableTarget | Table | Scalar,
     ):
         super().__init__()
         self.resource_hints = resource_hints
-        for t in targets:
+        #: What targets are called by whoever asked for them, or None.
+        self.names = (*(None for _ in targets), *named)
+        targets = (*targets, *named.values())
+        for name, t in zip(self.names, targets, strict=True):
+            said = repr(t) if name is None else f"{name}={t!r}"
             if isinstance(t, Volume):
-                raise TypeError(f"{t!r}: a pipeline returns no voxels; write them with .to(path)")
+                raise TypeError(f"{said}: a pipeline returns no voxels; write them with .to(path)")
             if not isinstance(t, Target | TableTarget | Table | Scalar):
-                raise TypeError(f"{t!r} is neither a lazy scalar, a table, nor a volume.to(path)")
+                raise TypeError(
+                    f"Compute: {said} is neither a lazy scalar, a table, nor a volume.to(path)"
+                    + ("" if name is None else ", nor is there an option of that name")
+                )
         options = RunOptions(
             memory=memory,
             workers=workers,
@@ -157,33 +172,58 @@ class Compute(beam.PTransform):
         check_portable(planned, journal)
         check_scratch(planned, journal, None, "the workers of a pipeline")
         check_numbers(planned, journal_place(planned, journal) is not None)
+        warn_of_masks(planned)
         self.session = begin(planned, options)
 
     def expand(self, begin: Any) -> dict[str, beam.PCollection]:
+        pipeline, wait = beginning(begin, "Compute")
         wanted = {barrier.token for barrier in self.rows.values()}
-        known, rows = build(begin.pipeline, self.session, self.resource_hints, rows=wanted)
+        known, rows = build(
+            pipeline, self.session, self.resource_hints, wait.get("ready"), rows=wanted
+        )
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
-        for k, result in enumerate(plan.results, 1):
+        given = {name for name in self.names if name is not None}
+        for k, (name, result) in enumerate(zip(self.names, plan.results, strict=True), 1):
             if k in self.rows:
                 barrier = self.rows[k]
-                batches = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(_batch)
-                results[_unused(barrier.name, results)] = batches
+                name = name or _unused(barrier.name, (*results, *given))
+                results[name] = rows[barrier.token] | f"Target {k}" >> beam.FlatMap(_batch)
             elif isinstance(result, Value):
-                number = known[-1] | f"Target {k}" >> beam.Map(_number, self.session, result)
-                results[_unused(result.name, results)] = number
+                name = name or _unused(result.name, (*results, *given))
+                results[name] = known[-1] | f"Target {k}" >> beam.Map(_number, self.session, result)
             else:
-                after = 1 + max(p.index for p in plan.passes if result in _written(plan, p))
+                after = 1 + max(p.index for p in plan.passes if _is_written(result, plan, p))
                 done = known[after] | f"Target {k}" >> beam.Map(_instead, result.name)
-                results[result.name] = done
+                results[name or result.name] = done
         _ = known[-1] | "End" >> beam.Map(end, self.session)
         return results
 
+    def display_data(self) -> dict[str, Any]:
+        plan = self.session.plan
+        shown = {
+            "inputs": DisplayDataItem(", ".join(input_names(plan)), label="Reads"),
+            "outputs": DisplayDataItem(", ".join(s.name for s in plan.outputs), label="Writes"),
+            "run_id": DisplayDataItem(self.session.run_id, label="Run"),
+            "passes": DisplayDataItem(len(plan.passes), label="Passes over the volume"),
+        }
+        for k, p in enumerate(plan.passes, 1):
+            shown[f"slabs_{k}"] = DisplayDataItem(len(p.grid), label=f"Slabs of pass {k}")
+        if self.session.journal is not None:
+            shown["journal"] = DisplayDataItem(url(self.session.journal.spec), label="Journal")
+        return shown
 
-def _written(plan: Plan, p: Pass) -> list[Any]:
-    """Return what is complete when a pass and its merges are."""
+
+def input_names(plan: Plan) -> list[str]:
+    """From where a plan reads."""
+    return [name for name, _ in plan.inputs]
+
+
+def _is_written(result: Any, plan: Plan, p: Pass) -> bool:
+    """Whether a pass and its merges write to an output, or to a part of it."""
     sinks: list[Any] = [o.sink for o in p.program.outputs]
-    return sinks + [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
+    sinks += [s for b in p.program.surveys for s in plan.tables.get(b.token, ())]
+    return any(s.kvstore == result.kvstore for s in sinks)
 
 
 def _unused(name: str, names: Iterable[str]) -> str:
@@ -287,7 +327,7 @@ def build(
     pipeline: beam.Pipeline,
     session: Session,
     resource_hints: bool = False,
-    ready: beam.PCollection | None = None,
+    ready: beam.PCollection | AsIter | None = None,
     rows: Iterable[str] = (),
 ) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
@@ -301,7 +341,7 @@ def build(
     session : Session
     resource_hints : bool
         Whether steps say what memory a machine must have.
-    ready : PCollection, optional
+    ready : PCollection or side input, optional
         The first step waits until this is complete.
     rows : iterable of str
         The barriers whose rows are wanted.
@@ -314,7 +354,8 @@ def build(
     rows : dict of PCollection
         By barrier, (shard, batch): some of the rows of its table, or None.
     """
-    wait = {} if ready is None else {"ready": AsIter(ready)}
+    side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
+    wait = {} if side is None else {"ready": side}
     known = [
         pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
     ]
@@ -471,6 +512,22 @@ class _Sweep(beam.DoFn):
         with told(self.session.secret):
             yield from self.swept(*slab, known)
 
+    def count(self, slab: int, swept: list[SlabResult]) -> None:
+        """Count what a slab took; nothing if it had a record."""
+        plan = self.session.plan
+        p = plan.passes[self.index]
+        if not swept:
+            seen.SKIPPED.inc()
+            return
+        for result in swept:
+            seen.SLABS.inc()
+            seen.BYTES_READ.inc(result.bytes_read)
+            seen.BYTES_WRITTEN.inc(result.bytes_written)
+            seen.MILLISECONDS.update(round(1000 * result.seconds))
+        seen.VOXELS.inc(p.grid.box(slab).size)
+        seen.reads(input_names(plan))
+        seen.writes(o.sink.name for o in p.program.outputs if o.sink not in plan.intermediates)
+
     def swept(
         self, slab: tuple[int], came: Iterable[tuple[int, bytes]], known: States
     ) -> Iterator[Any]:
@@ -484,7 +541,9 @@ class _Sweep(beam.DoFn):
             for token, own in zip(self.barriers, pieces, strict=True)
             for answer in whole(own)
         }
-        emission = slabs.sweep_slab(session, index, slab[0], known, answers, _count)
+        swept: list[SlabResult] = []
+        emission = slabs.sweep_slab(session, index, slab[0], known, answers, swept.append)
+        self.count(slab[0], swept)
         reductions = merging.reductions_of(session.plan, index) if emission.states else {}
         for token, state in emission.states.items():
             for part, piece in reductions[token].pieces(state):
@@ -492,17 +551,6 @@ class _Sweep(beam.DoFn):
         for token, summary in emission.summaries.items():
             for to, element in elements_of(self.firsts[token], slab, [summary], self.takes[token]):
                 yield TaggedOutput(f"{token} {to}", element)
-
-
-_SWEPT = Metrics.counter("beam_volumes", "slabs")
-_READ = Metrics.counter("beam_volumes", "bytes_read")
-_WRITTEN = Metrics.counter("beam_volumes", "bytes_written")
-
-
-def _count(result: SlabResult) -> None:
-    _SWEPT.inc()
-    _READ.inc(result.bytes_read)
-    _WRITTEN.inc(result.bytes_written)
 
 
 #: A token, which piece of its state, and the piece; None before there is any.

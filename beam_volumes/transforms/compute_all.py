@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.display import DisplayDataItem
 
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.options import options as settings
@@ -32,9 +32,9 @@ from beam_volumes.session.session import Session
 from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
+from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.steps.slab import MOST_BYTES
 
-_ERRORS = "errors"
 _CONTINUED = RunOptions(resume=True)
 
 #: What an element may ask for, by a name of the caller's.
@@ -42,7 +42,7 @@ Targets = Mapping[str, Target | TableTarget | Table | Scalar]
 
 
 @documented
-class ComputeAll(beam.PTransform):
+class ComputeAll(Excepting, beam.PTransform):
     """Compute every element of a PCollection: a path, or whatever else stands for volumes.
 
     A worker computes an element whole, in its process, slab by slab within the memory there is. The
@@ -60,10 +60,6 @@ class ComputeAll(beam.PTransform):
         Number of elements that one process computes at a time. They share the memory.
     threads : int, optional
         Number of threads that compute one element; by default the machine's cores.
-    on_error : {"raise", "emit"}, default: "raise"
-        Whether an error stops the pipeline, naming the element; or is an element of another
-        PCollection. With ``"emit"`` the result is a dict of ``"results"`` and ``"errors"``, the
-        latter with ``(element, text)``; those elements are not tried again.
     run : str, optional
         A name for the run instead of a random one. A pipeline of the same name continues the
         elements that another one has begun, and does not compute again those that it has
@@ -88,6 +84,8 @@ class ComputeAll(beam.PTransform):
 
     Notes
     -----
+    `with_exception_handling` has elements that fail come out by themselves; they are not tried again.
+
     An element that is tried again, because a worker died or the pipeline failed elsewhere,
     continues where it was: slabs that have a record in the journal beside its first output are not
     computed again.
@@ -110,7 +108,6 @@ class ComputeAll(beam.PTransform):
         memory: int | str | None = None,
         workers: int = 1,
         threads: int | None = None,
-        on_error: str = "raise",
         run: str | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -120,8 +117,6 @@ class ComputeAll(beam.PTransform):
             raise TypeError(
                 f"ComputeAll: {function!r} is not a function from an element to targets"
             )
-        if on_error not in ("raise", "emit"):
-            raise ValueError(f'ComputeAll: on_error={on_error!r}; use "raise" or "emit"')
         if resume and overwrite:
             raise ValueError(
                 "ComputeAll: resume=True continues elements and overwrite=True replaces them; choose one"
@@ -131,51 +126,61 @@ class ComputeAll(beam.PTransform):
         options = RunOptions(
             memory=memory, workers=workers, threads=threads, resume=resume, overwrite=overwrite
         )
-        self.on_error = on_error
-        self.each = _Each(
+        self.computing = _Each(
             function,
             options,
-            on_error,
             digest(run or uuid.uuid4().hex),
             uuid.uuid4().hex,
             settings.durable,
         )
 
-    def expand(self, elements: beam.PCollection) -> beam.PCollection | dict[str, beam.PCollection]:
+    def expand(self, elements: beam.PCollection) -> Any:
         # Elements that one step before makes of one of its own are spread over the workers.
         spread = elements | "Spread" >> beam.Reshuffle()
-        if self.on_error == "raise":
-            return spread | "Each" >> beam.ParDo(self.each)
-        came = spread | "Each" >> beam.ParDo(self.each).with_outputs(_ERRORS, main="results")
-        return {"results": came["results"], _ERRORS: came[_ERRORS]}
+        raises = self.threshold is None
+        each = self.computing.or_named if raises else self.computing
+        return self.tried(spread, "Each", each, Any, _where)
+
+    def display_data(self) -> dict[str, Any]:
+        options, function = self.computing.options, self.computing.function
+        return {
+            "function": DisplayDataItem(
+                getattr(function, "__name__", type(function).__name__), label="Computes"
+            ),
+            "memory": DisplayDataItem(str(options.memory), label="Memory of a process"),
+            "workers": DisplayDataItem(options.slabs_in_flight, label="Elements at a time"),
+        }
 
 
-class _Each(beam.DoFn):
+def _where(element: Any) -> tuple[str, str, str]:
+    return element if isinstance(element, str) else _short(element), "", "compute"
+
+
+class _Each:
     """Computes an element."""
 
     def __init__(
         self,
         function: Callable[[Any], Targets],
         options: RunOptions,
-        on_error: str,
         run: str,
         pipeline: str,
         durable: bool,
     ):
-        self.function, self.options, self.on_error = function, options, on_error
+        self.function, self.options = function, options
         self.run, self.pipeline, self.durable = run, pipeline, durable
 
-    def process(self, element: Any) -> Iterator[Any]:
+    def __call__(self, element: Any) -> tuple[Any, dict[str, Any]]:
+        with _admitted(self.options.slabs_in_flight):
+            return element, self.computed(element)
+
+    def or_named(self, element: Any) -> tuple[Any, dict[str, Any]]:
+        """Compute an element, or raise an error that names it."""
         try:
-            with _admitted(self.options.slabs_in_flight):
-                results = self.computed(element)
+            return self(element)
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if self.on_error == "raise":
-                raise RuntimeError(f"ComputeAll of {_short(element)}: {text}") from error
-            yield TaggedOutput(_ERRORS, (element, text))
-            return
-        yield element, results
+            raise RuntimeError(f"ComputeAll of {_short(element)}: {text}") from error
 
     def computed(self, element: Any) -> dict[str, Any]:
         # Tried again, it calls its functions without a name again; those of another pipeline may differ.
@@ -278,7 +283,7 @@ def _finished(planned: Plan, begun: Manifest, targets: Mapping[str, Any]) -> dic
 
 
 def _checked(targets: Any) -> dict[str, Any]:
-    if not isinstance(targets, Mapping) or not targets:
+    if not isinstance(targets, Mapping) or isinstance(targets, Table) or not targets:
         raise TypeError(f"the function gave {targets!r}, not a dict of targets by name")
     for name, target in targets.items():
         if isinstance(target, Volume):

@@ -14,6 +14,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Flow, Key, Round
+from beam_volumes.transforms import seen
 from beam_volumes.transforms.telling import told
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
@@ -242,4 +243,6 @@ class _Step(_First):
     def process(
         self, group: tuple[Key, Iterable[bytes]], ready: Any = None
     ) -> Iterator[TaggedOutput]:
-        return self.sent(tuple(group[0]), whole(group[1]))
+        values = whole(group[1])
+        seen.MERGE_INPUTS.update(len(values))
+        return self.sent(tuple(group[0]), values)

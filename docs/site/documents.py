@@ -9,12 +9,16 @@ from pathlib import Path
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
-    "Start": ["docs/quickstart.md", "docs/concepts.md", "docs/python.md"],
+    "Start": ["docs/quickstart.md", "docs/concepts.md", "docs/python.md", "docs/looking.md"],
     "Reference": ["functions", "classes", "transforms", "verbs"],
     "Guides": [
         "docs/command-line.md",
         "docs/recipes.md",
         "docs/formats.md",
+        "docs/pyramids.md",
+        "docs/slides.md",
+        "docs/networks.md",
+        "docs/segmentation.md",
         "docs/memory.md",
         "docs/runs.md",
         "docs/pipelines.md",

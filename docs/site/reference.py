@@ -29,13 +29,23 @@ CLASSES = ["Volume", "Scalar", "Table", "Target", "TableTarget", "Plan", "Slab"]
 #: By verb, what one types. A verb that is not here ends the build.
 EXAMPLES = {
     "info": "beam-volumes info slices",
+    "preview": "beam-volumes preview slices em.png",
+    "convert": "beam-volumes convert slices em.ome.zarr --chunk 64 --codec zstd:3",
+    "chain": "beam-volumes chain slices gaussian_filter 1.5 greater 128 label -o cells.ome.zarr",
+    "check": "beam-volumes check recipe.yaml",
+    "completion": "beam-volumes completion bash",
+    "schema": "beam-volumes schema",
+    "ops": "beam-volumes ops gaussian_filter",
     "run": "beam-volumes run recipe.yaml --memory 2GiB --set steps.smooth.sigma=2",
     "resume": "beam-volumes resume cells.ome.zarr --memory 2GiB",
     "verify": "beam-volumes verify cells.ome.zarr --checksums",
     "label": "beam-volumes label slices bright.ome.zarr --threshold otsu --remove-small 100",
     "stats": "beam-volumes stats bright.ome.zarr bright.csv --properties area,centroid",
+    "probe": "beam-volumes probe unet.onnx --patch 96",
     "demo": "beam-volumes demo --out demo",
     "bench": "beam-volumes bench recipe.yaml",
+    "report": "beam-volumes report cells.ome.zarr cells.html",
+    "view": "beam-volumes view em.ome.zarr cells.ome.zarr cells.csv",
     "worker-pool": "beam-volumes worker-pool --port 50000",
     "warm-up": "beam-volumes warm-up recipe.yaml",
 }

@@ -15,7 +15,7 @@ from beam_volumes.across import merge as mg
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Box, Grid
 from tests.across.driver import label_by_slabs, solve, summarise
-from tests.tiers import few
+from tests.tiers import examples, few
 
 BOX = ("size", "box", "touches_border")
 
@@ -57,7 +57,7 @@ def at_border(shape):
     return inner[tuple(slice(0, n) for n in shape)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(partitions(), structures)
 def test_equal_to_scipy(partition, structure):
     shape, slab, window, radix, seed = partition
@@ -104,7 +104,7 @@ def in_raster_order(labels):
     return rank[labels]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(partitions(), structures, st.sampled_from(["u1", "i4", "f2", "f8"]), st.booleans())
 def test_by_value(partition, structure, dtype, has_background):
     shape, slab, window, radix, seed = partition
@@ -220,7 +220,7 @@ def test_adversarial(name, connectivity, slab):
     np.testing.assert_array_equal(got, want)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(partitions(), st.sampled_from([1, 2, 3]))
 @example(((1, 1, 1), (1, 1, 1), 1, (2, 2, 2), 0), 1)
 def test_payload(partition, connectivity):
@@ -254,7 +254,7 @@ KINDS = ["size", "k largest", "k largest of some", "touches border", "marked"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(partitions(), structures, st.integers(1, 4), st.booleans())
 def test_filters(kind, partition, structure, k, as_mask):
     """Only components that are kept have an id; ids are 1..n over them, or True."""
@@ -485,7 +485,7 @@ def test_label_in_memory():
 
 
 @pytest.mark.parametrize("kind", ["mask", "values", "all values"])
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from([(1, 1000, 90), (90000, 1, 1), (40, 47, 48), (2, 2, 23000), (300, 300, 1)]),
     structures,

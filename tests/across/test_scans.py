@@ -13,6 +13,7 @@ from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.geometry import Grid
 from tests.across.groups import shuffling
+from tests.tiers import examples
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 64, 65, 100])
@@ -55,7 +56,7 @@ def test_tiles_cover_and_fit(shape):
     assert (seen == 1).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     counts=st.tuples(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2)),
     radix=st.integers(2, 17),

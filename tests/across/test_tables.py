@@ -10,7 +10,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 from beam_volumes.across import tables
-from tests.tiers import dtypes_drawn, label_dtypes
+from tests.tiers import dtypes_drawn, examples, label_dtypes
 
 REFERENCE = (
     "label",
@@ -161,7 +161,7 @@ def cases(draw, dtypes):
 
 
 @drawn
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_any_partition_and_order(dtypes, data):
     random, labels, intensity, cuts, depth, spacing = data.draw(cases(dtypes))

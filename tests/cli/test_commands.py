@@ -116,7 +116,7 @@ def test_crop_is_a_run_on_part_of_every_input(recipe, command):
         (["run", "r.yaml", "--wrokers=2"], "unknown argument --wrokers; did you mean '--workers'"),
         (
             ["run", "r.yaml", "--runner", "Direct", "--memry", "2GB"],
-            "unknown option --memry; did you mean '--memory'",
+            "unknown argument --memry; did you mean '--memory'",
         ),
         (["run", "slices/z0.tif"], "slices/z0.tif: is not text"),
         (["info", "nowhere"], "nowhere does not exist"),
@@ -185,7 +185,7 @@ def test_info_of_slices_and_arrays(work, command):
     assert re.search(r"dtype +uint8", out)
     assert re.search(r"size +7.0 KiB \(7,200 voxels\)", out)
     assert re.search(r"chunks +1 x 20 x 30, 600 B each", out)
-    assert re.search(r"format +a directory or glob of PNG or TIFF slices", out)
+    assert re.search(r"format +a directory or glob of PNG, JPEG or TIFF slices", out)
     v = bv.open("slices", voxel_size=(40, 4, 4), unit="nm")
     bv.compute(v.to("a.zarr", chunks=5), v.to("b.ome.zarr"), runner=None)
     assert re.search(r"voxel size +40 x 4 x 4 nanometer", command("info", "a.zarr")[1])
@@ -216,9 +216,7 @@ def test_info_of_groups(work, command):
 def test_info_of_channels(work, command):
     spec = {"driver": "zarr3", "kvstore": f"file://{work}/c.zarr/"}
     ts.open(spec, create=True, dtype="uint8", shape=[3, 4, 5, 6]).result()
-    code, _, err = command("info", "c.zarr")
-    assert code == 2
-    assert "c: 3, z: 4, y: 5, x: 6" in err
+    assert "3 x 4 x 5 x 6 (c z y x)" in command("info", "c.zarr")[1]
     assert "4 x 5 x 6" in command("info", "c.zarr", "--index", "c=1")[1]
     assert parse_index("t=0, c=DAPI") == {"t": 0, "c": "DAPI"}
     with pytest.raises(ValueError, match="write it as"):

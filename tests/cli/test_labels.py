@@ -80,7 +80,7 @@ def test_stats(image, work, command, monkeypatch):
             np.testing.assert_allclose([float(r[name]) for r in rows], column, rtol=1e-9)
     code, told, err = command("stats", "l.zarr", "t.parquet", "--crop", "0:5", "--quiet", *NONE)
     assert (code, err) == (0, "") and told.endswith("t.parquet\n")
-    assert len(os.listdir("t.parquet")) == 2
+    assert len(os.listdir("t.parquet")) == 3
     monkeypatch.setattr(execute, "MOST_ROWS", 2)
     assert command("stats", "l.zarr", *NONE)[1].startswith(f"{labels.max()} rows: give")
 

@@ -6,7 +6,7 @@ import yaml
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.cli.warm_up import CALLS
+from beam_volumes.cli.warm_up import OTHERS, WITH_CHANNELS, calls_of
 from beam_volumes.drive.compute import compute
 from beam_volumes.plan.planner import plan
 from beam_volumes.recipes.build import build, expressions
@@ -303,7 +303,9 @@ def said(value):
     return [said(v) for v in value] if isinstance(value, tuple | list) else value
 
 
-@pytest.mark.parametrize("name", [n for n, o in operations().items() if o.parameters])
+@pytest.mark.parametrize(
+    "name", [n for n, o in operations().items() if o.parameters and n not in OTHERS]
+)
 def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
     operation = operations()[name]
     volume = bv.open("slices", voxel_size=(4, 1, 1), unit="nm")
@@ -313,14 +315,16 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
         "mask": mask,
         "labels": bv.label(mask),
         "tensor": bv.structure_tensor(volume),
+        "colours": bv.stack([volume] * 3),
     }
     masks = ("mask", "seed", "condition")
-    for how in CALLS.get(name, ({},)):
+    for how in calls_of(operation):
         inputs = []
         for parameter in operation.required:
             if parameter not in how:
                 several = operation.parameters[parameter] == "volumes"
                 item = "mask" if parameter in masks or name.startswith("binary") else "input"
+                item = "colours" if name in WITH_CHANNELS else item
                 inputs.append("tensor" if several else "labels" if parameter == "labels" else item)
         step = {"op": name, "inputs": inputs, **{k: said(v) for k, v in how.items()}}
         recipe = {
@@ -329,6 +333,7 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
                 "mask": {"op": "greater", "inputs": ["input", 100]},
                 "labels": {"op": "label", "input": "mask"},
                 "tensor": {"op": "structure_tensor", "input": "input"},
+                "colours": {"op": "stack", "inputs": ["input"] * 3},
                 "it": step,
             },
             "output": "unused.zarr",
@@ -344,7 +349,9 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
 def token(item):
     if isinstance(item, bv.Table):
         return item.barrier.token
-    return item.node.token if isinstance(item, bv.Volume) else item.value.token
+    if isinstance(item, bv.Volume):
+        return [node.token for node in item.nodes]
+    return item.value.token
 
 
 SEVERAL = """

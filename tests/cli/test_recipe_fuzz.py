@@ -22,6 +22,7 @@ from beam_volumes.cli.main import main
 from beam_volumes.plan.machine import peak_memory
 from beam_volumes.recipes.catalogue import operations
 from beam_volumes.storage import context
+from tests.tiers import examples
 
 #: What no recipe may make happen, by the names of Python's audit events.
 FORBIDDEN = (
@@ -267,7 +268,7 @@ def written(data) -> str:
 
 
 FUZZ = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),

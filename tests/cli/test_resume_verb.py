@@ -15,6 +15,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.session import resume as saved
 from beam_volumes.session import slabs
+from tests.tiers import few, thorough
 
 RECIPE = """\
 input: {path: slices}
@@ -81,11 +82,14 @@ def kept_plan(folder):
 
 @pytest.mark.parametrize(
     "options",
-    [
-        ("b/labels.zarr", "--quiet"),
-        ("b/labels.zarr.run", "--quiet", "--memory", "1GiB", "--workers", "2"),
-        ("b/labels.zarr/", "--quiet", "--runner", "FnApiRunner", "--memory", "1GiB"),
-    ],
+    few(
+        [
+            ("b/labels.zarr", "--quiet"),
+            ("b/labels.zarr.run", "--quiet", "--memory", "1GiB", "--workers", "2"),
+            ("b/labels.zarr/", "--quiet", "--runner", "FnApiRunner", "--memory", "1GiB"),
+        ],
+        [("b/labels.zarr.run", "--quiet", "--memory", "1GiB", "--workers", "2")],
+    ),
 )
 def test_continued_from_the_folder_alone(stopped, work, command, monkeypatch, options):
     (work / "b.yaml").unlink()
@@ -188,6 +192,7 @@ def test_what_cannot_be_continued_says_so(tmp_path, command, monkeypatch, what):
     assert code == 2 and says[what] in err and err.count("\n") == 1, err
 
 
+@thorough
 def test_a_plan_is_small_however_many_slabs_there_are(tmp_path):
     def kept(depth):
         meta = {

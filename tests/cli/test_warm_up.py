@@ -59,12 +59,15 @@ def test_every_operation_is_called_for_some_dtype():
     for dtype in (*warm_up.DTYPES, *warm_up.LABELS):
         volume = bv.open(np.zeros(warm_up.SHAPE, dtype))
         for operation in operations().values():
+            if operation.name in warm_up.OTHERS:
+                continue
             try:
-                assert [*warm_up.applied(operation, volume)]
+                made = [*warm_up.applied(operation, volume)]
+                assert made or not warm_up.calls_of(operation)
             except TypeError:  # there is none of this dtype
                 continue
             called.add(operation.name)
-    assert called == set(operations())
+    assert called == set(operations()) - set(warm_up.OTHERS)
 
 
 def test_warm_up_refuses_changes_of_no_recipe(command):

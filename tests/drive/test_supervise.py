@@ -222,6 +222,7 @@ def pipelines(count, *, workers=2, path=None, end=None):
     return run
 
 
+@thorough
 def test_workers_that_end_normally_raise_no_alarm(tmp_path):
     with open(tmp_path / "log", "wb") as log:
         run = pipelines(2)

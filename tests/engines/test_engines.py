@@ -50,11 +50,28 @@ def components(em, folder, **how):
     return [chunk_files(t.sink.name) for t in targets], columns, count
 
 
+def points(em, folder, **how):
+    """Twenty points in time of five channels: a filter, Otsu and labels of each, and a table."""
+    x = np.asarray(em)[:8]
+    all_ = np.stack([[np.roll(x, 3 * t + c, 1) // (c + 1) for c in range(5)] for t in range(20)])
+    source = bv.compute(
+        bv.open(all_.astype("u2")).to(folder / "tczyx.zarr", chunks=(1, 5, 8, 16, 16)), runner=None
+    )
+    smooth = bv.gaussian_filter(source, 1)
+    mask = smooth[:, 0] > bv.threshold_otsu(smooth[:, 0])
+    labels = bv.label(mask)
+    table = bv.regionprops_table(labels, source, properties=["area", "intensity_mean"])
+    targets = smooth.to(folder / "smooth.zarr"), labels.to(folder / "points.zarr")
+    *_, rows, otsu = bv.compute(*targets, table, bv.threshold_otsu(smooth[:, 0]), **how)
+    columns = {name: rows[name].to_numpy().tobytes() for name in rows.column_names}
+    return [chunk_files(t.sink.name) for t in targets], columns, otsu.tobytes()
+
+
 @pytest.fixture(scope="session")
 def expected(em, tmp_path_factory):
     """What FnApiRunner gives with one worker; of labels scipy has a word too."""
     folder = tmp_path_factory.mktemp("expected")
-    found = {f.__name__: f(em, folder, workers=1) for f in (filters, components)}
+    found = {f.__name__: f(em, folder, workers=1) for f in (filters, components, points)}
     assert all(files for files in [*found["filters"][0], *found["components"][0]])
     from scipy import ndimage
 
@@ -62,10 +79,17 @@ def expected(em, tmp_path_factory):
     labels, count = ndimage.label(mask)
     np.testing.assert_array_equal(bv.open(str(folder / "labels.zarr")), labels)
     assert found["components"][2] == count > 10
+    smooth, labels = (bv.open(str(folder / f"{name}.zarr")) for name in ("smooth", "points"))
+    for t in (0, 7, 19):
+        first = np.asarray(smooth[t, 0])
+        mask = first > float(bv.threshold_otsu(first))
+        np.testing.assert_array_equal(labels[t], ndimage.label(mask)[0])
     return found
 
 
-@pytest.mark.parametrize(("work", "first"), [(filters, "chain"), (components, "labels")])
+@pytest.mark.parametrize(
+    ("work", "first"), [(filters, "chain"), (components, "labels"), (points, "smooth")]
+)
 def test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path):
     job, how = engine.job(work.__name__)
     assert work(em, tmp_path, **how) == expected[work.__name__]

@@ -78,12 +78,13 @@ def test_lines_and_voxels_are_not_written(v, tmp_path):
 
 def test_slices_that_are_refused(v):
     for key, part in (
-        (np.s_[::2], "step"),
-        (np.s_[::-1], "step"),
+        (np.s_[None], "bv.stack"),
+        (v > 3, "bv.where"),
+        (X > 3, "bv.where"),
         (np.s_[9], "out of range"),
         (np.s_[0, 0, 0, 0], "too many"),
         (np.s_[..., ...], "ellipsis"),
-        (np.s_[[1, 2]], "not offered"),
+        (np.s_[[1, 2]], "bv.concatenate"),
         (np.s_[1.5], "not offered"),
     ):
         with pytest.raises(IndexError, match=part):
@@ -96,8 +97,8 @@ def test_numpy_s_protocols(v):
     for refused in (np.sin, np.arctan, np.cbrt):
         with pytest.raises(TypeError, match="not offered"):
             refused(v)
-    with pytest.raises(TypeError, match="reduce"):
-        np.add.reduce(v)
+    with pytest.raises(TypeError, match=r"add\.outer"):
+        np.add.outer(v, v)
     with pytest.raises(TypeError, match="out"):
         np.add(v, 1, out=np.empty(X.shape))
     with pytest.raises(TypeError):

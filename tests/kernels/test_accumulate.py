@@ -16,6 +16,7 @@ from beam_volumes.kernels.measure.accumulate import (
     moments,
     unit,
 )
+from tests.tiers import examples
 
 DTYPES = ["?", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
 RNG = np.random.default_rng(0)
@@ -105,7 +106,7 @@ def test_keys_keep_the_order(dtype):
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_sum_is_fsum(values):
     total = Fraction(moments(np.array([values]))[2], 2**1074)
     assert total == exact(np.array(values), 1)

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_volumes.kernels.measure.digests import digest
+from tests.tiers import examples
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(["?", "u1", "i2", "f2", "u4", "f4", "i8", "f8"]), st.integers(0, 2**32))
 def test_digest(dtype, seed):
     rng = np.random.default_rng(seed)

@@ -20,7 +20,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
 from tests.limits import fresh_merge
-from tests.tiers import few, thorough
+from tests.tiers import thorough
 
 MIB = 1 << 20
 
@@ -135,7 +135,8 @@ ACROSS = {
 }
 
 
-@pytest.mark.parametrize("name", few([*CASES, *ACROSS], ["labels"]))
+@thorough
+@pytest.mark.parametrize("name", [*CASES, *ACROSS])
 def test_peak_stays_under_the_prediction_which_is_not_padded(tmp_path, name):
     case = (CASES | ACROSS)[name]
     how = case.get("codec"), case.get("fill", noise)

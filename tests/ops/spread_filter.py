@@ -12,12 +12,13 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 
 @kernel
 def spread(src, out, y0, y1, nx, offsets):
-    """The largest less the smallest voxel under a footprint; see `beam_volumes.kernels.rows`."""
+    """Subtract the smallest voxel under a footprint from the largest; see `beam_volumes.kernels.rows`."""
     for k in range(out.firsts.size):
         for y in range(y0, y1):
             for x in range(nx):
@@ -46,6 +47,7 @@ class Spread(Neighbourhood):
         return (self.offsets,)
 
 
+@documented
 def spread_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -56,7 +58,43 @@ def spread_filter(
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
-    """The largest less the smallest voxel under a box or footprint."""
+    """Subtract the smallest voxel under a box or footprint from the largest.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(size)s
+    %(footprint)s
+    %(mode)s
+    %(cval)s
+    %(origin)s
+    %(axes)s
+
+    Returns
+    -------
+    %(same_dtype)s
+
+    Raises
+    ------
+    %(rank_errors)s
+
+    See Also
+    --------
+    morphological_gradient : the same, with a structuring element that may have heights.
+
+    Notes
+    -----
+    %(halo)s
+
+    References
+    ----------
+    `scipy.ndimage.morphological_gradient`.
+
+    Examples
+    --------
+    >>> np.asarray(spread_filter(bv.open(np.array([[5, 1, 4, 9, 8]])), (1, 3)))
+    array([[4, 4, 8, 5, 1]])
+    """
     volume = as_volume(volume)
     around = Footprint.of(volume, "spread_filter", size, footprint, origin, axes, mode, cval)
     return stage_in(volume.dtype, volume, Spread(*around.fields(volume.dtype), around.taps))

@@ -14,6 +14,7 @@ from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.geometry import Grid
 from beam_volumes.ops.labels.merge_estimate import MergeEstimate
 from tests.across.driver import grid_index, summarise
+from tests.tiers import examples
 
 labelling = cc.Labelling(cc.connectivity_structure(1))
 
@@ -30,7 +31,7 @@ def total(load, parts):
     return state
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.tuples(*[st.integers(1, 12)] * 3),
     st.tuples(*[st.integers(1, 12)] * 3),

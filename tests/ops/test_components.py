@@ -14,7 +14,7 @@ from skimage.morphology import remove_small_holes, remove_small_objects
 from skimage.segmentation import clear_border
 
 import beam_volumes as bv
-from tests.tiers import few, thorough
+from tests.tiers import examples, few, thorough
 
 
 def in_parts(*lazy, slab=None, window=None, **how):
@@ -45,7 +45,7 @@ def in_raster_order(labels):
     return rank[inverse].reshape(labels.shape)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(cases(), st.integers(1, 3), st.sampled_from(["?", "u1", "i4", "f4"]), st.integers(1, 3))
 def test_label_is_scipys(case, connectivity, dtype, workers):
     mask, slab, window = case
@@ -58,7 +58,7 @@ def test_label_is_scipys(case, connectivity, dtype, workers):
     assert count == n
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases(), st.integers(0, 2**13 - 1))
 def test_any_structure(case, bits):
     mask, slab, window = case
@@ -68,7 +68,7 @@ def test_any_structure(case, bits):
     assert np.array_equal(got, ndi.label(mask, structure)[0])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     cases(),
     st.integers(1, 3),
@@ -86,7 +86,7 @@ def test_by_value(case, connectivity, dtype, background):
     assert np.array_equal(got, in_raster_order(expected))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(ndim=2), st.integers(1, 2))
 def test_images(case, connectivity):
     mask, slab, window = case
@@ -98,7 +98,7 @@ def test_images(case, connectivity):
     assert np.array_equal(got[2], clear_border(mask))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.integers(1, 3), st.integers(0, 40))
 def test_by_size(case, connectivity, size):
     mask, slab, window = case
@@ -119,7 +119,7 @@ def test_by_size(case, connectivity, size):
         assert np.array_equal(g, e)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.integers(1, 5), st.integers(1, 3))
 def test_keep_largest(case, k, connectivity):
     mask, slab, window = case
@@ -130,7 +130,7 @@ def test_keep_largest(case, k, connectivity):
     assert np.array_equal(got, np.isin(labels, chosen))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.integers(1, 3), st.integers(0, 2))
 def test_holes_and_border(case, connectivity, buffer):
     mask, slab, window = case
@@ -149,7 +149,7 @@ def test_holes_and_border(case, connectivity, buffer):
     assert np.array_equal(got[2], clear_border(values, buffer))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cases(), st.integers(1, 3), st.booleans(), st.sampled_from([0.0, 0.01, 0.2]))
 def test_growing_seeds(case, connectivity, everywhere, share):
     mask, slab, window = case
@@ -165,7 +165,7 @@ def test_growing_seeds(case, connectivity, everywhere, share):
     assert np.array_equal(got[1], apply_hysteresis_threshold(image, 1.0, 2.5))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases(), st.integers(0, 20), st.integers(1, 3), st.integers(1, 3))
 def test_labels_are_expressions(case, size, first, second):
     """Labels of filtered masks, their values used, cropped and filtered; all in one plan."""

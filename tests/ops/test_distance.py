@@ -11,7 +11,7 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.across.scans import cumsum_dtype
 from tests.across.test_distance import SAMPLINGS, expected
-from tests.tiers import few, thorough
+from tests.tiers import examples, few, thorough
 
 #: All voxels of a mask or few of them, none, one.
 SHARES = [0, 0.3, 0.9, 0.999, 1, "one", "all but one"]
@@ -49,7 +49,7 @@ def slabs(draw, shape, wide=True):
 
 
 @pytest.mark.parametrize("batch", range(4))
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=examples(50), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_distance(batch, data):
     draw = data.draw
@@ -66,7 +66,7 @@ def test_distance(batch, data):
 
 
 @thorough
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_planes_in_tiles(data):
     """Where planes are cut, distances go through full columns and full rows."""
@@ -82,7 +82,7 @@ def test_planes_in_tiles(data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_up_to_a_distance(data):
     draw = data.draw
@@ -102,7 +102,7 @@ def test_up_to_a_distance(data):
     np.testing.assert_array_max_ulp(got, reference, 2)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_cumsum(data):
     draw = data.draw

@@ -94,7 +94,7 @@ def test_constants_of_both_signs_of_zero_stay_apart():
 
 
 @pytest.mark.parametrize("value", few([255, -128, 127], [255, -128]))
-@pytest.mark.parametrize("size", few([6, 7, 9, (9, 7, 6), (1, 16, 17), 40], [7, 40]))
+@pytest.mark.parametrize("size", few([6, 7, 9, (9, 7, 6), (1, 16, 17), 40], [7]))
 def test_a_mean_of_equal_voxels_is_their_value(value, size):
     """Sums over planes that come near the ends of 16 bits, and go beyond."""
     dtype = "u1" if value > 127 else "i1"

@@ -16,6 +16,7 @@ from beam_volumes.ops.measure import folds, percentile_formulas
 from beam_volumes.ops.measure import threshold_formulas as formulas
 from beam_volumes.ops.measure.rounding import quotients, rounded
 from beam_volumes.ops.measure.rounding import root as root_of
+from tests.tiers import examples
 
 INTEGERS = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8"]
 FLOATS = ["f2", "f4", "f8"]
@@ -115,7 +116,7 @@ def test_simple_reductions(dtype):
 
 
 @given(seed=st.integers(0, 2**32), dtype=st.sampled_from(["u1", "i8", "f4", "f8"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_partition_gives_the_same_bits(seed, dtype):
     rng = np.random.default_rng(seed)
     x = sample(dtype, tuple(rng.integers(1, 12, 2)), rng)
@@ -141,7 +142,7 @@ def test_any_partition_gives_the_same_bits(seed, dtype):
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40),
     st.integers(0, 1000),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_adversarial_floats(values, seed):
     x = np.array([values])
     mean, variance = exact_mean_std(x)
@@ -265,7 +266,7 @@ def test_percentile_is_numpys(dtype, shape):
     st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=30),
     st.lists(st.floats(0, 100), min_size=1, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_percentile_of_any_floats(values, q):
     for dtype in ("f4", "f8"):
         x = np.array([values], dtype)
@@ -309,7 +310,7 @@ def test_otsu_is_skimages(dtype):
 
 
 @given(seed=st.integers(0, 2**32), dtype=st.sampled_from(["u1", "i2", "f4", "f8"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_otsu_of_small_images(seed, dtype):
     """Many near ties."""
     rng = np.random.default_rng(seed)

@@ -21,6 +21,7 @@ from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.ops.test_table_surveys import SLABS, surveyed
+from tests.tiers import examples
 
 pytestmark = pytest.mark.usefixtures("thin_strips")
 
@@ -71,7 +72,7 @@ BUCKETS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(volumes(), SLABS, st.sampled_from(["error", "keep", 7]), BUCKETS)
 def test_relabel(volume, slab, missing, buckets):
     random, labels, window = volume
@@ -107,7 +108,7 @@ def test_relabel(volume, slab, missing, buckets):
     assert np.array_equal(out, expected)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(
     volumes(),
     SLABS,
@@ -224,7 +225,7 @@ def test_a_bucket_holds_no_more_labels_than_there_is_room_for():
         assert np.array_equal(labels, tally(slab).labels) and kept.all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(volumes(), SLABS)
 def test_a_second_sweep_that_sees_another_voxel_stops(volume, slab):
     """Also where the label that is there instead has a value, or stays."""

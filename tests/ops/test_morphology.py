@@ -10,10 +10,11 @@ from skimage.morphology import binary_closing, binary_dilation, binary_erosion, 
 import beam_volumes as bv
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, assert_same, voxels
+from tests.tiers import examples
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_grey(dtype, data):
     ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
@@ -26,7 +27,7 @@ def test_grey(dtype, data):
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "f4"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_binary(dtype, data):
     ndim = data.draw(st.sampled_from([3, 3, 2]), "ndim")
@@ -69,7 +70,7 @@ TWINS = {
 
 @pytest.mark.filterwarnings("ignore:.*is deprecated since version 0.26:FutureWarning")
 @pytest.mark.parametrize("name", TWINS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(shape=cat.shapes(3), seed=st.integers(0, 99), radius=st.integers(1, 2), drawn=st.booleans())
 def test_ignored_border_is_scikit_image_s(name, shape, seed, radius, drawn):
     footprint = bv.ball(radius)

@@ -2,15 +2,18 @@
 
 import sys
 from pathlib import Path
+from runpy import run_path
 
 import numpy as np
 import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
+from beam_volumes.cli import warm_up
 from beam_volumes.exports import EXPORTS, read_stub
 from beam_volumes.recipes.catalogue import operations
 from tests.ops import spread_filter
+from tests.test_docstrings import asked_for_the_imperative, problems
 
 LINE = "from .ops.filters.spread import spread_filter as spread_filter\n"
 FOOTPRINT = np.random.default_rng(0).random((3, 4, 5)) < 0.5
@@ -65,3 +68,20 @@ def test_its_mistakes_are_told_as_those_of_others():
 
 def test_recipes_find_it():
     assert "spread_filter" in operations()
+
+
+def test_kernels_are_compiled_ahead_for_it():
+    found = warm_up.applied(operations()["spread_filter"], bv.open(np.zeros((3, 4, 5), "u1")))
+    assert [v.shape for v in found] == [(3, 4, 5)] * 2  # of a box, of a footprint
+
+
+def test_help_and_ruff_ask_of_it_what_they_ask_of_others():
+    assert [*problems(bv.spread_filter, "spread_filter")] == []
+    assert asked_for_the_imperative("beam_volumes/ops/filters/spread.py")
+
+
+def test_the_page_of_functions_finds_it():
+    coverage = run_path(str(Path(__file__).parents[2] / "docs/coverage.py"))
+    assert coverage["current"]()
+    row = "| `spread_filter` | no twin | neighbourhood | 1 |\n"
+    assert row in coverage["page"]() and row not in coverage["page"]({"spread_filter"})

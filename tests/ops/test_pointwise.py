@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.graph.elementwise import EXACT_UFUNCS
 from tests.catalogue import DTYPES, assert_same, voxels
+from tests.tiers import examples
 
 _EXACT = sorted(EXACT_UFUNCS)
 BINARY = [name for name in _EXACT if getattr(np, name).nin == 2]
@@ -36,7 +37,7 @@ def same_as_numpy(ufunc, ours, theirs):
 
 
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_binary(name, data):
     ufunc = getattr(np, name)
@@ -115,7 +116,7 @@ def test_rounding_to_a_sinks_dtype_is_half_to_even_and_saturates(dtype):
             assert_same(result, halves.astype(dtype))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.sampled_from([0, 1, 2.5, "u1", "f8"]))
 def test_where(a, b, third):
     condition = voxels(SHAPE, "?", 1)

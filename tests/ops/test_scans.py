@@ -14,6 +14,7 @@ from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.sweep.stage import Block
 from tests.across.test_distance import SAMPLINGS, cases, expected
+from tests.tiers import examples
 
 pytestmark = pytest.mark.usefixtures("thin_strips")
 DISTANCE = (
@@ -94,7 +95,7 @@ def cut(draw, mask):
     return grid, draw(st.integers(1, 6)), np.random.default_rng(draw(st.integers(0, 99)))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(st.data())
 def test_distance(data):
     mask, sampling, *_ = data.draw(cases())
@@ -162,7 +163,7 @@ def test_cumsum(dtype, step):
             assert np.array_equal(got, np.cumsum(volume, axis))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_a_second_sweep_that_sees_another_voxel_stops(seed):
     random = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import beam_volumes as bv
 from beam_volumes.ops.measure.rounding import root, rounded
 from tests.catalogue import DTYPES, shapes, voxels
-from tests.tiers import dtypes_drawn
+from tests.tiers import dtypes_drawn, examples
 from tests.transforms.trees import membranes, stored
 
 
@@ -54,7 +54,7 @@ def cases(draw, dtypes):
 
 
 @dtypes_drawn([*DTYPES, "u8", "u4"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), ddof=st.integers(0, 2))
 def test_covariance_and_correlation_are_rounded_once(dtypes, data, ddof):
     a, b, keep, how, cut = data.draw(cases(dtypes))
@@ -76,7 +76,7 @@ def test_covariance_and_correlation_are_rounded_once(dtypes, data, ddof):
 
 
 @dtypes_drawn(DTYPES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_joint_histogram_is_numpy_s(dtypes, data):
     a, b, keep, how, cut = data.draw(cases(dtypes))

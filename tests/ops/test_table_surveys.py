@@ -17,6 +17,7 @@ from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
 from tests.across.groups import shuffling
+from tests.tiers import examples
 
 ROOM = 1 << 30
 pytestmark = pytest.mark.usefixtures("thin_strips")
@@ -64,7 +65,7 @@ HOW = st.fixed_dictionaries(
 
 
 @test_tables.drawn
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(st.data(), SLABS, HOW)
 def test_regions(dtypes, data, slab, how):
     random, labels, intensity, _, window, spacing = data.draw(test_tables.cases(dtypes))
@@ -88,7 +89,7 @@ def test_regions(dtypes, data, slab, how):
 
 
 @adjacencies.drawn
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.data(), SLABS, HOW)
 def test_adjacency(dtypes, data, slab, how):
     random, labels, boundary, _, window, value = data.draw(adjacencies.cases(dtypes))

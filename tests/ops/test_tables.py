@@ -12,6 +12,7 @@ from scipy import ndimage as ndi
 from skimage.measure import regionprops_table
 
 import beam_volumes as bv
+from tests.tiers import examples
 
 GEOMETRY = ("label", "num_pixels", "area", "bbox", "centroid", "inertia_tensor_eigvals")
 INTENSITY = ("intensity_min", "intensity_max", "intensity_mean", "centroid_weighted")
@@ -40,7 +41,7 @@ def assert_same(table, expected, exact=("label", "num_pixels", "bbox")):
             np.testing.assert_allclose(got, column, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cases(), st.sampled_from(["u1", "i2", "f4", "f8"]), st.sampled_from([None, (2.0, 0.5, 3.0)]))
 def test_regionprops_table(case, dtype, spacing):
     labels, slab, window = case
@@ -57,7 +58,7 @@ def test_regionprops_table(case, dtype, spacing):
     assert got.equals(whole)  # to the bit
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases(ndim=2))
 def test_images(case):
     labels, slab, window = case
@@ -68,7 +69,7 @@ def test_images(case):
     assert_same(got, expected)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(cases(most=(5, 7, 8)), st.booleans())
 def test_region_adjacency(case, with_boundary):
     labels, slab, window = case
@@ -96,7 +97,7 @@ def test_region_adjacency(case, with_boundary):
             assert got[f"boundary_histogram-{i}"].to_pylist() == [b[i] for b in bins]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(cases(), st.integers(0, 60), st.integers(1, 4))
 def test_labels_by_value(case, size, k):
     """Filtered and given new values, in memory and by key."""

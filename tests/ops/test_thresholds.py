@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.ops.measure import threshold_formulas as formulas
+from tests.tiers import examples
 
 METHODS = ["otsu", "multiotsu", "li", "yen", "triangle", "isodata", "minimum"]
 
@@ -65,7 +66,7 @@ def test_skimage(method, dtype, masked):
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_multiotsu_is_the_best_of_all_choices(data):
     classes = data.draw(st.integers(2, 5))

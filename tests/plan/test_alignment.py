@@ -9,6 +9,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.text import format_bytes
 from tests.plan.test_plan import lazy
+from tests.tiers import few
 
 
 def slow(plan):
@@ -30,7 +31,9 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("slab", [(97, 101, 131), (130, 130, 130), (131, 524, 65), (1, 400, 400)])
+@pytest.mark.parametrize(
+    "slab", few([(97, 101, 131), (130, 130, 130), (131, 524, 65), (1, 400, 400)], [(131, 524, 65)])
+)
 @pytest.mark.parametrize("chunks", [(16, 512, 512), (64, 64, 64)])
 def test_the_slab_that_is_suggested_is_as_good_as_is_said(name, slab, chunks, tmp_path):
     v = lazy((524, 524, 524), chunks=chunks)
@@ -118,5 +121,5 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
 
 def test_results_in_memory_that_are_read_back_are_explained_before_they_are_there():
     v = bv.median_filter(bv.open(np.zeros((30, 40, 50), "u1")), 3)
-    plan = bv.plan(v, bv.downsample(v, 2), held=True, slab=(7, 9, 11))
+    plan = bv.plan(v, bv.pad(v, 1), held=True, slab=(7, 9, 11))
     assert "read back from what comes back in memory" in plan.explain()

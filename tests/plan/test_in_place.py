@@ -13,7 +13,7 @@ import tensorstore as ts
 import beam_volumes as bv
 from beam_volumes.ops.labels import relabel
 from beam_volumes.storage.extent import Bytes, Extent, stores
-from beam_volumes.transforms.steps.slabs import ReadSlabs, WriteSlabs
+from beam_volumes.transforms import ReadSlabs, WriteSlabs
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)
 REFUSED = "in place|two targets|the folder of the run"

@@ -16,6 +16,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
 from beam_volumes.sweep.stage import Block
+from tests.tiers import examples
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ def sums(draw):
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_slab_holds_more_than_was_counted(data):
     volume = data.draw(sums())
     deep = data.draw(st.sampled_from([5, 13, 20, 24, 48, 100]))

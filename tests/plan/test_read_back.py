@@ -18,53 +18,55 @@ def computed(plan):
     return Counter(name for p in plan.passes for name in stages(p))
 
 
-def test_a_filter_and_what_is_downsampled_of_it_read_the_input_once(tmp_path):
+def test_a_filter_and_what_is_downsampled_of_it_take_one_pass(tmp_path):
     v = lazy((256, 512, 512))
     smooth = bv.gaussian_filter(v, 2)
-    factors = (2, 4, 8, 16, 32)
-    small = [bv.downsample(smooth, k).to(tmp_path / f"{k}.zarr") for k in factors]
-    whole = smooth.to(tmp_path / "g.zarr")
-    for targets in ([whole, *small], [*small, whole]):
-        plan = bv.plan(*targets, memory="2GiB")
-        first, *others = plan.passes
-        assert computed(plan)["gaussian_filter"] == 1 and len(others) == 5
-        assert first.bytes_read == v.nbytes
-        assert [p.bytes_read for p in others] == [smooth.nbytes] * 5
-        assert plan.bytes_read == v.nbytes + 5 * smooth.nbytes
+    levels = [smooth]
+    for _ in range(5):
+        levels.append(bv.downsample(levels[-1], 2))
+    targets = [w.to(tmp_path / f"{k}.zarr", chunks=8) for k, w in enumerate(levels)]
+    for order in (targets, targets[::-1]):
+        plan = bv.plan(*order, memory="2GiB", workers=1)
+        assert len(plan.passes) == 1 and computed(plan)["gaussian_filter"] == 1
+        assert plan.bytes_read == v.nbytes and plan.times_read == {v.node.source.name: 1.0}
         assert plan.bytes_written == sum(t.volume.nbytes for t in targets)
-        assert list(plan.times_read.values()) == [1.0, 5.0]
-        text = plan.explain()
-        g = f"{tmp_path}/g.zarr"
-        assert f"gaussian_filter: read back from {g} in pass 2, 3, 4, 5, 6" in text
-        assert f"{g} is read 5.00 times, in pass 2, 3, 4, 5, 6" in text
-        assert "pass 6 waits for pass 1: it needs the stored gaussian_filter" in text
-        assert text.count("chunks of 16 x 256 x 256, written by pass 1") == 5
+    # Deep units of coarse levels are no reason for slabs as deep.
+    v = lazy((1024, 512, 512))
+    levels = [bv.gaussian_filter(v, 2)]
+    for _ in range(5):
+        levels.append(bv.downsample(levels[-1], 2))
+    targets = [w.to(tmp_path / f"{k}.zarr", chunks=(16, 64, 64)) for k, w in enumerate(levels)]
+    plan = bv.plan(*targets, memory="2GiB", workers=8)
+    first, second = plan.passes
+    assert first.grid.step[0] == 256 and second.program.shape == levels[5].shape
+    assert second.bytes_read == levels[4].nbytes
+    text = plan.explain()
+    assert "stored for pass 2: slabs would have to be 512 slices deep to hold whole write" in text
+    assert f"{tmp_path}/4.zarr is read 1.00 times, in pass 2" in text
 
 
-def test_a_part_beside_the_whole_reads_what_was_written(tmp_path):
+def test_a_part_beside_the_whole_takes_one_pass(tmp_path):
     v = lazy((256, 512, 512))
     smooth = bv.gaussian_filter(v, 2)
-    plan = bv.plan(smooth.to(tmp_path / "a.zarr"), smooth[16:].to(tmp_path / "b.zarr"))
-    assert computed(plan) == {"gaussian_filter": 1, "copy": 1}
-    assert plan.bytes_read == v.nbytes + smooth[16:].nbytes
-    assert plan.times_read == {v.node.source.name: 1.0, f"{tmp_path}/a.zarr": 1.0}
-    # What is computed sooner than read is computed again, and the plan says that too.
+    targets = smooth.to(tmp_path / "a.zarr"), smooth[16:].to(tmp_path / "b.zarr")
+    (only,) = bv.plan(*targets, bv.max(smooth[100:, 7:])).passes
+    assert only.bytes_read == v.nbytes
+    # Parts that have little in common are not swept together.
+    ends = smooth[:9].to(tmp_path / "a.zarr"), smooth[240:].to(tmp_path / "b.zarr")
+    assert [p.program.shape[0] for p in bv.plan(*ends).passes] == [9, 16]
+
+
+def test_what_is_computed_again_is_told(tmp_path):
+    v = lazy((256, 512, 512))
     dearer = v.astype("f8") + 1
-    plan = bv.plan(dearer.to(tmp_path / "a.zarr"), bv.max(dearer[16:]))
-    assert [p.bytes_read for p in plan.passes] == [v.nbytes, v.nbytes * 15 // 16]
-    assert plan.times_read == {v.node.source.name: (1 + 15 / 16)}
+    plan = bv.plan(dearer.to(tmp_path / "a.zarr"), bv.max(bv.pad(dearer, 1)))
+    assert len(plan.passes) == 2
     assert (
         f"add: computed again in pass 2: reading it back from {tmp_path}/a.zarr" in plan.explain()
     )
-
-
-def test_what_nobody_writes_is_computed_again_and_told(tmp_path):
-    v = lazy((256, 512, 512))
     smooth = bv.gaussian_filter(v, 2)
-    plan = bv.plan(*(bv.downsample(smooth, k).to(tmp_path / f"{k}.zarr") for k in (2, 4)))
-    assert computed(plan)["gaussian_filter"] == 2
-    assert plan.bytes_read == 2 * v.nbytes and plan.read_amplification == 1.0
-    assert plan.times_read == {v.node.source.name: 2.0}
+    plan = bv.plan(*(bv.pad(smooth, k).to(tmp_path / f"{k}.zarr") for k in (2, 4)))
+    assert computed(plan)["gaussian_filter"] == 2 and plan.bytes_read >= 2 * v.nbytes
     assert "gaussian_filter: computed again in pass 2: it writes" in plan.explain()
 
 
@@ -90,7 +92,7 @@ def test_a_mask_that_labels_need_is_stored_once(tmp_path):
     assert f"greater: read back from {tmp_path}/m.zarr in pass 2" in plan.explain()
     # A target of another dtype does not hold the node's voxels.
     wide = bv.gaussian_filter(v, 2)
-    plan = bv.plan(wide.to(tmp_path / "w.zarr", dtype="u1"), bv.downsample(wide, 2).to("d.zarr"))
+    plan = bv.plan(wide.to(tmp_path / "w.zarr", dtype="u1"), bv.pad(wide, 2).to("d.zarr"))
     assert computed(plan)["gaussian_filter"] == 2
 
 
@@ -168,7 +170,7 @@ def test_results_in_memory_are_read_back(tmp_path):
 
 def test_what_comes_back_in_memory_is_read_back_by_no_name_of_a_file():
     smooth = bv.median_filter(bv.open(VOXELS), 5)
-    plan = bv.plan(smooth, bv.downsample(smooth, 2))
+    plan = bv.plan(smooth, bv.pad(smooth, 2))
     assert computed(plan)["median_filter"] == 1
     assert "median_filter: read back from what comes back in memory in pass 2" in plan.explain()
 
@@ -181,7 +183,7 @@ def test_memory_of_this_process_is_read_back():
 
 
 def test_a_run_that_reads_back_is_resumed(tmp_path):
-    """It fails again and again in the pass that reads back, and goes on from there."""
+    """It fails again and again, and goes on from there."""
     failures = itertools.count()
     v = bv.open(VOXELS)
 
@@ -221,7 +223,7 @@ def test_a_pipeline_reads_back(tmp_path):
         smooth.to(tmp_path / "smooth.zarr"),
     ]
     assert computed(bv.plan(*targets))["median_filter"] == 1
-    results = bv.compute(*targets, progress=False)
+    results = bv.compute(*targets, runner="FnApiRunner", progress=False)
     for name, result in zip(("half", "part", "smooth"), results, strict=True):
         assert np.array_equal(np.asarray(result), alone(name)), name
     assert set(volumes) > {"half"}

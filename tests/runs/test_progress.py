@@ -4,12 +4,14 @@ import io
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from beam_volumes.geometry import Box
 from beam_volumes.runs import (
-    Console,
+    Bar,
     Journal,
+    Lines,
     Manifest,
     Progress,
     Record,
@@ -18,7 +20,11 @@ from beam_volumes.runs import (
     reporter,
 )
 from beam_volumes.runs.journal import Compiling
+from beam_volumes.runs.parts import Parts
 from beam_volumes.runs.progress import last_started
+from beam_volumes.runs.remaining import Remaining
+from beam_volumes.session import under_way
+from beam_volumes.session.under_way import told
 from beam_volumes.storage.place import Place
 from tests.waiting import wait_until
 
@@ -142,34 +148,66 @@ def state(done, total=8, eta=75.0):
 
 def test_console_elsewhere_writes_lines_now_and_then():
     stream = io.StringIO()
-    console = Console(stream, every=1000)
+    console = Lines(stream, every=1000)
     for done in range(8):
         console(state(done))
     assert stream.getvalue() == ""
     console(state(8))
-    console.close()
     assert stream.getvalue() == "pass 1/2 sweep 8/8 slabs, 250 MB/s, 12 s\n"
 
 
-def test_console_on_a_terminal_draws_a_bar():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+def test_a_bar_is_drawn_for_what_takes_its_time():
+    stream = io.StringIO()
+    Bar(stream, after=1000.0)(state(8))
+    assert stream.getvalue() == ""
+    bar = Bar(stream)
+    bar(replace(state(2), under_way=1.2))
+    last = stream.getvalue().split("\r")[-1]
+    assert last.startswith("pass 1/2 sweep  40%|") and last.endswith(
+        "| 2/8 slabs, 250 MB/s, 1 min 15 s left"
+    )
+    bar.close()
+    bar.close()
+    bar(state(8))
+    assert stream.getvalue().count("\n") == 2 and "100%" in stream.getvalue()
 
-    stream = Terminal()
-    console = Console(stream)
-    console(state(2))
-    assert "[██████··················] 2/8 slabs, 250 MB/s, 1 min 15 s left" in stream.getvalue()
-    console.close()
-    console.close()
-    console(state(8))
-    assert stream.getvalue().count("\n") == 2
 
-
-def test_reporter():
+def test_reporter(monkeypatch):
     assert reporter(print) is print
-    assert isinstance(reporter(True), Console)
-    assert reporter(False)(state(1)) is None
+    assert isinstance(reporter(True), Lines)
+    assert reporter(False) is None and reporter(None) is None
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert isinstance(reporter(True), Bar) and isinstance(reporter(None), Bar)
+    assert reporter(False) is None
+
+
+def test_slabs_tell_how_far_they_are(journal, tmp_path):
+    """In memory, and in a journal once a second; what is finished counts once."""
+    seen = []
+    other = Journal.create(tmp_path / "y.run", Manifest("two", {}))
+    for followed, parts in ((Parts(), True), (other, False)):
+        watch = Watch(followed, [Work("p", 4)], seen.append)
+        with told(*((followed, None) if parts else (None, followed)), 0, 2) as tell:
+            if not parts:
+                under_way._runs["two"]._next = 0.0
+            tell(0.25)
+            watch.poll(now=True)
+            if not parts:
+                finish(followed, 0, 2)
+        watch.poll(now=True)
+        assert [(p.done, p.under_way) for p in seen[-2:]] == [(0, 0.25), (1, 0.0)]
+
+
+def test_what_is_left_does_not_climb():
+    """Of a run whose first steps compile, whose passes differ and whose steps are uneven."""
+    left, now, said = Remaining([30.0, 10.0]), 0.0, []
+    rng = np.random.default_rng(0)
+    for index, each in ((0, 3.0), (1, 1.0)):
+        for k in range(11):
+            now += (20.0 if (index, k) == (0, 1) else each * rng.uniform(0.7, 1.3)) if k else 0.0
+            said += [left.seen(index, k / 10, now + wait) for wait in (0.0, 0.4, 5.0)]
+    known = [s for s in said if s is not None]
+    assert known == sorted(known, reverse=True) and known[-1] == 0.0 and len(known) > 60
 
 
 def test_summary(journal):
@@ -227,7 +265,7 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
 
     def line():
         watch.poll(now=True)
-        console = Console(stream, every=0)
+        console = Lines(stream, every=0)
         console(replace(seen[-1], seconds=10.0))
         return stream.getvalue().splitlines()[-1]
 
@@ -237,7 +275,7 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
     journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
     assert "0/2 slabs, compiling median_3 (7 kernels so far, 12 s)" in line()
     # What was begun before, or long ago, was begun by who is dead.
-    for began in (watch._since - 1, watch._since):
+    for began in (watch._looks._since - 1, watch._looks._since):
         journal.write_compiling(Compiling("_median_3", 7, 11.6, began))
         assert "compiling" not in line()
     journal.write_compiling(Compiling("_median_3", 7, 11.6, begun))
@@ -253,5 +291,5 @@ def test_what_is_compiled_is_told_while_it_is(journal, monkeypatch):
 
 def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
     stream = io.StringIO()
-    Console(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
+    Lines(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
     assert "none yet: workers start, and compile what they have not before" in stream.getvalue()

@@ -82,7 +82,7 @@ def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):
     v = bv.open(np.zeros((2, 3, 4), "u1"))
     plan = bv.plan(bv.mean(v))
     monkeypatch.setattr(bv.options, "durable", True)
-    session, each = begin(plan), bv.ComputeAll(lambda path: {"mean": bv.mean(v)}).each
+    session, each = begin(plan), bv.ComputeAll(lambda path: {"mean": bv.mean(v)}).computing
     monkeypatch.setattr(bv.options, "durable", False)
     assert pickle.loads(cloudpickle.dumps(session)).durable
     seen = []
@@ -90,7 +90,7 @@ def test_it_goes_with_the_run_wherever_that_is_computed(tmp_path, monkeypatch):
     monkeypatch.setattr(
         compute_all, "run_local", lambda session: seen.append(session.durable) or run(session)
     )
-    ((_, found),) = each.process("a")
+    _, found = each("a")
     assert found == {"mean": 0} and seen == [True]
 
 

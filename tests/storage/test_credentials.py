@@ -60,7 +60,7 @@ def test_a_secret_in_the_environment_is_used_and_kept_nowhere(server, tmp_path, 
     v = bv.open(guarded(address, "Bearer ${ENTRY}"))
     np.testing.assert_array_equal(np.asarray(v[1:]), array[1:])
     target = (v + 1).to(tmp_path / "out.zarr")
-    written = bv.compute(target, bv.mean(v), progress=False)[0]
+    written = bv.compute(target, bv.mean(v), runner="FnApiRunner", progress=False)[0]
     np.testing.assert_array_equal(np.asarray(written), array + 1)
     held = [cloudpickle.dumps(bv.plan(target)), pickle.dumps(v.node.source), repr(v).encode()]
     held += [f.read_bytes() for f in (tmp_path / "out.zarr.run").rglob("*") if f.is_file()]

@@ -6,6 +6,7 @@ single file that units are written into.
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.cli.options import opened, opening, spacing
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
@@ -28,7 +30,8 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.formats.format import Layout, WritableFormat
+from beam_volumes.storage.formats.format import Format, Layout, WritableFormat
+from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.ownership import OutputExistsError
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.single_file import put_together
@@ -50,7 +53,7 @@ class Npys(WritableFormat):
         if told is None:
             return None
         how = {k: tuple(v) for k, v in told["space"].items() if isinstance(v, list)}
-        return self.read_back(
+        source = self.read_back(
             Description(
                 name=place.text,
                 format=self.name,
@@ -63,10 +66,17 @@ class Npys(WritableFormat):
                 kvstore=place.spec,
             )
         )
+        return source.as_mask() if told["mask"] else source
 
     def documents(self, d, run_id):
         space = {"axes": d.space.axes, "voxel_size": d.space.voxel_size, "unit": d.space.unit}
-        told = {"shape": d.shape, "dtype": d.dtype.str, "chunk": d.chunk, "space": space}
+        told = {
+            "shape": d.shape,
+            "dtype": d.dtype.str,
+            "chunk": d.chunk,
+            "space": space,
+            "mask": d.mask,
+        }
         return {**super().documents(d, run_id), "what.json": told}
 
     def key(self, d, cell):
@@ -202,7 +212,26 @@ class Bare(WritableFormat):
         )
 
 
-FORMATS = (Npys(), Brick(), Bare())
+# -- one that is only read, and has to be told how ---------------------------------------------------
+
+
+class Rows(Format):
+    """Bytes in rows, as long as the user says."""
+
+    title = "rows of bytes"
+    open_options: ClassVar = {"row": ("int", "How many bytes a row has.")}
+
+    def open_place(self, place, *, index=None, dataset=None, level=None, row=None):
+        if place.local is None or not place.local.endswith(".rows"):
+            return None
+        if row is None:
+            raise ValueError(f"{place.text}: say row=, how many bytes a row has")
+        shape = (1, os.path.getsize(place.local) // row, row)
+        dtype = np.dtype("u1")
+        return _brick(place.text, shape, dtype, 1, Space(), MapReader(place.spec, shape, dtype, 0))
+
+
+FORMATS = (Npys(), Brick(), Bare(), Rows())
 
 # -- the line, and what comes of it ------------------------------------------------------------------
 
@@ -246,7 +275,7 @@ def test_written_and_opened(tmp_path, name, dtype):
     back = bv.compute(target(path, array), runner=None, slab=slab, workers=2)
     assert back.shape == SHAPE
     for volume in (back, bv.open(path)):
-        assert volume.dtype == ("u1" if dtype == "bool" and name == "out.npys" else dtype)
+        assert volume.dtype == dtype
         assert np.array_equal(np.asarray(volume), expected(array))
     assert bv.verify(path) == bv.verify(path, checksums=True) == []
     again = bv.gaussian_filter(bv.open(path).astype("f4"), 1)
@@ -295,7 +324,7 @@ def test_runs_go_on_where_they_stopped(tmp_path, name):
     with pytest.raises(OutputExistsError, match="resume=True"):
         bv.compute(target(path, array), runner=None)
     bv.compute(target(path, array), runner=None, resume=True, slab=(2, 20, 30))
-    noted = {"_beam_volumes.json"}
+    noted = {"_beam_volumes.json", "_beam_volumes_provenance.json"}
     assert {n: d for n, d in files(path).items() if n not in noted} == {
         n: d for n, d in files(alone).items() if n not in noted
     }
@@ -351,7 +380,7 @@ def test_what_it_does_not_take_is_said(tmp_path):
     v = bv.open(voxels())
     with pytest.raises(ValueError, match=r"depth=3 is for \.brick outputs"):
         v.to(tmp_path / "a.npys", depth=3)
-    with pytest.raises(ValueError, match=r"codec='zstd' is for \.ome\.zarr, \.zarr outputs"):
+    with pytest.raises(ValueError, match=r"codec='zstd' is for \.ome\.zarr, \.zarr, .*outputs"):
         v.to(tmp_path / "a.brick", codec="zstd")
     with pytest.raises(TypeError, match="no option colour='red'; npys takes chunks"):
         v.to(tmp_path / "a.npys", colour="red")
@@ -361,7 +390,7 @@ def test_what_it_does_not_take_is_said(tmp_path):
         bv.WriteSlabs(tmp_path / "a.brick", like=v, partial=True)
     with pytest.raises(ValueError, match=r"brick is one file, for local disks"):
         v.to("memory://a.brick")
-    with pytest.raises(ValueError, match=r"end it with .*\.zarr or \.npys or \.brick"):
+    with pytest.raises(ValueError, match=r"end it with .*\.zarr or .*\.npys or \.brick"):
         v.to(tmp_path / "a.mystery")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"supported are .*a directory of \.npy files, a brick"):
@@ -384,6 +413,7 @@ def test_info_names_it(tmp_path):
     """The command reads the same list: told of a module, it knows the format."""
     bv.compute(bv.open(voxels()).to(tmp_path / "a.npys"), runner=None)
     program = (
+        "from beam_volumes.cli import info\n"
         "from beam_volumes.cli.main import main\n"
         "from beam_volumes.storage.formats import registry\n"
         f"registry.MODULES.append({__name__!r})\n"
@@ -391,6 +421,33 @@ def test_info_names_it(tmp_path):
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "a directory of .npy files" in found.stdout, found.stderr
+
+
+def test_options_of_a_format_that_is_opened(tmp_path):
+    path, other = tmp_path / "a.rows", tmp_path / "a.npys"
+    path.write_bytes(bytes(range(12)))
+    bv.compute(bv.open(voxels()).to(other), runner=None)
+    rows = bv.open(path, row=4)
+    assert np.array_equal(rows, np.arange(12).reshape(1, 3, 4))
+    assert np.array_equal(reopened(rows.node.source).read(), np.arange(12).reshape(1, 3, 4))
+    with pytest.raises(ValueError, match="say row=, how many bytes"):
+        bv.open(path)
+    with pytest.raises(
+        ValueError, match=r"row=4 is for rows of bytes; .*a\.npys is a directory of"
+    ):
+        bv.open(other, row=4)
+    with pytest.raises(ValueError, match="row=4 is for paths and URLs only"):
+        bv.open(voxels(), row=4)
+    with pytest.raises(TypeError, match=r"no option raw=4 of open; there are .*level, .*row"):
+        bv.open(path, raw=4)
+    assert bv.open(other, row=None).shape == SHAPE
+    info = argparse.ArgumentParser()
+    opening(info)
+    spacing(info)
+    chosen = info.parse_args(["--option", "row=3"])
+    assert opened(str(path), chosen).shape == (1, 4, 3)
+    with pytest.raises(ValueError, match="write it as NAME=VALUE"):
+        opened(str(path), info.parse_args(["--option", "row"]))
 
 
 def test_a_place_of_a_new_format_is_asked_once(tmp_path):

@@ -71,9 +71,9 @@ def test_a_window_decodes_its_slices_only(tmp_path: Path) -> None:
 
 def test_many_slices_travel_small() -> None:
     names = [f"iso.{n}.png" for n in range(9_000, 109_000)]
-    assert len(pickle.dumps(slices._series(names, "here"))) < 300
+    assert len(pickle.dumps(slices._series(names, "here")[0])) < 300
     for names in (["a.png", "b.png"], ["1_5.png", "2_7.png"], ["01.png", "2.png"]):
-        assert slices._series(names, "here") == tuple(names)
+        assert slices._series(names, "here") == (tuple(names), {})
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,10 @@ def test_colours_are_chosen(tmp_path: Path) -> None:
             tifffile.imwrite(tmp_path / name, image, photometric="rgb")
         else:
             write(tmp_path / name, image)
-        with pytest.raises(ValueError, match="R, G, B"):
-            open_source(tmp_path / name)
-        source = open_source(tmp_path / name, index={"c": "G"})
+        colours = open_source(tmp_path / name)
+        assert colours.space.channels == ("red", "green", "blue")
+        np.testing.assert_array_equal(colours.read()[:, 0], np.moveaxis(image, -1, 0))
+        source = open_source(tmp_path / name, index={"c": "green"})
         assert source.space.axes == ("y", "x")
         np.testing.assert_array_equal(source.read()[0], image[..., 1])
 
@@ -135,7 +136,7 @@ def test_colours_are_chosen(tmp_path: Path) -> None:
 def test_several_pages_and_mixed_folders(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "a.tif", voxels(), photometric="minisblack")
     with pytest.raises(ValueError, match=r"pages|2-D"):
-        open_source(tmp_path / "a.tif")
+        open_source(tmp_path / "*.tif")
     write(tmp_path / "a.png", voxels()[0])
     with pytest.raises(ValueError, match="PNG and TIFF"):
         open_source(tmp_path)
@@ -201,5 +202,19 @@ def test_tiffs_of_either_byte_order(tmp_path, monkeypatch, dtype, order, decoder
     np.testing.assert_array_equal(source.read(), x)
     if dtype == "u2":
         tifffile.imwrite(tmp_path / "rgb.tif", np.stack([x[0]] * 3, -1), byteorder=order)
-        green = open_source(tmp_path / "rgb.tif", index={"c": "G"})
+        green = open_source(tmp_path / "rgb.tif", index={"c": "green"})
         np.testing.assert_array_equal(green.read()[0], x[0])
+
+
+def test_jpeg_slices(tmp_path) -> None:
+    grey = ndi.gaussian_filter(voxels(shape=(3, 32, 48)).astype("f4"), 3).astype("u1")
+    for z, image in enumerate(grey):
+        (tmp_path / f"s{z}.jpg").write_bytes(imagecodecs.jpeg8_encode(image, level=100))
+        (tmp_path / f"c{z}.JPEG").write_bytes(imagecodecs.jpeg8_encode(np.stack([image] * 3, -1)))
+    expected = [imagecodecs.jpeg8_decode((tmp_path / f"s{z}.jpg").read_bytes()) for z in range(3)]
+    np.testing.assert_array_equal(open_source(tmp_path / "s*.jpg").read(), expected)
+    assert open_source(tmp_path / "c*.JPEG", index={"c": "blue"}).shape == (3, 32, 48)
+    assert open_source(tmp_path / "s1.jpg").space.axes == ("y", "x")
+    (tmp_path / "s1.jpg").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(OSError, match=r"s1\.jpg is damaged"):
+        open_source(tmp_path / "s*.jpg").read()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorstore as ts
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
@@ -23,10 +24,17 @@ from beam_volumes.storage.place import kvstore_spec, url
         ("gs://bucket/a b?#.zarr", {"driver": "gcs", "bucket": "bucket", "path": "a b?#.zarr"}),
         ("file:///tmp/a%20b", {"driver": "file", "path": "/tmp/a b"}),
         ("memory://x/y", {"driver": "memory", "path": "x/y"}),
+        (
+            "https://host/a%20b?v=1",
+            {"driver": "http", "base_url": "https://host?v=1", "path": "/a b"},
+        ),
     ],
 )
 def test_urls(place: str, spec: dict) -> None:
     assert kvstore_spec(place) == spec
+    assert url(spec) == place.replace("v=1", "...").removeprefix("file://").replace(
+        "/tmp/a%20b", "/tmp/a b"
+    )
 
 
 def test_remote_sinks_are_described_without_network() -> None:
@@ -64,7 +72,7 @@ def test_numpy_arrays() -> None:
     [
         ("nowhere", FileNotFoundError, "does not exist"),
         ("ftp://a/b", ValueError, "s3://"),
-        (3, TypeError, "a numpy array"),
+        (3, TypeError, "or an array"),
         ({"driver": "file", "path": "/x"}, ValueError, "TensorStore spec"),
     ],
 )
@@ -167,3 +175,44 @@ def test_bytes_in_another_order_are_swapped_where_they_are_read(dtype: str) -> N
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(source.open()[2:5].read().result(), native[2:5])
     np.testing.assert_array_equal(np.asarray(volume[3]), native[3])
+
+
+def test_where_a_specs_domain_begins_is_the_origin(tmp_path) -> None:
+    spec = {
+        "driver": "n5",
+        "kvstore": {"driver": "file", "path": f"{tmp_path}/a"},
+        "metadata": {
+            "dimensions": [30, 20, 10],
+            "blockSize": [8, 8, 8],
+            "dataType": "uint8",
+            "compression": {"type": "raw"},
+            "axes": ["x", "y", "z"],
+            "units": ["nm"] * 3,
+            "resolution": [4, 5, 40],
+        },
+    }
+    store = ts.open(spec, create=True).result()
+    part = store[3:20, 2:10, 1:9]
+    source = open_source(part)
+    assert source.shape == (8, 8, 17) and source.space.unit == "nanometer"
+    assert source.space.origin == (40.0, 10.0, 12.0) and source.chunk_origin == (-1, -2, -3)
+    moved = store[ts.d[:].translate_to[7, 8, -9]]
+    assert open_source(moved.spec()).space.origin == (-360.0, 40.0, 28.0)
+    # Without a voxel size it is counted in voxels, which the user may say the size of.
+    del spec["metadata"]["resolution"], spec["metadata"]["units"]
+    spec["kvstore"]["path"] += "b"
+    bare = ts.open(spec, create=True).result()[3:20, 2:10, 1:9]
+    assert open_source(bare).space.origin == (1.0, 2.0, 3.0)
+    assert open_source(bare, voxel_size=(40, 5, 4)).space.origin == (40.0, 10.0, 12.0)
+
+
+def test_web_servers_are_not_written_to(tmp_path) -> None:
+    v = bv.open(np.zeros((2, 3, 4), "u1"))
+    with pytest.raises(ValueError, match=r"^https://example.org/a.zarr: web servers are read from"):
+        v.to("https://example.org/a.zarr")
+    with pytest.raises(ValueError, match="web servers"):
+        bv.compute(v.to(tmp_path / "a.zarr"), runner=None, journal="https://example.org/run")
+    with pytest.raises(ValueError, match="names no server"):
+        bv.open("https:///a.zarr")
+    with pytest.raises(ValueError, match="a user and a password"):
+        bv.open("https://me:1234@example.org/a.zarr")

@@ -24,7 +24,7 @@ WAYS = {
     "a number": lambda a: a + float(bv.mean(bv.open(X))),
     "a table": lambda a: bv.regionprops_table(a.astype("u1")).to_pyarrow(),
     "compute": lambda a: bv.compute(bv.open(a) * 2, runner=None, progress=False),
-    "compute by Beam": lambda a: bv.compute(bv.open(a) * 2, progress=False),
+    "compute by Beam": lambda a: bv.compute(bv.open(a) * 2, runner="FnApiRunner", progress=False),
     "a pipeline": pipeline,
 }
 

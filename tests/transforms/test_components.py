@@ -12,13 +12,17 @@ import beam_volumes as bv
 from beam_volumes.across import scans
 from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
 from beam_volumes.geometry import Box, Grid
-from beam_volumes.transforms import Slab
+from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.steps.slabs import read_slab
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
+
+
+def keyed(slab):
+    return slab.key, slab
 
 
 @pytest.mark.parametrize(
@@ -113,13 +117,14 @@ def test_numbers_and_what_is_too_much(tmp_path):
 def test_running_sums(backward):
     array = membranes((20, 9, 10)).astype("i4")
     grid = Grid(array.shape, (3, 5, 10))
-    slabs = [((i,), scans.cumsum_summary(array[b.slices])) for i, b in enumerate(grid)]
+    boxes = {SlabKey(*b.start): b for b in grid}
+    slabs = [(key, scans.cumsum_summary(array[b.slices])) for key, b in boxes.items()]
     want = np.cumsum(array[::-1], 0)[::-1] if backward else np.cumsum(array, 0)
 
     def check(carries):
-        assert sorted(key for key, _ in carries) == [(i,) for i in range(len(grid))]
-        for (i,), carry in carries:
-            box = grid.box(i)
+        assert sorted(key for key, _ in carries) == list(boxes)
+        for key, carry in carries:
+            box = boxes[key]
             z = box.stop[0] if backward else box.start[0] - 1
             if not 0 <= z < 20:
                 assert carry is None
@@ -136,7 +141,7 @@ def test_summaries_are_always_the_same_bytes():
     assert isinstance(coder, SummaryCoder) and coder.is_deterministic()
     mask = bv.open(membranes((6, 7, 8)) > 128)
     grid, labelling = Grid((6, 7, 8), (3, 4, 8)), Labelling(connectivity_structure(1))
-    _, summary = _summarise(read_slab(1, mask, grid, UPPER), grid, labelling, ("size",))
+    _, summary = _summarise(keyed(read_slab(1, mask, grid, UPPER)), grid, labelling, ("size",))
     data = coder.encode(summary)
     back = coder.decode(data)
     assert coder.encode(back) == data and back.cell == (0, 1, 0)
@@ -145,18 +150,24 @@ def test_summaries_are_always_the_same_bytes():
 def test_refusals():
     mask = bv.open(membranes((6, 7, 8)) > 128)
     grid, labelling = Grid((6, 7, 8), (3, 7, 8)), Labelling(connectivity_structure(1))
-    bare, other = (read_slab(0, mask, grid, h) for h in (((0, 0),) * 3, UPPER))
+    bare, other = (keyed(read_slab(0, mask, grid, h)) for h in (((0, 0),) * 3, UPPER))
     with pytest.raises(ValueError, match=r"slab \(0, 0, 0\).*\[0:4, 0:7, 0:8\].*halo="):
         _summarise(bare, grid, labelling, ())
     with pytest.raises(ValueError, match="on the same grid"):
         _summarise(other, Grid((6, 7, 8), (2, 7, 8)), labelling, ())
-    _, summary = _summarise(other, grid, labelling, ())
+    key, summary = _summarise(other, grid, labelling, ())
     ids = np.arange(len(summary.windows[0]), dtype="u4")
     answer = list(pieces(((ids,), (summary.digests[0] + 1,))))
     with pytest.raises(ValueError, match=r"slab \(0, 0, 0\): what is labelled differs"):
-        _relabel(((0,), answer), mask, labelling, grid, np.dtype("u4"))
+        _relabel((key, {"answers": answer}), mask, labelling, grid, np.dtype("u4"))
     with pytest.raises(ValueError, match="the same dtype="):
-        _relabel(((0,), answer), mask, labelling, grid, np.dtype("u8"))
+        _relabel((key, {"answers": answer}), mask, labelling, grid, np.dtype("u8"))
+    with pytest.raises(ValueError, match=r"\(0, 0, 0\) was not among those that were labelled"):
+        _relabel((key, {"answers": [], "slabs": [other[1]]}), None, labelling, grid, np.dtype("u4"))
+    with pytest.raises(TypeError, match=r"pairs \(SlabKey, Slab\), and was given a Slab alone"):
+        _summarise(other[1], grid, labelling, ())
+    with pytest.raises(ValueError, match=r"\(0, 0, 0\) came under the key \(3, 0, 0\)"):
+        _summarise((SlabKey(3, 0, 0), other[1]), grid, labelling, ())
     label = bv.LabelComponents(grid)
     with pytest.raises(ValueError, match=r"measures=\('size',\)"):
         bv.MergeEquivalences(label, k_largest=3)
@@ -180,9 +191,9 @@ def test_a_summary_that_is_too_large():
     with pytest.raises(
         ValueError, match=r"components takes .*use ReadSlabs\(..., depth=\d+\)"
     ) as e:
-        _summarise(slab, grid, labelling, ("size", "box"))
+        _summarise(keyed(slab), grid, labelling, ("size", "box"))
     depth = int(str(e.value).split("depth=")[1][:-1])
     core = Box((0, 0, 0), (depth, 2048, 2048))
     less = replace(slab, core=core, data=voxels[:depth], shape=core.stop)
-    _, summary = _summarise(less, Grid(core.stop, core.stop), labelling, ("size", "box"))
+    _, summary = _summarise(keyed(less), Grid(core.stop, core.stop), labelling, ("size", "box"))
     assert len(SummaryCoder().encode(summary)) < 8 << 20

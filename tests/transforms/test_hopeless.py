@@ -173,13 +173,13 @@ def test_an_element_of_compute_all_too(tmp_path, monkeypatch):
         out = f"{folder}/out.zarr"
         return {"out": bv.map_overlap(add, bv.open(path)).to(out, chunks=(2, 8, 8))}
 
-    each = bv.ComputeAll(one, memory="1GiB").each
+    each = bv.ComputeAll(one, memory="1GiB").computing.or_named
     for _ in range(4):
         with pytest.raises(RuntimeError, match="boom"):
-            list(each.process(path))
+            each(path)
     assert calls(tmp_path) == 2
     (tmp_path / "mended").touch()  # which another pipeline sees
-    ((_, results),) = bv.ComputeAll(one, memory="1GiB", overwrite=True).each.process(path)
+    _, results = bv.ComputeAll(one, memory="1GiB", overwrite=True).computing.or_named(path)
     np.testing.assert_array_equal(np.asarray(bv.open(results["out"])), array + 1)
 
 

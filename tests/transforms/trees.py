@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.storage.formats.format import PROVENANCE
 
 
 def chunk_files(path):
@@ -14,7 +15,7 @@ def chunk_files(path):
     return {
         str(f.relative_to(root)): hashlib.sha256(f.read_bytes()).hexdigest()
         for f in sorted(root.rglob("*"))
-        if f.is_file() and f.name not in ("zarr.json", ".zarray", ".zattrs")
+        if f.is_file() and f.name not in (PROVENANCE, "zarr.json", ".zarray", ".zattrs")
     }
 
 

@@ -7,9 +7,10 @@ Blocks start on the grid of windows: the result's voxel (k, y, x) has the window
 import numpy as np
 from numba import types
 from numba.extending import overload
+from numba.np.numpy_support import as_dtype
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
 
 
@@ -25,6 +26,9 @@ def mean(src, out, y0, y1, nx, rows, cols, factors):
         Of the input.
     factors : int64 array (3,)
     """
+    if max(factors) <= 2 and _is_narrow(src.lines.dtype):
+        _halves(src, out, y0, y1, nx, rows, cols, factors, False)
+        return
     high, low = np.empty(nx, _wide(src.lines.dtype)), np.empty(nx, np.int64)
     fz, fy, fx = factors
     for k in range(out.firsts.size):
@@ -116,6 +120,9 @@ def pick(src, out, y0, y1, nx, rows, cols, factors, method):
     Of several modes it is the smallest. NaN if the window holds one; -0.0 is less than 0.0, but the
     same value to the mode. Parameters as of `mean`.
     """
+    if method == 3 and max(factors) <= 2 and _is_whole(src.lines.dtype):
+        _halves(src, out, y0, y1, nx, rows, cols, factors, True)
+        return
     fz, fy, fx = factors
     window = np.empty(min(fz, src.firsts.size) * min(fy, rows) * min(fx, cols), src.lines.dtype)
     for k in range(out.firsts.size):
@@ -148,6 +155,101 @@ def pick(src, out, y0, y1, nx, rows, cols, factors, method):
                 if row[x] == 0:
                     row[x] = signed_zero(row[x], _is_minus_zero(window, n, method))
             one_nan(row)
+
+
+def _is_narrow(dtype):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_is_narrow)
+def _is_narrow_of(dtype):
+    narrow = isinstance(dtype.dtype, types.Integer) and as_dtype(dtype.dtype).itemsize <= 4
+    return (lambda dtype: True) if narrow else (lambda dtype: False)
+
+
+def _is_whole(dtype):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_is_whole)
+def _is_whole_of(dtype):
+    whole = isinstance(dtype.dtype, types.Integer | types.Boolean)
+    return (lambda dtype: True) if whole else (lambda dtype: False)
+
+
+@kernel
+def _halves(src, out, y0, y1, nx, rows, cols, factors, is_mode):
+    """Means or modes of integers, in windows of at most two voxels along each axis.
+
+    A window always has eight voxels: those that are not there, or not asked for, are others twice. That
+    changes neither means nor modes.
+    """
+    fz, fy, fx = factors
+    window = np.empty(8, src.lines.dtype)
+    for k in range(out.firsts.size):
+        za = k * fz
+        zb = min(za + fz, src.firsts.size) - 1
+        for y in range(y0, y1):
+            ya = y * fy
+            yb = min(ya + fy, rows) - 1
+            end = src.left + cols
+            a = src.lines[src.firsts[za] + ya, src.left : end]
+            b = src.lines[src.firsts[za] + yb, src.left : end]
+            c = src.lines[src.firsts[zb] + ya, src.left : end]
+            d = src.lines[src.firsts[zb] + yb, src.left : end]
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            if is_mode:
+                _modes(a, b, c, d, row, fx, window)
+            else:
+                _means(a, b, c, d, row, fx)
+
+
+@row_kernel
+def _means(a, b, c, d, row, fx):
+    """Means of pairs of columns of four rows, rounded half to even."""
+    whole = a.size // 2 if fx == 2 else 0
+    for x in range(whole):
+        i = 2 * x
+        s = _plus(a[i], a[i + 1], b[i], b[i + 1]) + _plus(c[i], c[i + 1], d[i], d[i + 1])
+        row[x] = (s + 3 + ((s >> 3) & 1)) >> 3
+    for x in range(whole, row.size):
+        i = x * fx
+        s = _plus(a[i], a[i], b[i], b[i]) + _plus(c[i], c[i], d[i], d[i])
+        row[x] = (s + 3 + ((s >> 3) & 1)) >> 3
+
+
+def _plus(a, b, c, d):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_plus)
+def _plus_of(a, b, c, d):
+    if isinstance(a, types.Integer) and as_dtype(a).itemsize <= 2:
+        return lambda a, b, c, d: (np.int32(a) + np.int32(b)) + (np.int32(c) + np.int32(d))
+    return lambda a, b, c, d: (np.int64(a) + np.int64(b)) + (np.int64(c) + np.int64(d))
+
+
+@row_kernel
+def _modes(a, b, c, d, row, fx, window):
+    """Modes of pairs of columns of four rows; most windows hold one value."""
+    for x in range(row.size):
+        i = x * fx
+        j = min(i + fx, a.size) - 1
+        value = a[i]
+        same = (value == a[j]) & (value == b[i]) & (value == b[j]) & (value == c[i])
+        if same & (value == c[j]) & (value == d[i]) & (value == d[j]):
+            row[x] = value
+            continue
+        window[0], window[1], window[2], window[3] = value, a[j], b[i], b[j]
+        window[4], window[5], window[6], window[7] = c[i], c[j], d[i], d[j]
+        most = 0
+        for p in range(8):
+            count = 0
+            for q in range(8):
+                count += window[p] == window[q]
+            if count > most or (count == most and window[p] < value):
+                value, most = window[p], count
+        row[x] = value
 
 
 @kernel

@@ -14,6 +14,8 @@ from beam_volumes.kernels.rows import copy_row, strided
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(0)
+#: What the value of a face is: the mean or the larger one of its two voxels', or the upper voxel's own.
+MEAN, LARGEST, OWN = 0, 1, 2
 
 
 @row_kernel
@@ -115,7 +117,7 @@ def _discover(labels, shape, below, under, core):
 @row_kernel
 def _add_row(row, other, p, q, axis, into):
     """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
-    keys, place, valued, largest, edges, base, faces, used, extremes, cells, bins = into
+    keys, place, valued, rule, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     i = 0
@@ -129,10 +131,10 @@ def _add_row(row, other, p, q, axis, into):
         faces[i, axis] += 1
         if not valued:
             continue
-        a, b = p[x], q[x]
+        a, b = p[x], (p[x] if rule == OWN else q[x])
         if not (abs(a) < np.inf and abs(b) < np.inf):
             continue
-        value = (max(a, b) if largest else 0.5 * a + 0.5 * b) + 0.0
+        value = (0.5 * a + 0.5 * b if rule == MEAN else max(a, b)) + 0.0
         used[i] += 1
         extremes[i, 0] = min(extremes[i, 0], value)
         extremes[i, 1] = max(extremes[i, 1], value)
@@ -145,7 +147,7 @@ def _add_row(row, other, p, q, axis, into):
 def faces(
     labels: np.ndarray,
     below: np.ndarray,
-    values: np.ndarray,
+    values: tuple[np.ndarray, np.ndarray, np.ndarray],
     values_below: np.ndarray,
     core: tuple[int, int, int],
     into: tuple,
@@ -157,14 +159,16 @@ def faces(
     labels : ndarray (slices, rows, columns)
     below : ndarray (rows, columns)
         The plane before the first slice, or one of no rows.
-    values, values_below : ndarrays of the same shapes
-        A boundary volume, or anything if there is none.
+    values : tuple of three ndarrays of the same shape
+        For faces across z, y and x a boundary volume, or anything if there is none.
+    values_below : ndarray
+        Of the plane before; nothing where faces have the upper voxel's value.
     core : tuple of int
         How many slices, rows and columns are owned: all, or all but one.
     into : tuple
         ``keys, place``: the table of `discover`, and the row of each slot's pair;
         ``valued``: whether there is a boundary volume;
-        ``largest``: whether a face's value is the larger of its two voxels', else their mean;
+        ``rule``: `MEAN`, `LARGEST` or `OWN`;
         ``edges``: of the histogram's bins, float64 ascending; the last bin holds its upper edge,
         values outside count in no bin;
         ``base``: of `add_double`;
@@ -173,9 +177,16 @@ def faces(
         ``bins`` int64 (pairs, bins).
     """
     _faces(
-        strided(labels), labels.shape, strided(below), below.size > 0, strided(values),
-        strided(values_below), core, into,
+        strided(labels), labels.shape, strided(below), below.size > 0,
+        (strided(values[0]), strided(values[1]), strided(values[2])), strided(values_below), core, into,
     )  # fmt: skip
+
+
+@row_kernel
+def _copy(values, z, y, nx, row):
+    flat, step_z, step_y = values
+    at = z * step_z + y * step_y
+    copy_row(flat[at : at + nx], row)
 
 
 @kernel
@@ -183,35 +194,42 @@ def _faces(labels, shape, below, under, values, values_below, core, into):
     # Rows are compared as uint64, their values as float64, so that the rest is compiled once.
     flat, step_z, step_y = labels
     flat_below, _, step_below = below
-    voxels, next_z, next_y = values
+    across_z, across_y, across_x = values
     voxels_below, _, next_below = values_below
     cz, cy, cx = core
     nz, ny, nx = shape
+    own = into[3] == OWN
     rows, other = np.empty((2, nx), np.uint64), np.empty(nx, np.uint64)
     p, q = np.empty(nx), np.empty(nx)
     for z in range(nz):
         for y in range(ny if z < cz else cy):
-            at, there = z * step_z + y * step_y, z * next_z + y * next_y
+            at = z * step_z + y * step_y
             row, before = rows[y % 2], rows[1 - y % 2]
             copy_row(flat[at : at + nx], row)
-            if into[2]:
-                copy_row(voxels[there : there + nx], p)
             if z < cz and y < cy and _any_touch(row[1:], row[: nx - 1]):
+                if into[2]:
+                    _copy(across_x, z, y, nx, p)
                 _add_row(row[1:], row[: nx - 1], p[1:], p[: nx - 1], 2, into)
             if z < cz and y > 0 and _any_touch(row[:cx], before[:cx]):
                 if into[2]:
-                    copy_row(voxels[there - next_y : there - next_y + nx], q)
+                    _copy(across_y, z, y, nx, p)
+                    if not own:
+                        _copy(across_y, z, y - 1, nx, q)
                 _add_row(row[:cx], before[:cx], p, q, 1, into)
             if y < cy and z > 0:
                 copy_row(flat[at - step_z : at - step_z + nx], other)
                 if _any_touch(row[:cx], other[:cx]):
                     if into[2]:
-                        copy_row(voxels[there - next_z : there - next_z + nx], q)
+                        _copy(across_z, z, y, nx, p)
+                        if not own:
+                            _copy(across_z, z - 1, y, nx, q)
                     _add_row(row[:cx], other[:cx], p, q, 0, into)
             elif y < cy and under:
                 at, there = y * step_below, y * next_below
                 copy_row(flat_below[at : at + cx], other[:cx])
                 if _any_touch(row[:cx], other[:cx]):
                     if into[2]:
-                        copy_row(voxels_below[there : there + cx], q[:cx])
+                        _copy(across_z, z, y, nx, p)
+                        if not own:
+                            copy_row(voxels_below[there : there + cx], q[:cx])
                     _add_row(row[:cx], other[:cx], p, q, 0, into)

@@ -307,8 +307,8 @@ def _gaussian_derivatives(
     dtype: Any,
 ) -> list[Volume]:
     """Take the Gaussian derivative of some order along each axis, smoothed along the other ones chosen."""
-    visible = as_volume(volume).space.visible
-    chosen = [visible.index(a) for a in par.axes_of(as_volume(volume), axes, name)]
+    positions = _positions(as_volume(volume))
+    chosen = [positions[a] for a in par.axes_of(as_volume(volume), axes, name)]
 
     def derivative(v: Volume, axis: int, **options: Any) -> Volume:
         orders = [order if a == axis else 0 for a in chosen]
@@ -474,13 +474,18 @@ def _derivatives(
     if not chosen:
         raise ValueError(f"{name}: axes is empty")
     modes = par.modes_of(mode, chosen, name)
-    seen = {i: k for k, i in enumerate(volume.space.visible)}
+    seen = _positions(volume)
     options = {"cval": cval, "dtype": float_dtype(dtype), **(extra_keywords or {})}
     parts = [derivative(volume, seen[a], mode=modes[a], **options) for a in chosen]
     for part in parts:
         if not isinstance(part, Volume) or part.shape != volume.shape:
             raise TypeError(f"{name}: the derivative gave {part!r}, not a volume like the input")
     return parts
+
+
+def _positions(volume: Volume) -> dict[int, int]:
+    """Where z, y and x stand among the axes that the user sees."""
+    return dict(zip(volume.space.visible, par.axes_of_space(volume), strict=True))
 
 
 def _length(parts: Sequence[Volume]) -> Volume:

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.channels import beside, separated
 from beam_volumes.graph.nodes import StageNode
-from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, as_volume, check_alike, checked_dtype
+from beam_volumes.ops.building import first_channel, together
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -27,6 +30,8 @@ def map_overlap(
     name: str | None = None,
     version: str | int | None = None,
     deterministic: bool = True,
+    mixes: str | None = None,
+    channels: int | Sequence[str] | None = None,
 ) -> Volume:
     """Apply a function of your own to blocks with an overlap.
 
@@ -38,7 +43,8 @@ def map_overlap(
         the result may depend only on voxels within ``depth``, and not on how the volume is cut.
         It is called from several threads, and computes nothing with this package.
     *volumes : Volume or numpy.ndarray
-        One volume or more, of one shape.
+        One volume or more, of one shape. The function is called for each channel, if there are
+        several; a volume without channels goes with each.
     depth : int or sequence, default: 0
         The overlap in voxels: one number for all axes, or for each axis a number or a pair
         ``(before, after)``.
@@ -50,6 +56,12 @@ def map_overlap(
     deterministic : bool, default: True
         Say False if a second call may give other bits: the result is stored then, and never
         computed twice.
+    mixes : {"channels"}, optional
+        Say so if the function takes all channels at once: arrays then have the axes c, z, y, x,
+        those of volumes without channels too, and so has the result.
+    channels : int or sequence of str, optional
+        How many channels the result has then, or their names; by default as many as the first
+        volume, by the same names.
 
     Returns
     -------
@@ -86,12 +98,15 @@ def map_overlap(
         raise TypeError(f"map_overlap: func={func!r} is not callable")
     if not volumes:
         raise ValueError("map_overlap: give at least one volume")
-    first, *others = (as_volume(v) for v in volumes)
-    for other in others:
-        if other.shape != first.shape or other.axes != first.axes:
-            raise ValueError(
-                f"map_overlap: volumes of shapes {first.shape} and {other.shape} do not match"
-            )
+    opened = [as_volume(v) for v in volumes]
+    first = next((v for v in opened if v.space.has_channels), opened[0])
+    if mixes not in (None, "channels"):
+        raise ValueError(f'map_overlap: mixes={mixes!r}; it is "channels" or left out')
+    if mixes is None and channels is not None:
+        raise ValueError(f'map_overlap: channels={channels!r} is for mixes="channels"')
+    for v in opened:
+        # What mixes channels may take volumes that differ in their number.
+        check_alike("map_overlap", *(map(first_channel, (first, v)) if mixes else (first, v)))
     chosen = par.axes_of(first, None, "map_overlap")
     halo = []
     for d in par.per_axis(depth, chosen, 0, "depth"):
@@ -101,14 +116,30 @@ def map_overlap(
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo
     padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))
-    stage = stages.Overlap(
-        name or str(getattr(func, "__name__", "map_overlap")),
-        checked_dtype(dtype if dtype is not None else first.dtype),
-        func,
-        (z, y, x),
-        padding,
-        1 + len(others),
-        deterministic,
-        identity(name, version),
-    )
-    return first.derive(StageNode.of(stage, (first.node, *(o.node for o in others))))
+    what = name or str(getattr(func, "__name__", "map_overlap"))
+    of = checked_dtype(dtype if dtype is not None else first.dtype)
+    how = (func, (z, y, x), padding)
+    if mixes is None:
+        who = (len(opened), deterministic, identity(name, version))
+        return together(stages.Overlap(what, of, *how, *who), opened)
+    names, count = _names(channels, first)
+    sizes = tuple(len(v.nodes) for v in opened)
+    who = (sum(sizes), deterministic, identity(name, version))
+    stage = stages.Overlap(what, beside(of, count), *how, *who, sizes)
+    mixed = StageNode.of(stage, tuple(n for v in opened for n in v.nodes))
+    shared = shared_space(what, *opened)
+    return Volume(separated(mixed, what), shared.with_leading(shared.times, True, names))
+
+
+def _names(channels: int | Sequence[str] | None, like: Volume) -> tuple[tuple[str, ...], int]:
+    """Names of a result's channels, as far as they are known, and how many there are."""
+    if channels is None:
+        return like.space.channels, len(like.nodes)
+    if isinstance(channels, int | np.integer):
+        if channels < 1:
+            raise ValueError(f"map_overlap: channels={channels!r}; there is one at least")
+        return (), int(channels)
+    names = tuple(map(str, channels))
+    if not names or len({*names}) != len(names):
+        raise ValueError(f"map_overlap: channels={channels!r}; give different names, one at least")
+    return names, len(names)

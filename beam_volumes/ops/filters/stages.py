@@ -29,7 +29,7 @@ from beam_volumes.kernels.filters.columns import (
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
-from beam_volumes.sweep.nesting import calling
+from beam_volumes.nesting import calling
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 
@@ -455,7 +455,11 @@ class GenericFootprint(Neighbourhood):
 
 @dataclass(frozen=True, eq=False)
 class Overlap(Stage):
-    """A user's function of padded blocks."""
+    """A user's function of padded blocks.
+
+    ``together`` says of how many inputs each array that it is given is made: one, or the channels of
+    a volume. The result may have channels too, as fields of its dtype.
+    """
 
     function: Callable[..., np.ndarray]
     depth: Halo
@@ -463,6 +467,7 @@ class Overlap(Stage):
     inputs: int
     repeatable: bool
     identity: str
+    together: tuple[int, ...] = ()
     nanoseconds: float = 20.0
 
     @property
@@ -483,29 +488,40 @@ class Overlap(Stage):
 
     def token(self) -> str:
         edges = self.edges.key
-        return digest("Overlap", self.identity, self.depth, edges, self.inputs, self.dtype)
+        how = self.inputs, self.together, str(self.dtype)
+        return digest("Overlap", self.identity, self.depth, edges, *how)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         (bz, az), (by, ay), (bx, ax) = self.depth
         padded = (rows + by + ay) * (cols + bx + ax) * (depth + bz + az)
         # The inputs gathered, and what the function makes of them: two float64 arrays are assumed.
-        return padded * 8 * (self.inputs + 2)
+        gathered = self.inputs * (2 if self.together else 1)
+        return padded * 8 * (gathered + 2 * len(self.dtype.names or "1"))
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
         (bz, az), (by, ay), (bx, ax) = self.depth
         blocks = [b.array(y0, y1 + by + ay) for b in inputs]
+        if self.together:
+            left = iter(blocks)
+            blocks = [np.stack([next(left) for _ in range(n)]) for n in self.together]
         with calling(self.name):
             result = np.asarray(self.function(*blocks))
+        fields = self.dtype.names
+        first = (len(fields),) if fields else ()
         core = (out.depth, y1 - y0, out.cols)
         padded = (core[0] + bz + az, core[1] + by + ay, core[2] + bx + ax)
-        if result.shape == padded:
-            result = result[bz : bz + core[0], by : by + core[1], bx : bx + core[2]]
-        elif result.shape != core:
+        if result.shape == first + padded:
+            result = result[..., bz : bz + core[0], by : by + core[1], bx : bx + core[2]]
+        elif result.shape != first + core:
             raise ValueError(
-                f"{self.name}: the function returned shape {result.shape} for a block of {padded}; it must "
-                f"return that shape, or {core} without the overlap"
+                f"{self.name}: the function returned shape {result.shape} for a block of {first + padded}; "
+                f"it must return that shape, or {first + core} without the overlap"
             )
         for k in range(out.depth):
-            np.copyto(out.slice(k, y0, y1), result[k], casting="unsafe")
+            to = out.slice(k, y0, y1)
+            for c, field in enumerate(fields or ()):
+                np.copyto(to[field], result[c, k], casting="unsafe")
+            if not fields:
+                np.copyto(to, result[k], casting="unsafe")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
+from beam_volumes.ops.building import together
 from beam_volumes.ops.filters.derivatives import sobel
 from beam_volumes.ops.filters.linear import gaussian_filter
 from beam_volumes.ops.filters.tensor_stages import (
@@ -80,7 +80,7 @@ def structure_tensor(
     """
     volume = as_volume(volume)
     options: dict[str, Any] = {"mode": mode, "cval": cval, "dtype": dtype}
-    slopes = [sobel(volume, a, **options) for a in range(volume.ndim)]
+    slopes = [sobel(volume, a, **options) for a in par.axes_of_space(volume)]
     products = (apply_ufunc("multiply", a, b) for a, b in combinations_with_replacement(slopes, 2))
     return tuple(gaussian_filter(p, sigma, **options) for p in products)
 
@@ -193,10 +193,12 @@ def hessian_matrix(
     options: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": reach, "dtype": dtype}
 
     def slope(v: Volume, axis: int) -> Volume:
-        return gaussian_filter(v, small, [int(a == axis) for a in range(volume.ndim)], **options)
+        return gaussian_filter(
+            v, small, [int(a == axis) for a in par.axes_of_space(volume)], **options
+        )
 
-    slopes = [slope(volume, a) for a in range(volume.ndim)]
-    pairs = combinations_with_replacement(range(volume.ndim), 2)
+    slopes = [slope(volume, a) for a in par.axes_of_space(volume)]
+    pairs = combinations_with_replacement(par.axes_of_space(volume), 2)
     return tuple(slope(slopes[a], b) for a, b in pairs)
 
 
@@ -274,8 +276,7 @@ def _ordered(elements: Sequence[Volume], name: str) -> list[Volume]:
 
 
 def _made(ordered: Sequence[Volume], stage: Symmetric, *values: Scalar) -> Volume:
-    nodes = tuple(v.node for v in ordered)
-    return ordered[0].derive(StageNode.of(stage, nodes, tuple(v.value for v in values)))
+    return together(stage, ordered, *(v.value for v in values))
 
 
 @documented

@@ -81,7 +81,7 @@ def pad(
         raise ValueError(f"pad: mode={mode!r} is not offered{why}; use one of {', '.join(_PADDED)}")
     if mode == "constant":
         constant_in(v.dtype, constant_values, "constant_values", "pad")
-    shape = v.node.shape
+    shape = v.grid_shape
     grid = tuple(n + b + a for n, b, a in zip(shape, before, after, strict=True))
     along = [Along(n, b, _PADDED[mode]) for n, b in zip(shape, before, strict=True)]
     space = v.space.shifted(triple([-b for b in before]))
@@ -133,11 +133,11 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     """
     v = as_volume(volume)
     chosen = par.axes_of(v, axis, "flip")
-    z, y, x = (a in chosen and n > 1 for a, n in enumerate(v.node.shape))
-    if z or isinstance(v.node, SourceNode | ViewNode) or not v.size:
-        return v.derive(ViewNode.of(v.node, (0, 1, 2), (z, y, x)))
-    along = [Along(n, flipped=f) for n, f in zip(v.node.shape, (z, y, x), strict=True)]
-    return by_axes("flip", v, along, v.node.shape, v.space)
+    z, y, x = (a in chosen and n > 1 for a, n in enumerate(v.grid_shape))
+    if z or isinstance(v.nodes[0], SourceNode | ViewNode) or not v.size:
+        return v.each(lambda node: ViewNode.of(node, (0, 1, 2), (z, y, x)))
+    along = [Along(n, flipped=f) for n, f in zip(v.grid_shape, (z, y, x), strict=True)]
+    return by_axes("flip", v, along, v.grid_shape, v.space)
 
 
 @documented
@@ -184,17 +184,22 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     ((6, 5, 4), (8.0, 8.0, 40.0))
     """
     v = as_volume(volume)
-    given = range(v.ndim)[::-1] if axes is None else axes
-    chosen = par.axes_of(v, list(given), "transpose")
-    if len(chosen) != v.ndim:
+    given = list(par.axes_of_space(v)[::-1] if axes is None else axes)
+    first = len(v.space.leading)
+    if first and len(given) == v.ndim and list(given[:first]) == list(range(first)):
+        given = given[first:]  # points in time and channels stay in front
+    chosen = par.axes_of(v, given, "transpose")
+    if len(chosen) != len(v.space.axes):
         raise ValueError(
-            f"transpose: axes={axes!r} names {len(chosen)} of {v.ndim} axes; name each once"
+            f"transpose: axes={axes!r} names {len(chosen)} of {len(v.space.axes)} axes; name each once"
         )
     order = [0, 1, 2]
     for at, axis in zip(v.space.visible, chosen, strict=True):
         order[at] = axis
-    node = ViewNode.of(v.node, triple(order), (False, False, False))
-    return Volume(node, v.space.view(triple(order)))
+    return v.each(
+        lambda node: ViewNode.of(node, triple(order), (False, False, False)),
+        v.space.view(triple(order)),
+    )
 
 
 @documented
@@ -251,9 +256,9 @@ def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
         )
     first, step = (v.space.origin[at], size[at]) if physical and size is not None else (0.0, 1.0)
     dtype = np.dtype(np.float64 if physical else np.int64)
-    shape = v.node.shape
+    shape = v.grid_shape
     stage = Positions("coordinates", dtype, (0, 0, 0), shape, at, float(first), float(step))
-    return v.derive(StageNode.of(stage, ()))
+    return Volume(StageNode.of(stage, ()), v.space.with_leading(0, False, ()))
 
 
 def by_axes(
@@ -267,8 +272,8 @@ def by_axes(
     """Return the volume whose voxels each axis by itself says."""
     source = kernel_input(volume)
     z, y, x = along
-    stage = Axes(name, source.dtype, source.node.shape, triple(grid), (z, y, x), cval)
-    return Volume(StageNode.of(stage, (source.node,)), space).astype(volume.dtype)
+    stage = Axes(name, source.dtype, source.grid_shape, triple(grid), (z, y, x), cval)
+    return source.each(lambda node: StageNode.of(stage, (node,)), space).astype(volume.dtype)
 
 
 def not_empty(volume: Volume, name: str) -> Volume:
@@ -288,17 +293,17 @@ def _widths(volume: Volume, pad_width: Any) -> tuple[list[int], list[int]]:
     """Voxels before and after along z, y, x."""
     given = np.asarray(pad_width)
     try:
-        pairs = np.broadcast_to(given, (volume.ndim, 2))
+        pairs = np.broadcast_to(given, (len(volume.space.axes), 2))
     except ValueError:
         raise ValueError(
             f"pad: pad_width={pad_width!r} is not a number, a pair, or a pair for each of the "
-            f"{volume.ndim} axes"
+            f"{len(volume.space.axes)} axes"
         ) from None
     if given.dtype.kind not in "iu" or (given < 0).any():
         raise ValueError(f"pad: pad_width={pad_width!r} is not made of whole numbers from 0 on")
     before, after = [0, 0, 0], [0, 0, 0]
     for axis, (b, a) in zip(volume.space.visible, pairs.tolist(), strict=True):
         before[axis], after[axis] = b, a
-    grid = [n + b + a for n, b, a in zip(volume.node.shape, before, after, strict=True)]
+    grid = [n + b + a for n, b, a in zip(volume.grid_shape, before, after, strict=True)]
     countable(grid, f"pad: pad_width={pad_width!r}")
     return before, after

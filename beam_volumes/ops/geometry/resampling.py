@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Triple
-from beam_volumes.graph.nodes import SourceNode, StageNode
+from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import constant_in, kernel_input, triple
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
@@ -73,7 +73,7 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
     """
     v = not_empty(as_volume(volume), "downsample")
     by = triple(par.whole_numbers(factors, v.space.visible, 1, "factors", 1))
-    shape = v.node.shape
+    shape = v.grid_shape
     grid = triple([-(-n // f) for n, f in zip(shape, by, strict=True)])
     if method == "stride":
         return _every(v, by)
@@ -90,28 +90,40 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
         )
     z, y, x = ((f - 1) / 2 for f in by)
     space = v.space.resampled(by, (z, y, x))
-    return Volume(StageNode.of(stage, (source.node,)), space).astype(v.dtype)
+    return source.each(lambda node: StageNode.of(stage, (node,)), space).astype(v.dtype)
 
 
 def _every(volume: Volume, step: Triple) -> Volume:
     """Every so many-th voxel; of what is opened, slices in between are not read."""
-    if isinstance(volume.node, SourceNode):
-        source = volume.node.source
+    first = volume.nodes[0]
+    if isinstance(first, SourceNode):
+        source = first.source
         thin = triple([s if c == 1 else 1 for s, c in zip(step, source.chunk, strict=True)])
         space = volume.space.resampled(thin, (0.0, 0.0, 0.0))
-        volume = Volume(SourceNode.of(source.thinned(thin)), space)
+        volume = volume.each(lambda node: _thinned(node, thin), space)
         step = triple([s // t for s, t in zip(step, thin, strict=True)])
     if step == (1, 1, 1):
         return volume
-    shape = volume.node.shape
+    shape = volume.grid_shape
     along = [Along(n, step=s) for n, s in zip(shape, step, strict=True)]
     grid = [-(-n // s) for n, s in zip(shape, step, strict=True)]
     space = volume.space.resampled(step, (0.0, 0.0, 0.0))
     return by_axes("downsample", volume, along, grid, space)
 
 
+def _thinned(node: Node, step: Triple) -> Node:
+    assert isinstance(node, SourceNode)
+    return SourceNode.of(node.source.thinned(step))
+
+
 @documented
-def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) -> Volume:
+def upsample(
+    volume: Volume,
+    factors: int | Sequence[int],
+    *,
+    order: int = 0,
+    like: Volume | None = None,
+) -> Volume:
     """Make ``factors`` voxels of each voxel.
 
     Parameters
@@ -122,6 +134,9 @@ def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) ->
     order : {0, 1}, default: 0
         0 repeats voxels, as `numpy.repeat` does; 1 is linear between their centres, and
         constant beyond the outer ones.
+    like : Volume, optional
+        The volume that `downsample` was given. Voxels beyond its far edges are cut off; its extents
+        need not be multiples of ``factors``.
 
     Returns
     -------
@@ -154,7 +169,7 @@ def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) ->
     """
     v = _of_order(volume, order, "upsample")
     by = par.whole_numbers(factors, v.space.visible, 1, "factors", 1)
-    shape = v.node.shape
+    shape = v.grid_shape
     along: list[Along] = []
     for axis, (n, f) in enumerate(zip(shape, by, strict=True)):
         if order == 0 or axis not in v.space.visible:
@@ -165,6 +180,14 @@ def upsample(volume: Volume, factors: int | Sequence[int], *, order: int = 0) ->
     first = ((z - 1) / 2, (y - 1) / 2, (x - 1) / 2)
     grid = [n * f for n, f in zip(shape, by, strict=True)]
     countable(grid, f"upsample: factors={factors!r}")
+    if like is not None:
+        edges = as_volume(like).grid_shape
+        if any(edge > n for edge, n in zip(edges, grid, strict=True)):
+            raise ValueError(
+                f"upsample: like has {edges} voxels along z, y and x, and factors={factors!r} make only "
+                f"{tuple(grid)}"
+            )
+        grid = list(edges)
     return by_axes("upsample", v, along, grid, v.space.resampled((z, y, x), first))
 
 
@@ -225,9 +248,9 @@ def shift(
     outside = constant_in(v.dtype, cval, "cval", "shift")
     along = [
         Between(n, mode=where, shift=-s, order=order) if a in visible else Along(n)
-        for a, (n, s) in enumerate(zip(v.node.shape, by, strict=True))
+        for a, (n, s) in enumerate(zip(v.grid_shape, by, strict=True))
     ]
-    return by_axes("shift", v, along, v.node.shape, v.space, outside)
+    return by_axes("shift", v, along, v.grid_shape, v.space, outside)
 
 
 @documented
@@ -287,7 +310,7 @@ def zoom(
     (array([[10, 15, 20, 30, 40]], dtype=uint8), (2.0, 1.0))
     """
     v = _of_order(volume, order, "zoom")
-    visible, shape = v.space.visible, v.node.shape
+    visible, shape = v.space.visible, v.grid_shape
     by = par.per_axis(zoom, visible, 1.0, "zoom")
     for z in by:
         if isinstance(z, str | bool) or not (math.isfinite(z) and z > 0):
@@ -440,15 +463,15 @@ def rotate(
         raise ValueError(f"rotate: angle={angle!r} is not a number of degrees")
     cos, sin = _cos_sin(float(angle))
     turn = np.array([[cos, sin], [-sin, cos]])
-    plane = np.array(v.node.shape[1:])
+    plane = np.array(v.grid_shape[1:])
     high, wide = plane.tolist()
     corners = turn @ np.array([[0, 0, high, high], [0, wide, 0, wide]])
     shape = (np.ptp(corners, axis=1) + 0.5).astype(int) if reshape else plane
     centre = (plane - 1) / 2 - turn @ ((shape - 1) / 2)
-    matrix = np.eye(v.ndim)
+    matrix = np.eye(len(v.space.axes))
     matrix[-2:, -2:] = turn
     output = [*v.shape[:-2], *shape.tolist()]
-    offset = [0.0] * (v.ndim - 2) + centre.tolist()
+    offset = [0.0] * (len(v.space.axes) - 2) + centre.tolist()
     return _affine("rotate", v, matrix, offset, output, order, mode, cval)
 
 
@@ -477,32 +500,32 @@ def _affine(
     full, add = np.eye(3), np.zeros(3)
     full[np.ix_(visible, visible)] = inner
     add[visible] = inner_offset
-    grid = list(v.node.shape)
+    grid = list(v.grid_shape)
     if output_shape is not None:
         given = list(output_shape)
-        if len(given) != v.ndim:
+        if len(given) != len(v.space.axes):
             raise ValueError(
-                f"{name}: output_shape={output_shape!r} has {len(given)} entries for {v.ndim} axes"
+                f"{name}: output_shape={output_shape!r} has {len(given)} entries for {len(v.space.axes)} axes"
             )
         grid = par.whole_numbers(given, visible, 1, "output_shape", 1)
         countable(grid, f"{name}: output_shape={output_shape!r}")
     source = kernel_input(v)
     taps = np.array([1 + order if a in visible else 1 for a in range(3)])
     how = full, add, taps, _one_mode(mode, name), constant_in(v.dtype, cval, "cval", name)
-    stage = Affine(name, source.dtype, source.node.shape, triple(grid), *how)
+    stage = Affine(name, source.dtype, source.grid_shape, triple(grid), *how)
     if full[0, 0] < 0:
         raise ValueError(
             f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), which a "
             "sweep along z cannot; use bv.flip along the first axis before, and the matrix without it"
         )
     reach = stage.reach(0)
-    if reach > MOST_REACH and v.node.shape[0] > MOST_REACH:
+    if reach > MOST_REACH and v.grid_shape[0] > MOST_REACH:
         raise ValueError(
             f"{name}: one slice of the result needs {math.ceil(reach) + 1 + order} slices of the volume, "
             f"because the first row of the matrix is {full[0].tolist()}; {MOST_REACH} are the most. Tilt it "
             "less, make output_shape smaller, or use bv.transpose so that the first axis keeps to itself"
         )
-    return Volume(StageNode.of(stage, (source.node,)), v.space).astype(v.dtype)
+    return source.each(lambda node: StageNode.of(stage, (node,)), v.space).astype(v.dtype)
 
 
 def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -510,7 +533,7 @@ def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray,
     m = np.asarray(matrix, np.float64)
     add = np.array(par.per_axis(offset, v.space.visible, 0.0, "offset"), np.float64)
     add = add[list(v.space.visible)]
-    n = v.ndim
+    n = len(v.space.axes)
     if m.shape == (n,):
         m = np.diag(m)
     elif m.shape in ((n, n + 1), (n + 1, n + 1)):

@@ -133,6 +133,20 @@ class Axes(Regrid):
     def needs(self, axis: int, wanted: Range) -> Range:
         return self.along[axis].needs(*wanted, self.grid[axis])
 
+    @property
+    def stride(self) -> Triple | None:
+        for a, n in zip(self.along, self.grid, strict=True):
+            if (
+                type(a) is not Along
+                or a.flipped
+                or a.before
+                or a.repeat > 1
+                or n != -(-a.n // a.step)
+            ):
+                return None
+        z, y, x = (a.step for a in self.along)
+        return (z, y, x)
+
     def inner(self, axis: int) -> Range:
         return self.along[axis].inner(self.grid[axis])
 
@@ -252,6 +266,10 @@ class Downsample(Regrid):
     method: str
 
     compiled = True
+
+    @property
+    def stride(self) -> Triple:
+        return self.factors
 
     def needs(self, axis: int, wanted: Range) -> Range:
         f = self.factors[axis]

@@ -15,6 +15,7 @@ import numpy as np
 from beam_volumes.across.components import connectivity_structure
 from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
+from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Scalar, Volume, as_volume
 from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
@@ -510,7 +511,8 @@ def _kept(
     """Where the components of a mask are that remain."""
     survey = _survey(mask, name, element, by_value, 0, measures=measures, keep=keep, **options)
     operands: tuple[Node, ...] = (mask.node,) if seeds is None else (mask.node, seeds.node)
-    return mask.derive(_relabelled(Barrier.of(survey, operands)))
+    space = shared_space(name, mask, *(() if seeds is None else (seeds,)))
+    return Volume(_relabelled(Barrier.of(survey, operands)), space)
 
 
 def _survey(

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping as AnyMapping
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.across.lookup_rounds import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier
+from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import stage_of
+from beam_volumes.ops.labels.chain_survey import Chain, behind
 from beam_volumes.ops.labels.label_surveys import (
     FilterSurvey,
     Lookup,
     LookupCompletion,
     LookupSurvey,
+    TallySurvey,
 )
-from beam_volumes.ops.labels.mappings import ParquetMapping
+from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.survey import Survey
 
@@ -41,9 +45,9 @@ def relabel(
     ----------
     labels : Volume or numpy.ndarray
         Labels, of bool or integers from 0 on.
-    mapping : dict, pair of array_like, table or path
-        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table,
-        or a Parquet file or a folder of such files.
+    mapping : dict, pair of array_like, table, Table or path
+        New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a
+        lazy table as `cut` makes, or a Parquet file or a folder of such files.
     missing : {"error", "keep"} or number, default: "error"
         Labels that the mapping lacks are an error when the result is computed, keep their
         number, or become this number. 0 stays 0 where it is not mapped.
@@ -69,11 +73,13 @@ def relabel(
     See Also
     --------
     regionprops_table : measures regions, to choose values by.
+    cut : makes lazy tables of labels and segments.
 
     Notes
     -----
     One sweep. A mapping in files of more than a million rows is looked up by key, in one sweep
-    more: no worker holds all of it.
+    more: no worker holds all of it. A lazy table is looked up so too; if it rests on volumes, they
+    have the labels' shape, and are seen in the first of the two sweeps.
 
     References
     ----------
@@ -87,7 +93,11 @@ def relabel(
            [  1,   1,   0]], dtype=uint8)
     """
     labels = as_volume(labels)
+    if isinstance(mapping, Table):
+        return by_table(labels, mapping, columns, missing=missing, dtype=dtype)
     origin: tuple[Extent, ...] = ()
+    if isinstance(mapping, Table):
+        mapping = mapping.to_pyarrow()
     if isinstance(mapping, str | os.PathLike):
         found = ParquetMapping.of(mapping, columns)
         if found.rows > IN_MEMORY:
@@ -109,6 +119,36 @@ def by_key(
     """`relabel` with a mapping of any size: each slab's labels are looked up where the mapping is."""
     survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype)
     return _looked_up(labels, survey, survey.dtype)
+
+
+def by_table(
+    labels: Volume,
+    mapping: Table,
+    columns: tuple[str, str] | None = None,
+    *,
+    missing: Any = "error",
+    dtype: Any = None,
+) -> Volume:
+    """`relabel` with a table that is computed in the same run."""
+    name = "relabel"
+    check_labels(labels.dtype, name)
+    have = mapping.columns
+    chosen = tuple(columns or (*have, "", "")[:2])
+    if len(chosen) != 2 or not set(chosen) <= set(have):
+        raise ValueError(
+            f"{name}: the table has the columns {', '.join(have)}; give columns=(labels, values), two of them"
+        )
+    for column, kinds in zip(chosen, ("bui", "buif"), strict=True):
+        if have[column].kind not in kinds:
+            raise TypeError(f"{name}: column {column} of the table is of {have[column]}")
+    to = np.dtype(dtype if dtype is not None else have[chosen[1]])
+    check_missing(missing, to, labels.dtype, name)
+    buckets = max(1, math.prod(labels.node.shape) // VOXELS // BUCKET)
+    step = TableLookup(name, (chosen[0], chosen[1]), have[chosen[1]], to, missing, buckets)
+    seen = Chain((TallySurvey(name, (), 1),), ((labels.node,),))
+    barrier = behind(step, [seen, mapping], name)
+    made = AcrossNode.of(barrier, LookupCompletion(name, to), (labels.node,))
+    return labels.derive(made)
 
 
 def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:

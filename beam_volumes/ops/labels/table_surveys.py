@@ -14,9 +14,12 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds import Flow
 from beam_volumes.across.table_rounds import (
     MERGE_COPIES,
+    Beside,
+    ChannelRows,
     PairRows,
     RegionRows,
     RowKind,
+    merge_beside,
     table_flow,
 )
 from beam_volumes.across.tables import Regions
@@ -124,6 +127,8 @@ class RegionSurvey(TableSurvey):
     ndim : {3, 2}
         2 for a volume of one slice whose columns are those of an image.
     nan : {"raise", "omit"}
+    channels : tuple of str
+        Names of the intensities' channels, each of which is an input; empty if there are none.
     """
 
     properties: tuple[str, ...]
@@ -131,6 +136,7 @@ class RegionSurvey(TableSurvey):
     spacing: tuple[float, float, float]
     ndim: int
     nan: str
+    channels: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -142,6 +148,7 @@ class RegionSurvey(TableSurvey):
         ndim: int = 3,
         nan: str = "raise",
         name: str = "regionprops_table",
+        channels: tuple[str, ...] = (),
     ) -> RegionSurvey:
         """Of labels and intensities of some dtypes; what cannot be measured is refused.
 
@@ -167,10 +174,11 @@ class RegionSurvey(TableSurvey):
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
-        return cls(name, names, dtype, (z, y, x), ndim, nan)
+        return cls(name, names, dtype, (z, y, x), ndim, nan, channels)
 
-    def table(self, shape: Triple) -> RegionRows:
-        return RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
+    def table(self, shape: Triple) -> RowKind:
+        rows = RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
+        return ChannelRows(rows, self.channels) if self.channels else rows
 
     @property
     def with_faces(self) -> bool:
@@ -185,11 +193,11 @@ class RegionSurvey(TableSurvey):
         cost = 9.0 if self.with_faces else 3.0
         if self.intensity is not None:
             cost += 13.0 if self.intensity.kind == "f" else 3.0
-        return cost
+        return cost * max(1, len(self.channels))
 
     @property
     def row_bytes(self) -> int:
-        return 300 if self.intensity is None else 550
+        return (300 if self.intensity is None else 550) * max(1, len(self.channels))
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         voxels = shape[0] * shape[1] * shape[2]
@@ -213,15 +221,22 @@ class RegionSurveyor(Surveyor):
         self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
         self.below: np.ndarray | None = None
-        self.rows = Rows(tables.merge, survey.row_bytes, limit_bytes, grid)
+        merge: Any = merge_beside if survey.channels else tables.merge
+        self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *intensities = arrays
         origin, core = self.windows.of(z)
         how = self.survey
 
-        def strip(a: int, b: int) -> Regions:
-            values = intensities[0][: core[0], a:b, : core[2]] if intensities else None
+        def strip(a: int, b: int) -> Regions | Beside:
+            if not intensities:
+                return measured(a, b, None)
+            own = (values[: core[0], a:b, : core[2]] for values in intensities)
+            found = tuple(measured(a, b, values) for values in own)
+            return Beside(found) if how.channels else found[0]
+
+        def measured(a: int, b: int, values: np.ndarray | None) -> Regions:
             return tables.regions(
                 labels[:, a : b + 1],
                 (origin[0], origin[1] + a, origin[2]),
@@ -239,7 +254,7 @@ class RegionSurveyor(Surveyor):
         for part in parts:
             self.rows.add(part)
 
-    def finish(self) -> Regions:
+    def finish(self) -> Any:
         return self.rows.all()
 
 
@@ -247,12 +262,14 @@ class RegionSurveyor(Surveyor):
 class AdjacencySurvey(TableSurvey):
     """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
 
+    Or with three inputs more, the affinities across z, y, x of each voxel and the one before it.
+
     Attributes
     ----------
     boundary : numpy.dtype or None
         Of the second input.
-    value : {"max", "mean"}
-        What the value of a face is of its two voxels.
+    value : {"max", "mean", "upper"}
+        What the value of a face is of its two voxels: ``"upper"`` for affinities.
     bins : int
         Of the histogram of values; 0 for none.
     range : tuple of two floats or None
@@ -288,7 +305,7 @@ class AdjacencySurvey(TableSurvey):
         """
         _check_labels(labels, name)
         _check_nan(nan, name)
-        if value not in ("max", "mean"):
+        if value not in ("max", "mean", "upper"):
             raise ValueError(f"{name}: value={value!r}; use max or mean")
         if not 0 <= bins <= MOST_BINS:
             raise ValueError(
@@ -313,7 +330,8 @@ class AdjacencySurvey(TableSurvey):
         return np.linspace(*self.range, self.bins + 1)
 
     def table(self, shape: Triple) -> PairRows:
-        return PairRows(self.boundary is not None, self.bins)
+        affinities = self.boundary if self.value == "upper" else None
+        return PairRows(self.boundary is not None, self.bins, affinities)
 
     @property
     def cost(self) -> float:
@@ -354,15 +372,19 @@ class AdjacencySurveyor(Surveyor):
         self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
-        labels, boundary = arrays if len(arrays) == 2 else (arrays[0], None)
+        labels, *others = arrays
         _, core = self.windows.of(z)
         how, below = self.survey, self.below
+
+        def rows(a: int, b: int) -> Any:
+            some = tuple(v[:, a : b + 1] for v in others)
+            return some if how.value == "upper" else some[0] if some else None
 
         def strip(a: int, b: int) -> Adjacency:
             under = below and (below[0][a:b], None if below[1] is None else below[1][a:b])
             return pairs.adjacency(
                 labels[:, a : b + 1],
-                None if boundary is None else boundary[:, a : b + 1],
+                rows(a, b),
                 how.value,
                 how.edges,
                 how.nan,
@@ -372,8 +394,8 @@ class AdjacencySurveyor(Surveyor):
 
         parts = in_strips(core[1], labels.size // SHARE, threads, strip)
         if core[0]:
-            values = None if boundary is None else _last(boundary, core)
-            self.below = _last(labels, core), values
+            plain = others and how.value != "upper"
+            self.below = _last(labels, core), _last(others[0], core) if plain else None
         for part in parts:
             self.rows.add(part)
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from beam_volumes.graph.nodes import Barrier
+from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -17,7 +21,7 @@ from beam_volumes.ops.parameters.docs import documented
 def regionprops_table(
     labels: Volume,
     intensity: Volume | None = None,
-    properties: Sequence[str] | None = None,
+    properties: str | Sequence[str] | None = None,
     *,
     spacing: float | Sequence[float] | str | None = None,
     nan: str = "raise",
@@ -28,9 +32,11 @@ def regionprops_table(
     ----------
     %(labels)s
     intensity : Volume or numpy.ndarray, optional
-        Intensities for the properties that need them, of the shape of the labels.
-    properties : sequence of str, optional
-        Names of the properties, scikit-image's: ``num_pixels``, ``area``, ``bbox``,
+        Intensities for the properties that need them, of the shape of the labels. With several
+        channels each has columns of its own, which end with its name, or else its number, as
+        ``intensity_mean-DAPI``.
+    properties : str or sequence of str, optional
+        Names of the properties, or one, scikit-image's: ``num_pixels``, ``area``, ``bbox``,
         ``centroid``, ``extent``, ``equivalent_diameter_area``, ``axis_major_length``,
         ``axis_minor_length``, ``inertia_tensor_eigvals``, ``orientation`` (of two axes); with
         ``intensity`` also ``intensity_min``, ``intensity_max``, ``intensity_mean``,
@@ -87,12 +93,13 @@ def regionprops_table(
     survey = RegionSurvey.of(
         labels.dtype,
         None if intensity is None else operands[1].dtype,
-        properties,
+        [properties] if isinstance(properties, str) else properties,
         par.voxel_sizes(labels, spacing, "spacing", name),
-        2 if labels.ndim == 2 else 3,
+        2 if len(labels.space.axes) == 2 else 3,
         nan,
+        channels=operands[-1].channels,
     )
-    return Table(Barrier.of(survey, tuple(v.node for v in operands)))
+    return Table(Barrier.of(survey, tuple(n for v in operands for n in v.nodes)))
 
 
 @documented
@@ -100,6 +107,7 @@ def region_adjacency(
     labels: Volume,
     intensity: Volume | None = None,
     *,
+    affinities: Volume | None = None,
     value: str = "max",
     bins: int = 0,
     range: tuple[float, float] | None = None,
@@ -112,14 +120,19 @@ def region_adjacency(
     %(labels)s
     intensity : Volume or numpy.ndarray, optional
         A boundary volume, e.g. probabilities of membranes, of the shape of the labels.
+    affinities : Volume or numpy.ndarray, optional
+        Instead of ``intensity`` three channels (of a volume of three axes, axis c before them): of
+        each voxel how much it belongs together with the one before it along z, y and x. Numbers
+        of at most 32 bits.
     value : {"max", "mean"}, default: "max"
-        The value of a face: the larger one of the two voxels beside it, or their mean.
+        The value of a face of ``intensity``: the larger one of the two voxels beside it, or their mean.
     bins : int, default: 0
         Number of bins of a histogram of the values of each pair; 0 for none.
     range : pair of float, optional
-        The ends of the histogram, which it needs.
+        The ends of the histogram, which it needs; by default those of the bytes, (0, 256), for
+        affinities of uint8.
     nan : {"raise", "omit"}, default: "raise"
-        NaN and infinite intensities are an error when the table is computed, or they are left
+        NaN and infinite intensities and affinities are an error when the table is computed, or they are left
         out.
 
     Returns
@@ -128,7 +141,9 @@ def region_adjacency(
         A lazy table with a row for each pair of labels that share a face, ``label_a`` the
         smaller one and ``label_b``, sorted. Columns ``faces-0``, ... count the faces across
         each axis; with ``intensity`` there are ``boundary_mean``, ``boundary_min``,
-        ``boundary_max``, and ``boundary_histogram-0``, ... if asked for.
+        ``boundary_max``, and ``boundary_histogram-0``, ... if asked for. With ``affinities``
+        there are ``affinity_count``, ``affinity_sum`` (exact; of integers alone),
+        ``affinity_mean``, ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
 
     Raises
     ------
@@ -142,6 +157,7 @@ def region_adjacency(
     See Also
     --------
     regionprops_table : measures each region.
+    agglomerate : merges regions by such a table.
 
     Notes
     -----
@@ -161,19 +177,47 @@ def region_adjacency(
     """
     name = "region_adjacency"
     labels, operands = _with(labels, intensity, name, "intensity")
+    if affinities is not None:
+        if intensity is not None:
+            raise ValueError(f"{name}: give intensity= or affinities=, not both")
+        _, (_, edges) = _with(labels, affinities, name, "affinities")
+        check_affinities(edges, name)
+        if bins and range is None and edges.dtype == np.uint8:
+            range = (0, 256)
+        survey = AdjacencySurvey.of(labels.dtype, edges.dtype, "upper", bins, range, nan)
+        return Table(Barrier.of(survey, (labels.node, *edges.nodes)))
+    if value == "upper":
+        raise ValueError(f"{name}: value={value!r}; use max or mean")
     boundary = None if intensity is None else operands[1].dtype
     survey = AdjacencySurvey.of(labels.dtype, boundary, value, bins, range, nan)
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
 
 
+def check_affinities(affinities: Volume, name: str) -> None:
+    """Refuse what is not three channels of numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+    """
+    if not affinities.space.has_channels or len(affinities.nodes) != 3:
+        raise ValueError(
+            f"{name}: affinities of shape {affinities.shape} ({' '.join(affinities.axes)}) need the axis c "
+            "with three channels, for z, y and x"
+        )
+    if affinities.dtype.kind not in "uif" or affinities.dtype.itemsize > 4:
+        raise TypeError(f"{name}: affinities of {affinities.dtype}: use numbers of at most 32 bits")
+
+
 def _with(labels: Any, other: Any, name: str, what: str) -> tuple[Volume, tuple[Volume, ...]]:
-    labels = as_volume(labels)
+    labels = one_channel(labels)
     if other is None:
         return labels, (labels,)
     other = as_volume(other)
-    if other.axes != labels.axes or other.shape != labels.shape:
+    one = first_channel(other)
+    if one.axes != labels.axes or one.shape != labels.shape:
         raise ValueError(
             f"{name}: labels of shape {labels.shape} ({' '.join(labels.axes)}) and {what} of shape "
             f"{other.shape} ({' '.join(other.axes)}) do not match; crop them to one shape first"
         )
-    return labels, (labels, other)
+    return Volume(labels.node, shared_space(name, labels, one)), (labels, other)

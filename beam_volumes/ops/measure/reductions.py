@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.nodes import FoldValue, Formula, FormulaValue
-from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, channels_of, lazy
 from beam_volumes.ops.measure import (
     folds,
     percentile_formulas,
@@ -34,23 +35,92 @@ def fold(
     others: tuple[Volume, ...] = (),
 ) -> Scalar:
     """Return the lazy result of a reduction of volumes, where ``mask`` is not zero."""
-    node = None
+    masks: Sequence[Node | None] = [None] * len(volume.nodes)
     if mask is not None:
         mask = as_volume(mask)
-        if mask.axes != volume.axes:
+        if mask.space.axes != volume.space.axes or len(mask.nodes) not in (1, len(volume.nodes)):
             raise ValueError(f"{reduction.name}: the mask's axes {mask.axes} are not the volume's")
-        node = mask.node if mask.dtype == bool else (mask != 0).node
+        masks = channels_of(mask if mask.dtype == bool else mask != 0, volume)
     values = tuple(p.value for p in parameters)
-    nodes = tuple(o.node for o in others)
-    return Scalar(FoldValue.of(reduction, volume.node, node, values, nodes))
+    beside = [channels_of(o, volume) for o in others]
+    fed = [
+        Fed(node, masks[k], tuple(nodes[k] for nodes in beside))
+        for k, node in enumerate(volume.nodes)
+    ]
+    value = FoldValue.of(reduction, fed, values)
+    shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
+    return Scalar(value)
 
 
 def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
     """Reduce all axes, or some to a lazy array."""
-    kept, axes = _kept(reduction.name, volume, axis)
-    if not axes:
-        return fold(reduction, volume, mask)
-    return fold(projections.along(reduction, volume.node.shape, kept, axes), volume, mask)
+
+    def one(v: Volume, where: Volume | None, axis: Axis) -> Scalar:
+        kept, axes = _kept(reduction.name, v, axis)
+        if not axes:
+            return fold(reduction, v, where)
+        return fold(projections.along(reduction, v.grid_shape, kept, axes), v, where)
+
+    return by_channel(reduction.name, volume, mask, axis, one)
+
+
+def by_channel(
+    name: str,
+    volume: Volume,
+    mask: Volume | None,
+    axis: Axis,
+    reduced: Callable[[Volume, Volume | None, Axis], Scalar],
+    at: int = 0,
+) -> Scalar:
+    """Reduce along axes: all channels together if theirs is among them, else each by itself.
+
+    ``reduced`` takes a volume, a mask, and axes of space. Results are put beside each other at axis ``at``.
+    """
+    if axis is None or not volume.space.leading:
+        return reduced(volume, mask, axis)
+    items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
+    for i in items:
+        if not (i in volume.axes if isinstance(i, str) else -volume.ndim <= i < volume.ndim):
+            raise ValueError(
+                f"{name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
+            )
+    names = [i if isinstance(i, str) else volume.axes[i] for i in items]
+    if "t" in names:
+        raise ValueError(
+            f"{name}: axis={axis!r}: points in time are reduced one by one, to an array that has an axis of "
+            "them; reduce that, e.g. by np.mean"
+        )
+    of_space = [n for n in names if n != "c"]
+    if not volume.space.has_channels:
+        return reduced(volume, mask, of_space)
+    if "c" not in names:
+        if mask is not None:
+            mask = as_volume(mask)
+        masks = [
+            m if m is None or not m.space.has_channels else m.sel(c=k)
+            for k, m in enumerate([mask] * len(volume.nodes))
+        ]
+        parts = [reduced(volume.sel(c=k), m, of_space) for k, m in enumerate(masks)]
+        shape = np.stack([np.empty(p.shape) for p in parts], at).shape
+        values = tuple(p.value for p in parts)
+        return Scalar(FormulaValue.of(Stacked("stack", at), values, parts[0].dtype, shape))
+    if not of_space:
+        raise ValueError(
+            f"{name}: axis={axis!r} leaves an array as large as the volume; combine the channels as volumes, "
+            "e.g. v[0] + v[1]"
+        )
+    everything = len(set(of_space)) == len(volume.space.axes)
+    return reduced(volume, mask, None if everything else of_space)
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked(Formula):
+    """Values put beside each other, along a new axis."""
+
+    at: int
+
+    def evaluate(self, *arguments: Any) -> Any:
+        return np.stack(arguments, self.at)
 
 
 def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
@@ -517,12 +587,23 @@ def percentile(
     (2.5, [[2.5, 5.0], [4.0, 9.0]])
     """
     volume = as_volume(volume)
+
+    def one(v: Volume, where: Volume | None, along: Axis) -> Scalar:
+        return _percentile(v, q, along, where, nan)
+
+    return by_channel("percentile", volume, mask, axis, one, at=int(np.ndim(q)))
+
+
+def _percentile(
+    volume: Volume, q: float | Sequence[float], axis: Axis, mask: Volume | None, nan: str
+) -> Scalar:
     kept, axes = _kept("percentile", volume, axis)
     whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
     result: tuple[Scalar, ...] = ()
     if axes:
-        where = (nan, volume.node.shape, kept, axes)
-        if percentiles_along.gathers(volume.dtype, whole.q, volume.node.shape, kept):
+        where = (nan, volume.grid_shape, kept, axes)
+        lines = percentiles_along.gathers(volume.dtype, whole.q, volume.grid_shape, kept)
+        if lines and len(volume.nodes) == 1:
             gathered = percentiles_along.GatheredAlong.of(volume.dtype, whole.q, *where)
             return fold(gathered, volume, mask)
         for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
-from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy, one_channel
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
@@ -274,7 +274,7 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
     >>> np.asarray(bv.center_of_mass(bv.open(np.array([[0, 1, 3], [0, 0, 0]]))))
     array([0.  , 1.75])
     """
-    volume = as_volume(volume)
+    volume = one_channel(volume)
     reduction = folds.CenterOfMass.of(volume.dtype, volume.space.visible, nan)
     return fold(reduction, volume, mask)
 
@@ -317,7 +317,7 @@ def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     >>> np.asarray(bv.minimum_position(bv.open(np.array([[3, 1], [1, 2]]))))
     array([0, 1])
     """
-    volume = as_volume(volume)
+    volume = one_channel(volume)
     return fold(folds.Position.of(volume.dtype, volume.space.visible, False, nan), volume, mask)
 
 
@@ -359,7 +359,7 @@ def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     >>> np.asarray(bv.maximum_position(bv.open(np.array([[3, 1], [1, 4]]))))
     array([1, 1])
     """
-    volume = as_volume(volume)
+    volume = one_channel(volume)
     return fold(folds.Position.of(volume.dtype, volume.space.visible, True, nan), volume, mask)
 
 

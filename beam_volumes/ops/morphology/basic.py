@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
 from beam_volumes.ops.building import stage_in, stage_of
 from beam_volumes.ops.filters import kernel_choice
@@ -244,6 +245,13 @@ def _binary(
     axes: Any,
 ) -> Volume:
     volume = as_volume(volume)
+    if par.is_whole(iterations) and iterations < 1:
+        instead = (
+            "bv.binary_propagation(volume, mask=...) dilates until nothing changes"
+            if dilation
+            else "~bv.binary_propagation(~volume, mask=...) erodes until nothing changes"
+        )
+        raise ValueError(f"{name}: iterations={iterations} has no end that is known; {instead}")
     times = par.whole_number(iterations, "iterations", name)
     if times > MOST_ITERATIONS:
         raise ValueError(
@@ -263,7 +271,8 @@ def _binary(
                 "where", "where", np.dtype(bool), [as_volume(mask), changed, result]
             )
         result = changed
-    return result
+    others = () if mask is None else (as_volume(mask),)
+    return Volume(result.node, shared_space(name, volume, *others))
 
 
 @documented

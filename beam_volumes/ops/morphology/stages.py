@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Halo
+from beam_volumes.geometry import Box, Halo
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.kernels.morphology.distance import REACH, Metric
-from beam_volumes.sweep.stage import Block, Padding, Stage
+from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,11 +135,12 @@ class CumsumAlongZ(Stage):
     spans = (0,)
     cost = 1.5
 
-    @property
-    def carried(self) -> np.generic:
-        return self.dtype.type(
-            -0.0
-        )  # to which every number adds up to itself, zeros with signs too
+    def begin(self, box: Box) -> Work:
+        # Every number adds up to itself with it, zeros with signs too.
+        return InStrips(self, (np.full(box.shape[1:], self.dtype.type(-0.0)),))
+
+    def kept_bytes(self, rows: int, cols: int) -> int:
+        return rows * cols * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         return 1 << 18  # numpy casts by pieces

@@ -14,20 +14,9 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from beam_volumes.graph.volume import Volume
+from beam_volumes.space import METRES
 from beam_volumes.storage.axes import unit_name
 
-#: The units of length that volumes can have, in metres.
-_METRES = {
-    "picometer": "1e-12",
-    "angstrom": "1e-10",
-    "nanometer": "1e-9",
-    "micrometer": "1e-6",
-    "millimeter": "1e-3",
-    "centimeter": "1e-2",
-    "inch": "0.0254",
-    "meter": "1.0",
-    "kilometer": "1e3",
-}
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
 MOST_VOXELS, MOST_TAPS = 1 << 24, 1 << 22
 #: Bins of the longest histogram.
@@ -38,20 +27,32 @@ MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-consta
 def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list[int]:
     """Internal axes (0, 1, 2 for z, y, x) that an operation works on.
 
-    ``axes`` counts the user's axes; None is all of them.
+    ``axes`` counts the user's axes; None is all of them but channels.
     """
     visible = volume.space.visible
     if axes is None:
         return list(visible)
+    first = volume.ndim - len(visible)
     chosen = [axes] if isinstance(axes, int | np.integer) else list(axes)
     result = []
     for a in chosen:
         if not isinstance(a, int | np.integer) or not -volume.ndim <= a < volume.ndim:
             raise ValueError(f"{name}: axes={axes!r}; the volume's axes are 0 to {volume.ndim - 1}")
-        result.append(visible[int(a)])
+        at = int(a) % volume.ndim - first
+        if at < 0:
+            raise ValueError(
+                f"{name}: axes={axes!r} names the axis {volume.axes[at + first]}, along which there is no "
+                "space"
+            )
+        result.append(visible[at])
     if len(set(result)) != len(result):
         raise ValueError(f"{name}: axes={axes!r} names an axis twice")
     return result
+
+
+def axes_of_space(volume: Volume) -> range:
+    """The user's axes but channels, as `axes_of` counts them."""
+    return range(volume.ndim - len(volume.space.axes), volume.ndim)
 
 
 def per_axis(value: Any, chosen: Sequence[int], default: Any, name: str) -> list[Any]:
@@ -88,7 +89,7 @@ def in_voxels(volume: Volume, text: str, axis: int, name: str) -> float:
     number, unit, power = _measure(text, name)
     if power != 1:
         raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
-    return float(number * Fraction(_METRES[unit]) / _voxel(volume, axis, text, name))
+    return float(number * Fraction(METRES[unit]) / _voxel(volume, axis, text, name))
 
 
 def in_unit(volume: Volume, text: str, name: str) -> float:
@@ -97,7 +98,7 @@ def in_unit(volume: Volume, text: str, name: str) -> float:
     if power != 1:
         raise ValueError(f"{name}={text!r} is not a length; write e.g. '15 nm'")
     _voxel(volume, volume.space.visible[0], text, name)  # there is a unit
-    return float(number * Fraction(_METRES[unit]) / Fraction(_METRES[str(volume.unit)]))
+    return float(number * Fraction(METRES[unit]) / Fraction(METRES[str(volume.unit)]))
 
 
 def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float, float, float]:
@@ -136,7 +137,7 @@ def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
             f"{name}={value!r}: the volume has {len(axes)} axes; write a number of voxels, or e.g. "
             f"'0.001 um^{len(axes)}'"
         )
-    extent = number * Fraction(_METRES[unit]) ** power
+    extent = number * Fraction(METRES[unit]) ** power
     for axis in axes:
         extent /= _voxel(volume, axis, value, name)
     return float(extent)
@@ -151,7 +152,7 @@ def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
         unit = unit_name(match[2]) if match else None
     except ValueError:
         unit = None
-    if match is None or unit is None or unit not in _METRES:
+    if match is None or unit is None or unit not in METRES:
         raise ValueError(
             f"{name}={text!r} is not a length; write a number of voxels, or e.g. '15 nm'"
         )
@@ -161,11 +162,11 @@ def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
 
 def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
     """The extent of a voxel in metres."""
-    if volume.space.voxel_size is None or volume.unit not in _METRES:
+    if volume.space.voxel_size is None or volume.unit not in METRES:
         raise ValueError(
             f"{name}={text!r} needs a voxel size with a unit; open the volume with voxel_size= and unit="
         )
-    return Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(_METRES[volume.unit])
+    return Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(METRES[volume.unit])
 
 
 def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """What the parameters that many operations share mean, each written once, and the decorator that says it."""
 
 from beam_volumes.docstrings import filled
+from beam_volumes.ops.parameters.keywords import Function, checked_keywords
 
 _EDGES = """\
     ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
@@ -19,7 +20,7 @@ _OUTSIDE = """\
     ``"mirror"`` (d c b | a b c d). With ``"constant"``, nothing is interpolated beyond the centres of
     the outer voxels."""
 
-documented = filled(
+_filled = filled(
     {
         # What operations work on
         "volume": """\
@@ -286,3 +287,8 @@ TypeError
     If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.""",
     }
 )
+
+
+def documented(function: Function) -> Function:
+    """Fill in a docstring, and refuse parameters that there are not by the name that was meant."""
+    return checked_keywords(_filled(function))

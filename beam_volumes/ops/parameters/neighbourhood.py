@@ -14,6 +14,7 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.ops.building import constant_in, exact, triple
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.space import AXES
+from beam_volumes.storage.arrays import refuse_masked
 from beam_volumes.sweep.stage import Padding
 
 #: Name, dtype, voxels before, extent and padding of a stage.
@@ -62,7 +63,7 @@ class Footprint:
         chosen = par.axes_of(volume, axes, name)
         numbers = None
         if heights is not None:
-            numbers = _expanded(np.asarray(heights, np.float64), chosen, "structure", name)
+            numbers = _expanded(_plain(heights, np.float64), chosen, "structure", name)
             size = None
             if footprint is None:
                 footprint = np.ones(np.shape(heights), bool)
@@ -75,7 +76,7 @@ class Footprint:
         elif size is not None:
             raise ValueError(f"{name}: give size= or footprint=, not both")
         else:
-            inside = _expanded(np.asarray(footprint), chosen, "footprint", name).astype(bool)
+            inside = _expanded(_plain(footprint), chosen, "footprint", name).astype(bool)
         if numbers is not None and numbers.shape != inside.shape:
             raise ValueError(f"{name}: structure and footprint have different shapes")
         return cls._placed(volume, name, inside, numbers, origin, chosen, mode, cval)
@@ -98,7 +99,7 @@ class Footprint:
         chosen = par.axes_of(volume, axes, name)
         if structure is None:
             structure = cross_around(len(chosen))
-        inside = _expanded(np.asarray(structure), chosen, "structure", name).astype(bool)
+        inside = _expanded(_plain(structure), chosen, "structure", name).astype(bool)
         return cls._placed(volume, name, inside, None, origin, chosen, "constant", border)
 
     @classmethod
@@ -107,7 +108,7 @@ class Footprint:
     ) -> Footprint:
         """From weights, of which zeros are no part of it."""
         chosen = par.axes_of(volume, axes, name)
-        numbers = _expanded(np.asarray(weights, np.float64), chosen, "weights", name)
+        numbers = _expanded(_plain(weights, np.float64), chosen, "weights", name)
         if not np.isfinite(numbers).all():
             raise ValueError(f"{name}: the weights are not all finite")
         return cls._placed(volume, name, numbers != 0, numbers, origin, chosen, mode, cval)
@@ -204,6 +205,12 @@ def cross_around(ndim: int) -> np.ndarray:
 
 def _box(sizes: Sequence[int]) -> np.ndarray:
     return np.broadcast_to(np.True_, sizes)
+
+
+def _plain(given: Any, dtype: Any = None) -> np.ndarray:
+    """What a user gives as an array; a masked one is an error."""
+    refuse_masked(given)
+    return np.asarray(given, dtype)
 
 
 def _expanded(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.space import Space
-from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis
+from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
@@ -29,8 +29,39 @@ from beam_volumes.storage.source import DTYPES, Source, digest
 #: The document of formats that have no other place for what a run notes of itself.
 RUN = "_beam_volumes.json"
 
+#: The document that says what an output was made of, in its home.
+PROVENANCE = "_beam_volumes_provenance.json"
+
 #: What a document holds: bytes, or what is written as JSON.
 Content = Mapping[str, Any] | bytes
+
+#: What may be said of how an output is stored, or an input opened: the type of an option, and what it means.
+Options = Mapping[str, tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a place holds, to choose from.
+
+    Attributes
+    ----------
+    datasets : tuple of str
+        What ``dataset=`` takes.
+    levels : tuple of str
+        The levels of a pyramid by their names, the finest first; none if there is one alone.
+    is_volume : bool
+        Whether it opens without a ``dataset=``.
+    is_all : bool
+        Whether there is no more, beyond what was looked at.
+    what : str
+        How messages call such a place.
+    """
+
+    datasets: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    is_volume: bool = True
+    is_all: bool = True
+    what: str = "a group"
 
 
 class Format:
@@ -40,9 +71,16 @@ class Format:
     ----------
     title : str
         How messages call what it opens; empty if it opens nothing.
+    schemes : tuple of str
+        What may stand before a place, as in ``n5://s3://bucket/a``, to have it asked alone.
+    open_options : mapping
+        The keywords of `open_place` that not every format has, with their types and meanings. They are
+        given only if the user gives them.
     """
 
     title = ""
+    schemes: tuple[str, ...] = ()
+    open_options: ClassVar[Options] = {}
 
     def open_place(
         self,
@@ -51,6 +89,7 @@ class Format:
         index: Mapping[str, int | str] | None = None,
         dataset: str | None = None,
         level: int | None = None,
+        **options: Any,
     ) -> Source | None:
         """What lies at a place, or None if it is not of this format.
 
@@ -60,8 +99,23 @@ class Format:
             It remembers the small files that were read there.
         index, dataset, level
             As of `open_source`; a format refuses those that it does not know.
+        **options
+            Those of its `open_options` that were given.
         """
         return None
+
+    def levels(self, place: Place) -> Sequence[str]:
+        """The names of what ``level=`` chooses among at a place, the finest first."""
+        return ()
+
+    def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
+        """What there is to choose from at a place, or in what ``dataset`` names there.
+
+        None if it is not of this format, or is one volume and nothing else, as far as `levels` says. Only
+        metadata are read, and no more of them than are soon read.
+        """
+        names = self.levels(place if dataset is None else place.below(dataset))
+        return Listing(levels=tuple(names)) if names else None
 
 
 @dataclass(frozen=True)
@@ -73,9 +127,6 @@ class Layout:
     codec: tuple[str, int | None] = ("none", None)
     options: Mapping[str, Any] = field(default_factory=dict)
 
-
-#: What may be said of how an output is stored: the type of an option, and what it means.
-Options = Mapping[str, tuple[str, str]]
 
 CHUNKS = (
     "int or sequence of int",
@@ -108,6 +159,12 @@ class WritableFormat(Format):
         Whether an output is to be assembled once all its units are there.
     omits_empty : bool
         Whether units of zeros alone are not stored.
+    channels : {"none", "apart", "together"}
+        Whether it holds channels, and whether a chunk has one of them unless it is asked for all, or
+        always has all.
+    clips_units : bool
+        Whether `open_units` ends where the volume does, instead of where whole units do: units at its far
+        edges are written as they are.
     """
 
     name = ""
@@ -117,6 +174,8 @@ class WritableFormat(Format):
     is_file = False
     assembles = False
     omits_empty = False
+    channels = "none"
+    clips_units = False
 
     # describing an output
 
@@ -137,13 +196,36 @@ class WritableFormat(Format):
         chunk = per_axis("chunks", options.get("chunks"), space, name)
         return Layout(no_larger(chunk or default_chunk(shape, dtype.itemsize), shape))
 
+    def placed(self, spec: Spec) -> tuple[Spec, dict[str, Any]]:
+        """Where a place that a user gives is, and which options it tells by its name."""
+        return spec, {}
+
+    def is_assembled(self, d: Description) -> bool:
+        """Whether this one is to be assembled, where that is not so of all outputs."""
+        return self.assembles
+
     def check(self, d: Description) -> None:
         """Refuse what cannot be stored, where `layout` has not."""
 
     def identity(self, d: Description) -> Sequence[Any]:
         """Everything that is stored but voxels, as plain data: with the place it makes up a token."""
-        stored = (d.shape, d.dtype.str, d.chunk, d.shard, d.codec, repr(d.space))
+        stored: tuple[Any, ...] = (d.shape, d.dtype.str, d.chunk, d.shard, d.codec, repr(d.space))
+        if d.leading:
+            stored += (d.leading, d.leading_unit)
         return (d.format, dict(d.options), stored, self.documents(d, ""))
+
+    def holds_labels(self, d: Description) -> bool:
+        """Whether an output is told to be one of labels, where its voxels do not say so."""
+        return d.labels
+
+    def level_chunks(self, d: Description, shape: Triple) -> tuple[Triple, Triple | None]:
+        """The chunk and the shard of a coarser level of an output, of a shape."""
+        chunk = d.chunk if d.shard is not None else no_larger(d.chunk, shape)
+        return chunk, None if d.shard is None else whole_chunks(d.shard, chunk, shape)
+
+    def loses(self, d: Description) -> bool:
+        """Whether voxels come back other than they were written."""
+        return False
 
     def copies(self, d: Description) -> int:
         """How often a unit is held while it is written, beside the array that it comes from."""
@@ -154,6 +236,10 @@ class WritableFormat(Format):
     def documents(self, d: Description, run_id: str) -> dict[str, Content]:
         """The metadata files by their names in the output's home, the one that names the run first."""
         return {RUN: {"run": run_id}}
+
+    def provenance_key(self, d: Description) -> str:
+        """The name of the document that says what the output was made of, in its home."""
+        return PROVENANCE
 
     def make(self, d: Description) -> None:
         """Make what units are written into, if that is not there of itself: a file of the right size."""
@@ -191,11 +277,15 @@ class WritableFormat(Format):
         return ""
 
     def encode(self, d: Description, voxels: np.ndarray) -> bytes:
-        """A unit as it is stored; at the far edges it has no more voxels than the volume."""
+        """A unit as it is stored; at the far edges it has no more voxels than the volume.
+
+        Of z, y, x; with an axis of channels before them if units have several (``d.samples``).
+        ``d.at`` tells which unit along the leading axes it is.
+        """
         raise NotImplementedError
 
     def decode(self, d: Description, data: bytes, shape: Triple) -> np.ndarray:
-        """The voxels of a unit."""
+        """The voxels of a unit, as `encode` takes them."""
         raise NotImplementedError
 
     def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
@@ -209,19 +299,23 @@ class WritableFormat(Format):
         return home_of(d.kvstore, self.is_file)
 
     def open_units(self, d: Description) -> ts.TensorStore:
-        """What is written to: z, y, x rounded up to whole units, which are its write chunks."""
+        """What is written to: z, y, x rounded up to whole units, which are its write chunks.
+
+        It is not rounded up if the format `clips_units`. Leading axes stand before these, if there are any.
+        """
 
         def write(domain: ts.IndexDomain, voxels: np.ndarray, _: Any) -> None:
-            z, y, x = domain.inclusive_min
+            *leading, z, y, x = domain.inclusive_min
             cell = (z // d.unit[0], y // d.unit[1], x // d.unit[2])
             nz, ny, nx = d.shape
-            self.write_unit(d, cell, voxels[: nz - z, : ny - y, : nx - x])
+            inside = voxels[..., : nz - z, : ny - y, : nx - x]
+            self.write_unit(part_of(d, leading), cell, one_unit(d, inside))
 
         return ts.virtual_chunked(
             write_function=write,
             dtype=d.dtype,
-            shape=d.whole_units(),
-            chunk_layout=ts.ChunkLayout(chunk_shape=d.unit),
+            shape=(*d.leading, *d.whole_units()),
+            chunk_layout=ts.ChunkLayout(chunk_shape=(*d.leading_unit, *d.unit)),
             context=waiting_context() if d.remote else context(),
         )
 
@@ -245,8 +339,23 @@ class WritableFormat(Format):
             chunk=d.unit,
             chunk_origin=(0, 0, 0),
             space=d.space,
-            reader=UnitReader(self, d),
+            reader=UnitReader(self, replace(d, at=None)),
+            leading=d.leading,
+            leading_chunk=d.leading_unit,
         )
+
+
+def part_of(d: Description, leading: Sequence[int]) -> Description:
+    """The part of an output that has the unit at a place along the leading axes."""
+    if not d.leading:
+        return d
+    return replace(d, at=tuple(k // u for k, u in zip(leading, d.leading_unit, strict=True)))
+
+
+def one_unit(d: Description, voxels: np.ndarray) -> np.ndarray:
+    """A unit as z, y, x, behind an axis of channels if it has several; or the other way round."""
+    shape = voxels.shape[-3:]
+    return voxels.reshape(shape if d.samples == 1 else (d.samples, *shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,23 +385,38 @@ class UnitReader:
         return ts.virtual_chunked(
             self._read,
             dtype=self.d.dtype,
-            shape=self.d.shape,
-            chunk_layout=ts.ChunkLayout(chunk_shape=self.d.unit),
+            shape=(*self.d.leading, *self.d.shape),
+            chunk_layout=ts.ChunkLayout(chunk_shape=(*self.d.leading_unit, *self.d.unit)),
             context=waiting_context() if self.remote else context(),
         )
+
+    def moved(self, move: Callable[[Spec], Spec]) -> UnitReader:
+        return replace(self, d=replace(self.d, kvstore=move(self.d.kvstore)))
 
     def token(self) -> str:
         return digest("units", self.d.kvstore, self.format.identity(self.d))
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
-        d = self.d
-        z, y, x = (a // u for a, u in zip(domain.inclusive_min, d.unit, strict=True))
+        *leading, z, y, x = domain.inclusive_min
+        start, stop = domain.inclusive_min[-3:], domain.exclusive_max[-3:]
+        d = part_of(self.d, leading)
+        z, y, x = (a // u for a, u in zip(start, d.unit, strict=True))
         box = d.grid.box(d.grid.index((z, y, x)))
         key = self.format.key(d, (z, y, x))
         assert key is not None
         data = Place.of(self.format.home(d)).read(key)
         if data is None and (d.scratch or not self.format.omits_empty):
             raise VolumeError(f"{d.name}: its unit {key} is missing; write it anew")
-        asked = Box(domain.inclusive_min, domain.exclusive_max)  # type: ignore[arg-type]
-        inside = asked.translate([-a for a in box.start])
-        out[...] = 0 if data is None else self.format.decode(d, data, box.shape)[inside.slices]
+        if data is None:
+            out[...] = 0
+            return
+        asked = Box(start, stop).translate([-a for a in box.start])  # type: ignore[arg-type]
+        zs, ys, xs = asked.slices
+        voxels = self.format.decode(d, data, box.shape)[..., zs, ys, xs]
+        if d.samples > 1:
+            first, last = (
+                domain.inclusive_min[len(leading) - 1],
+                domain.exclusive_max[len(leading) - 1],
+            )
+            voxels = voxels[first:last]
+        out[...] = voxels.reshape(out.shape)

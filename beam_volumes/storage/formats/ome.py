@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
-import math
+import colorsys
+import itertools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.description import Description
-from beam_volumes.storage.formats.format import Content, Options
-from beam_volumes.storage.formats.tensorstore_spec import open_spec
-from beam_volumes.storage.formats.zarr import OURS, Zarr, array_metadata, find
+from beam_volumes.storage.formats.foreign import Foreign
+from beam_volumes.storage.formats.format import PROVENANCE, Content, Listing, Options
+from beam_volumes.storage.formats.slices import natural_key
+from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.zarr import OURS, Node, Zarr, array_metadata, find, is_mask
 from beam_volumes.storage.place import Place
+from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.source import Source
+from beam_volumes.version import __version__
 
 #: The zarr version that each version is stored as.
 VERSIONS = {"0.4": 2, "0.5": 3}
+#: Names that messages list.
+SHOWN = 10
+#: How deep arrays are looked for in a group, and among how many folders.
+_DEEP, _LOOKED_AT = 4, 10_000
+_GROUP = "a zarr group"
 
 
 class OmeZarr(Zarr):
-    """A zarr group that holds one image with the one level ``"0"``."""
+    """A zarr group that holds one image: its levels are the arrays ``"0"``, ``"1"`` and so on."""
 
     title = "OME-Zarr"
     name = "ome-zarr"
     suffixes = (".ome.zarr",)
     options: ClassVar[Options] = {
         **Zarr.options,
+        **PYRAMID,
         "ome_version": ('``"0.5"`` (the default) or ``"0.4"``', "The version of OME-Zarr."),
     }
-    array = ("0",)
+    open_options: ClassVar[Options] = {
+        "missing": MISSING,
+        "well": ("str", 'The well of a plate, e.g. ``"B/3"``.'),
+        "field": ("int or str", "The image of a well, counted from 0 or by its name."),
+    }
+
+    def array_of(self, d: Description) -> tuple[str, ...]:
+        return (str(d.level or 0),)
 
     def open_place(
         self,
@@ -40,24 +60,42 @@ class OmeZarr(Zarr):
         index: Mapping[str, int | str] | None = None,
         dataset: str | None = None,
         level: int | None = None,
+        missing: str = "fill",
+        well: str | None = None,
+        field: int | str | None = None,
+        **_: Any,
     ) -> Source | None:
         node = find(place)
         if node is None or node.is_array:
             return None
-        metadata = _Metadata(place.text)
+        how: dict[str, Any] = {"index": index, "level": level, "missing": missing}
+        metadata = Foreign(
+            place.text, "OME metadata", "mend them, or open one of its arrays by a path of its own"
+        )
         ome = node.attributes.get("ome")
         ome = metadata.mapping(node.attributes if ome is None else ome, "ome")
         images = metadata.list(ome.get("multiscales"), "multiscales")
+        if dataset is None and "plate" in ome:
+            below = _well(place, metadata.mapping(ome["plate"], "plate"), metadata, well)
+            return self.open_place(below, field=field, **how)
+        if well is not None:
+            raise ValueError(f"well={well!r}: {place.text} is no plate; leave well= out")
+        if dataset is None and "well" in ome:
+            below = _field(place, metadata.mapping(ome["well"], "well"), metadata, field)
+            return self.open_place(below, **how)
+        if field is not None:
+            raise ValueError(f"field={field!r}: {place.text} is no well; leave field= out")
         if not images:
-            if dataset is None and (
-                "bioformats2raw.layout" in ome or "plate" in ome or "well" in ome
-            ):
+            if dataset is None and "bioformats2raw.layout" in ome:
+                dataset = _only_series(place, metadata)
+            if dataset is None and isinstance(ome.get("labels"), list):
+                names = ", ".join(repr(n) for n in ome["labels"][:SHOWN])
                 raise ValueError(
-                    f"{place.text} holds several images: choose one by dataset=, e.g. dataset='0'"
+                    f"{place.text} holds labels: choose one by dataset=; there are {names or 'none'}"
                 )
             if dataset is None:
                 return None
-            return self.open_place(place.below(dataset), index=index, level=level)
+            return self.open_place(place.below(dataset), **how)
         image = metadata.mapping(images[0], "multiscales[0]")
         levels = [
             metadata.mapping(d, f"datasets[{k}]")
@@ -68,7 +106,7 @@ class OmeZarr(Zarr):
             raise metadata.error("datasets", "empty")
         if dataset is not None:
             if dataset not in paths:
-                return self.open_place(place.below(dataset), index=index, level=level)
+                return self.open_place(place.below(dataset), **how)
             if level is not None:
                 raise ValueError(
                     f"dataset={dataset!r} and level={level} both choose a level; give one of them"
@@ -89,7 +127,7 @@ class OmeZarr(Zarr):
             str(metadata.mapping(c, f"omero.channels[{k}]").get("label", k))
             for k, c in enumerate(metadata.list(omero.get("channels"), "omero.channels"))
         ]
-        return open_spec(
+        source = open_spec(
             array.spec,
             name=place.text if level == 0 else array.place.text,
             axes=axes,
@@ -98,7 +136,28 @@ class OmeZarr(Zarr):
             scale=scale,
             translation=translation,
             unit=unit,
+            missing=missing,
         )
+        source = replace(source, labels="image-label" in ome)
+        return source.as_mask() if is_mask(array.attributes) else source
+
+    def levels(self, place: Place) -> Sequence[str]:
+        node = find(place)
+        return [] if node is None else _levels(node)
+
+    def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
+        """The levels of an image; of another group the arrays and images in it."""
+        at = place if dataset is None else place.below(dataset)
+        node = find(at)
+        if node is None or node.is_array:
+            return None
+        levels = _levels(node)
+        if levels:
+            return Listing(levels=tuple(levels))
+        try:
+            return None if self.open_place(at) is not None else _inside(at)
+        except (ValueError, OSError):  # there are several
+            return _inside(at)
 
     def versions(
         self,
@@ -125,63 +184,138 @@ class OmeZarr(Zarr):
             )
         return {"zarr_version": version, "ome_version": ome}
 
+    def provenance_key(self, d: Description) -> str:
+        """Beside the chunks: what lists a group takes it for a damaged member."""
+        return f"0/{PROVENANCE}"
+
     def documents(self, d: Description, run_id: str) -> dict[str, Content]:
-        array = array_metadata(d, d.shape)
         attributes = {**_image_metadata(d), OURS: {"run": run_id}}
-        if d.options["zarr_version"] == 3:
-            group = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-            return {"zarr.json": group, "0/zarr.json": array}
-        return {".zattrs": attributes, ".zgroup": {"zarr_format": 2}, "0/.zarray": array}
+        mask = {OURS: {"mask": True}}
+        is_v3 = d.options["zarr_version"] == 3
+        found: dict[str, Content] = {".zattrs": attributes, ".zgroup": {"zarr_format": 2}}
+        if is_v3:
+            found = {
+                "zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+            }
+        for k, level in enumerate(d.every_level):
+            array = array_metadata(level, level.shape)
+            if is_v3:
+                found[f"{k}/zarr.json"] = {**array, "attributes": mask} if d.mask else array
+                continue
+            found[f"{k}/.zarray"] = array
+            if d.mask:
+                found[f"{k}/.zattrs"] = mask
+        return found
 
 
 FORMATS = (OmeZarr(),)
 
 
-@dataclass(frozen=True)
-class _Metadata:
-    """What other programs have written, which may be anything.
+def _levels(node: Node) -> list[str]:
+    """The paths of an image's levels, finest first; none of what is no image, or a damaged one."""
+    ome = node.attributes.get("ome", node.attributes)
+    images = ome.get("multiscales") if isinstance(ome, dict) else None
+    image = images[0] if isinstance(images, list) and images else None
+    datasets = image.get("datasets") if isinstance(image, dict) else None
+    found = datasets if isinstance(datasets, list) else []
+    return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
 
-    Attributes
-    ----------
-    name : str
-        How messages name the image.
-    """
 
-    name: str
+def _inside(place: Place) -> Listing:
+    """The arrays and images below a group of a disk: of a plate, its fields; of an image, its labels."""
+    if place.local is None:
+        return Listing(is_volume=False, is_all=False, what=_GROUP)
+    found: list[str] = []
+    folders, looked = [""], 0
+    for _ in range(_DEEP):
+        below = []
+        for folder in folders:
+            with os.scandir(os.path.join(place.local, folder)) as entries:
+                names = sorted(
+                    (e.name for e in entries if e.is_dir() and e.name[0] != "."), key=natural_key
+                )
+            below += [os.path.join(folder, name) for name in names]
+        folders = []
+        for name in below:
+            looked += 1
+            if looked > _LOOKED_AT:
+                return Listing(tuple(found), is_volume=False, is_all=False, what=_GROUP)
+            inside = find(place.below(name))
+            if inside is not None and (inside.is_array or _levels(inside)):
+                found.append(name)
+            elif inside is not None:
+                folders.append(name)
+    return Listing(tuple(sorted(found, key=natural_key)), is_volume=False, what=_GROUP)
 
-    def error(self, what: str, found: Any) -> ValueError:
-        return ValueError(
-            f"{self.name}: its OME metadata are not as they should be: {what} is {found}; mend them, or "
-            "open one of its arrays by a path of its own"
+
+def _well(
+    plate_place: Place, plate: Mapping[str, Any], metadata: Foreign, well: str | None
+) -> Place:
+    """The well of a plate that is asked for."""
+    paths = [
+        metadata.text(
+            metadata.mapping(w, f"plate.wells[{k}]").get("path"), f"plate.wells[{k}].path"
         )
-
-    def mapping(self, value: Any, what: str) -> Mapping[str, Any]:
-        if not isinstance(value, dict):
-            raise self.error(what, f"{value!r}, not an object")
-        return value
-
-    def list(self, value: Any, what: str) -> Sequence[Any]:
-        """None, for what is not there, is an empty list."""
-        if value is not None and not isinstance(value, list):
-            raise self.error(what, f"{value!r}, not a list")
-        return value or []
-
-    def text(self, value: Any, what: str) -> str:
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            raise self.error(what, "missing" if value is None else f"{value!r}, not a text")
-        return str(value)
-
-    def numbers(self, value: Any, what: str, many: int | None) -> Sequence[float]:
-        """Finite ones, as many as axes or as those that go with them."""
-        found = self.list(value, what)
-        if not all(isinstance(n, int | float) and math.isfinite(n) for n in found):
-            raise self.error(what, f"{value!r}, not a list of numbers")
-        if many is not None and len(found) != many:
-            raise self.error(what, f"{value!r}, not {many} numbers")
-        return [float(n) for n in found]
+        for k, w in enumerate(metadata.list(plate.get("wells"), "plate.wells"))
+    ]
+    holds = f"{plate_place.text} is a plate of {len(paths)} wells ({_some(paths)})"
+    if well is None:
+        raise ValueError(f"{holds}: choose one by well={paths[0] if paths else 'B/3'!r}")
+    for path in paths:
+        if str(well) in (path, path.replace("/", "")):
+            return plate_place.below(path)
+    raise ValueError(f"well={well!r}: {holds}")
 
 
-def _axes(image: Mapping[str, Any], metadata: _Metadata) -> tuple[list[str] | None, str | None]:
+def _field(
+    well_place: Place, well: Mapping[str, Any], metadata: Foreign, field: int | str | None
+) -> Place:
+    """The image of a well that is asked for; it need not be, if there is one."""
+    paths = [
+        metadata.text(
+            metadata.mapping(i, f"well.images[{k}]").get("path"), f"well.images[{k}].path"
+        )
+        for k, i in enumerate(metadata.list(well.get("images"), "well.images"))
+    ]
+    holds = f"{well_place.text} is a well with {len(paths)} fields ({_some(paths)})"
+    if field is None and len(paths) == 1:
+        return well_place.below(paths[0])
+    if field is None:
+        raise ValueError(f"{holds}: choose one by field=0")
+    if isinstance(field, str):
+        if field in paths:
+            return well_place.below(field)
+    elif 0 <= field < len(paths):
+        return well_place.below(paths[field])
+    raise ValueError(f"field={field!r}: {holds}")
+
+
+def _only_series(place: Place, metadata: Foreign) -> str:
+    """The one image in what bioformats2raw has written; if there are several, one has to be chosen."""
+    listing = find(place.below("OME"))
+    listed = None if listing is None else listing.attributes.get("ome", listing.attributes)
+    if isinstance(listed, dict) and "series" in listed:
+        found = metadata.list(listed["series"], "series")
+        names = [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
+    else:
+        names = list(
+            itertools.takewhile(
+                lambda name: find(place.below(name)) is not None, map(str, range(SHOWN + 1))
+            )
+        )
+    if len(names) == 1:
+        return names[0]
+    raise ValueError(
+        f"{place.text} holds several images: choose one by dataset=, e.g. dataset='0'; there are "
+        f"{_some(names)}"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "") or "none"
+
+
+def _axes(image: Mapping[str, Any], metadata: Foreign) -> tuple[list[str] | None, str | None]:
     """The names of the axes, and the unit that the spatial ones have in common."""
     names: list[str] = []
     units: list[Any] = []
@@ -200,7 +334,7 @@ def _axes(image: Mapping[str, Any], metadata: _Metadata) -> tuple[list[str] | No
 
 
 def _grid(
-    dataset: Mapping[str, Any], image: Mapping[str, Any], metadata: _Metadata
+    dataset: Mapping[str, Any], image: Mapping[str, Any], metadata: Foreign
 ) -> tuple[Sequence[float] | None, Sequence[float] | None]:
     """Voxel size and origin per dimension: the level's own transformations, then the image's."""
     scale: Sequence[float] | None = None
@@ -222,22 +356,75 @@ def _grid(
 
 
 def _image_metadata(d: Description) -> dict[str, Any]:
-    """The attributes of a group that holds one image with the one level ``"0"``."""
+    """The attributes of a group that holds one image."""
     space, version = d.space, d.options["ome_version"]
-    axes = [
+    kinds = {"t": "time", "c": "channel"}
+    axes = [{"name": a, "type": kinds[a]} for a in space.leading] + [
         {"name": a, "type": "space", **({"unit": space.unit} if space.unit else {})}
         for a in space.axes
     ]
-    steps: list[dict[str, Any]] = [
-        {"type": "scale", "scale": d.stored(space.voxel_size or (1.0, 1.0, 1.0))}
-    ]
-    if any(space.origin):
-        steps.append({"type": "translation", "translation": d.stored(space.origin)})
     image: dict[str, Any] = {
         "name": os.path.basename(d.name.rstrip("/")).removesuffix(".ome.zarr"),
         "axes": axes,
-        "datasets": [{"path": "0", "coordinateTransformations": steps}],
+        "datasets": [
+            {"path": str(k), "coordinateTransformations": _transformations(level)}
+            for k, level in enumerate(d.every_level)
+        ],
     }
+    if d.pyramid is not None:
+        image["type"] = d.pyramid.method
+        image["metadata"] = {
+            "description": "each level is made of the one before, in windows that begin at its first voxel",
+            "method": "beam_volumes.downsample",
+            "version": __version__,
+            "kwargs": {
+                "method": d.pyramid.method,
+                "factors": [d.stored(by, (1,) * len(d.leading)) for by in d.pyramid.factors],
+            },
+        }
+    about: dict[str, Any] = {}
+    if "c" in space.leading:
+        about["omero"] = {"channels": _channels(d)}
+    if d.labels and "c" not in space.leading:
+        about["image-label"] = {"version": version, "colors": _colours_of_labels()}
     if version == "0.4":
-        return {"multiscales": [{"version": "0.4", **image}]}
-    return {"ome": {"version": version, "multiscales": [image]}}
+        return {"multiscales": [{"version": "0.4", **image}], **about}
+    return {"ome": {"version": version, "multiscales": [image], **about}}
+
+
+def _transformations(d: Description) -> list[dict[str, Any]]:
+    """Where the voxels of a level lie."""
+    ones, zeros = (1.0,) * len(d.leading), (0.0,) * len(d.leading)
+    steps = [{"type": "scale", "scale": d.stored(d.space.voxel_size or (1.0, 1.0, 1.0), ones)}]
+    if any(d.space.origin):
+        steps.append({"type": "translation", "translation": d.stored(d.space.origin, zeros)})
+    return steps
+
+
+def _colours_of_labels(count: int = 64) -> list[dict[str, Any]]:
+    """Colours of the first labels, each far from the one before; the background is clear."""
+    found = [{"label-value": 0, "rgba": [0, 0, 0, 0]}]
+    for k in range(1, count):
+        rgb = colorsys.hsv_to_rgb(k * 0.6180339887 % 1.0, 0.65 + 0.35 * (k % 2), 0.95)
+        found.append({"label-value": k, "rgba": [*(round(255 * v) for v in rgb), 255]})
+    return found
+
+
+#: Colours of channels, as many viewers choose them.
+_COLOURS = ("FF0000", "00FF00", "0000FF", "FFFF00", "FF00FF", "00FFFF", "FFFFFF")
+
+
+def _channels(d: Description) -> list[dict[str, Any]]:
+    """What viewers are to know of channels; OME-Zarr wants a window of values for each."""
+    count = d.leading[d.space.leading.index("c")]
+    low, high = (0, 1) if d.dtype.kind == "f" else (np.iinfo(d.dtype).min, np.iinfo(d.dtype).max)
+    window = {"min": int(low), "max": int(high), "start": int(low), "end": int(high)}
+    return [
+        {
+            "label": d.space.channels[k] if d.space.channels else str(k),
+            "color": _COLOURS[k % len(_COLOURS)],
+            "active": True,
+            "window": window,
+        }
+        for k in range(count)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from textwrap import wrap
@@ -10,9 +11,28 @@ from beam_volumes.storage.formats.format import Format, Options, WritableFormat
 
 #: The modules that hold formats. This is the only list: the first one that opens a place does.
 MODULES = [
+    # The first one, for it opens what the user says that it should.
+    "beam_volumes.storage.formats.bioio",
     "beam_volumes.storage.formats.ome",
     "beam_volumes.storage.formats.zarr",
+    "beam_volumes.storage.formats.n5",
+    "beam_volumes.storage.formats.precomputed",
+    "beam_volumes.storage.formats.zipped",
+    "beam_volumes.storage.formats.dicom",
+    "beam_volumes.storage.formats.tiff",
+    "beam_volumes.storage.formats.nd2",
+    "beam_volumes.storage.formats.czi",
+    "beam_volumes.storage.formats.tiff_outputs",
     "beam_volumes.storage.formats.slices",
+    "beam_volumes.storage.formats.slice_outputs",
+    "beam_volumes.storage.formats.hdf5",
+    "beam_volumes.storage.formats.npy",
+    "beam_volumes.storage.formats.nifti",
+    "beam_volumes.storage.formats.nrrd",
+    "beam_volumes.storage.formats.metaimage",
+    "beam_volumes.storage.formats.mrc",
+    # The last one: a file of any name is raw binary if the user says so.
+    "beam_volumes.storage.formats.raw",
 ]
 
 
@@ -56,15 +76,59 @@ def format_of(name: str) -> WritableFormat:
     return by_suffix[max(found, key=len)]
 
 
-def options_text() -> str:
-    """The options of outputs, for docstrings."""
-    known = writable()
-    names = ", ".join(f'``"{name}"``' for name in known)
-    lines = [f"``format`` : {names}; by default what the path ends with."]
-    for option, (kind, text) in options().items():
-        having = [f.name for f in known.values() if option in f.options]
-        of = "" if len(having) == len(known) else f" Only for {', '.join(having)}."
-        lines.append(f"``{option}`` : {kind}. {text}{of}")
+def titles_text() -> str:
+    """What can be opened, for docstrings."""
+    *most, last = [f.title for f in formats() if f.title]
+    return "\n".join(wrap(f"{'; '.join(most)}; or {last}.", 90, break_on_hyphens=False))
+
+
+def names_text() -> str:
+    """The names of the formats of outputs as a parameter of a docstring."""
+    names = ", ".join(f'``"{name}"``' for name in writable())
+    text = f"{names}; by default that which the path ends with."
+    return "\n    ".join(["format : str, optional", *wrap(text, 86, break_on_hyphens=False)])
+
+
+def parameters_text() -> str:
+    """The options of outputs as the parameters of a docstring."""
+    known = {f.name: f.options for f in writable().values()}
+    lines: list[str] = []
+    for option in options():
+        having = [name for name, its in known.items() if option in its]
+        kinds = list(dict.fromkeys(known[name][option][0] for name in having))
+        texts = list(dict.fromkeys(known[name][option][1] for name in having))
+        default = 'default: "default"' if option == "codec" else "optional"  # None is no codec
+        lines.append(f"{option} : {kinds[0]}, {default}")
+        for text in texts:
+            those = [name for name in having if known[name][option][1] == text]
+            of = "" if len(those) == len(known) else f"{', '.join(those)}: "
+            lines += [f"    {x}" for x in wrap(of + text, 86, break_on_hyphens=False)]
+    return "\n".join(lines)
+
+
+def _described(options: Sequence[tuple[str, Options]]) -> Iterator[str]:
+    """A sentence for each option and meaning that it has, and for which of the formats, which are named."""
+    for option in dict.fromkeys(name for _, its in options for name in its):
+        meanings: dict[tuple[str, str], list[str]] = {}
+        for format, its in options:
+            if option in its:
+                meanings.setdefault(its[option], []).append(format)
+        for (kind, text), having in meanings.items():
+            if len(meanings) > 1:
+                yield f"``{option}`` ({', '.join(having)}) : {kind}. {text}"
+            else:
+                of = "" if len(having) == len(options) else f" Only for {', '.join(having)}."
+                yield f"``{option}`` : {kind}. {text}{of}"
+
+
+def open_options() -> Options:
+    """What may be said of how places are opened, of whichever format."""
+    return {name: text for f in formats() for name, text in f.open_options.items()}
+
+
+def open_options_text() -> str:
+    """The options of places that are opened, for docstrings."""
+    lines = _described([(f.title, f.open_options) for f in formats()])
     return "\n".join(line for text in lines for line in wrap(text, 90, break_on_hyphens=False))
 
 

@@ -1,7 +1,8 @@
-"""Stacks of PNG or TIFF slices: a directory, a glob, or a single image.
+"""Stacks of PNG, JPEG or TIFF slices: a directory, a glob, or a single image.
 
 Opening lists the names and reads the header of the first slice. A read decodes the slices it needs
-and no others, on TensorStore's threads; nothing is kept.
+and no others, on TensorStore's threads; nothing is kept. Slices whose numbers are left out are an error, or
+``missing=`` says what is read in their place.
 """
 
 from __future__ import annotations
@@ -16,28 +17,40 @@ import re
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import imagecodecs
 import numpy as np
 import tensorstore as ts
 import tifffile
 
-from beam_volumes.geometry import Box
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import select
 from beam_volumes.storage.context import context, waiting_context
-from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.errors import VolumeError, alone
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.format import Format
-from beam_volumes.storage.place import Place, Spec, join, url
+from beam_volumes.storage.formats.format import RUN, Format, Options
+from beam_volumes.storage.formats.marks import Mark
+from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, stand_ins, told
+from beam_volumes.storage.place import Place, Spec, join, kvstore_spec, url
 from beam_volumes.storage.source import DTYPES, Source, digest
-from beam_volumes.storage.transfer import Transfer, each_slice
 from beam_volumes.text import printable
 
-PNG, TIFF = (".png",), (".tif", ".tiff")
-SUFFIXES = PNG + TIFF
+PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
+#: What is opened here if it is alone; a TIFF file may hold a whole volume.
+SINGLE = PNG + JPEG
+SUFFIXES = SINGLE + TIFF
+
+#: Names of the samples of a pixel, by their number.
+COLOURS: dict[int, Sequence[str]] = {
+    2: ("grey", "alpha"),
+    3: ("red", "green", "blue"),
+    4: ("red", "green", "blue", "alpha"),
+}
+
+#: In the document of a folder that we have written: what its volume is.
+VOLUME = "volume"
 
 #: Slices decoded in this process so far; tests look at it.
 decoded = 0
@@ -74,18 +87,21 @@ class SliceReader:
     shape : tuple of int
         Of a decoded slice: y, x, and the samples of a pixel if there are several.
     dtype : numpy.dtype
-    sample : int or None
-        Which of the samples to take.
     folder : bool
         Whether all of the directory is meant, or else those names alone.
+    mask : bool
+        Whether what is not 0 is True.
+    instead : mapping
+        Which slice is read for each that is lost; None for zeros.
     """
 
     directory: Spec
     names: Series | tuple[str, ...]
     shape: tuple[int, ...]
     dtype: np.dtype
-    sample: int | None = None
     folder: bool = False
+    mask: bool = False
+    instead: Mapping[int, int | None] = field(default_factory=dict)
 
     @property
     def portable(self) -> bool:
@@ -111,46 +127,45 @@ class SliceReader:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
-    def stack(self) -> str | None:
-        """Tells the slices, of whose samples this is one; None if they have no other."""
-        return None if self.sample is None else replace(self, sample=None).token()
+    def lost(self) -> dict[str, str]:
+        """The slices that are lost, and what is read in their place."""
+        return {
+            self.names[z]: ZEROS if k is None else self.names[k] for z, k in self.instead.items()
+        }
+
+    @property
+    def remark(self) -> str:
+        return told(self.lost)
 
     def open(self) -> ts.TensorStore:
-        y, x = self.shape[:2]
+        y, x, *samples = self.shape
         return ts.virtual_chunked(
-            self._read,
-            dtype=self.dtype,
-            shape=[len(self.names), y, x],
-            chunk_layout=ts.ChunkLayout(chunk_shape=[1, max(1, y), max(1, x)]),
+            alone(self._read),
+            dtype=np.dtype(bool) if self.mask else self.dtype,
+            shape=[*samples, len(self.names), y, x],
+            chunk_layout=ts.ChunkLayout(chunk_shape=[*samples, 1, max(1, y), max(1, x)]),
             context=waiting_context() if self.remote else context(),
         )
 
     def token(self) -> str:
         names = repr(self.names) if isinstance(self.names, Series) else list(self.names)
-        return digest("slices", self.directory, names, self.shape, self.dtype.str, self.sample)
-
-    def read_together(self, parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
-        """Start reading for all of one stack: each slice is decoded once for all."""
-        source, box, _ = parts[0]
-
-        def take(z: int) -> None:
-            image = self.decoded(z + source.offset[0])
-            for part, wanted, out in parts:
-                of: Any = part.reader
-                _, y, x = wanted.translate(part.offset).slices
-                out[z - box.start[0]] = of.seen(image)[y, x]
-
-        where = waiting_context() if self.remote else context()
-        return each_slice(source.open(), box, take, self.decode_bytes, where, self.remote)
+        lost = [dict(self.instead)] if self.instead else []
+        return digest("slices", self.directory, names, self.shape, self.dtype.str, self.mask, *lost)
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
-        (z0, y0, x0), (z1, y1, x1) = domain.inclusive_min, domain.exclusive_max
-        for z in range(z0, z1):
-            out[z - z0] = self.seen(self.decoded(z))[y0:y1, x0:x1]
-
-    def seen(self, image: np.ndarray) -> np.ndarray:
-        """What it takes of a decoded slice."""
-        return image if self.sample is None else image[..., self.sample]
+        *samples, z, y, x = domain.index_exp
+        for k in range(z.start, z.stop):
+            stands_in = self.instead.get(k, k)
+            if stands_in is None:
+                out[..., k - z.start, :, :] = 0
+                continue
+            image = self.decoded(stands_in)[y, x]
+            if self.mask:
+                image = image != 0
+            if samples:
+                out[:, k - z.start] = np.moveaxis(image[..., samples[0]], -1, 0)
+            else:
+                out[k - z.start] = image
 
     def decoded(self, z: int) -> np.ndarray:
         """Slice ``z``, decoded and checked."""
@@ -172,7 +187,8 @@ class SliceReader:
 class Slices(Format):
     """A stack of images, one for each slice."""
 
-    title = "a directory or glob of PNG or TIFF slices"
+    title = "a directory or glob of PNG, JPEG or TIFF slices"
+    open_options: ClassVar[Options] = {"missing": MISSING}
 
     def open_place(
         self,
@@ -181,17 +197,20 @@ class Slices(Format):
         index: Mapping[str, int | str] | None = None,
         dataset: str | None = None,
         level: int | None = None,
+        missing: str = "error",
+        **options: Any,
     ) -> Source | None:
         found = _find(place)
         if found is None:
             return None
+        check_missing(missing, place.text)
         for option, value in (("dataset", dataset), ("level", level)):
             if value is not None:
                 raise ValueError(
                     f"{option}={value!r}: {place.text} is a stack of slices and has none"
                 )
         directory, listed, single = found
-        names = _series(sorted(listed, key=natural_key), place.text)
+        names, instead = _series(sorted(listed, key=natural_key), place.text, missing)
         first = url(join(directory, names[0]))
         shape, dtype = _header(directory, names[0], first)
         if dtype not in DTYPES:
@@ -201,30 +220,47 @@ class Slices(Format):
         channels: Sequence[str] = ()
         if len(shape) == 3:
             axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
-            channels = {3: "RGB", 4: "RGBA", 2: ("grey", "alpha")}.get(shape[2], ())
+            channels = COLOURS.get(shape[2], ())
+        mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
+        if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:
+            channels = mark.space.channels
         chosen = select(axes, sizes, index, place.text, channels)
-        if len(chosen.dims) < 2:
+        if len(chosen.axes) < 2:
             raise ValueError(
                 f"index={dict(index or {})}: take a row or column of slices by slicing instead"
             )
-        y, x = shape[:2]
-        return Source(
+        y, x, *samples = shape
+        space = Space(axes=("y", "x") if single else ("z", "y", "x"))
+        if mark is not None:
+            many = len(names) > 1
+            space = replace(mark.space, axes=space.axes if many else mark.space.axes)
+        mask = mark is not None and mark.mask and dtype == np.uint8
+        source = Source(
             name=place.text,
             shape=(len(names), y, x),
-            dtype=dtype,
+            dtype=np.dtype(bool) if mask else dtype,
             chunk=(1, max(1, y), max(1, x)),
             chunk_origin=(0, 0, 0),
-            space=Space(axes=("y", "x") if single else ("z", "y", "x")),
+            space=replace(
+                space,
+                leading=("c",) if samples else (),
+                channels=tuple(channels) if samples else (),
+            ),
             reader=SliceReader(
                 directory,
                 names,
                 shape,
                 dtype,
-                dict(chosen.fixed).get(2) if len(shape) == 3 else None,
                 folder=not single
                 and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
+                mask=mask,
+                instead=instead,
             ),
+            leading=tuple(samples),
+            leading_chunk=tuple(samples),
         )
+        fixed = dict(chosen.fixed)
+        return source.point("c", fixed[2]) if 2 in fixed else source
 
 
 FORMATS = (Slices(),)
@@ -251,7 +287,7 @@ def _find(place: Place) -> tuple[Spec, list[str], bool] | None:
         return _find_remote(place)
     path = place.local
     if os.path.isfile(path):
-        if not path.lower().endswith(SUFFIXES):
+        if not path.lower().endswith(SINGLE):
             return None
         return _directory(place, os.path.dirname(path)), [os.path.basename(path)], True
     if os.path.isdir(path):
@@ -267,18 +303,20 @@ def _find(place: Place) -> tuple[Spec, list[str], bool] | None:
     else:
         names = fnmatch.filter(_listed(folder), pattern) if os.path.isdir(folder) else []
         names = [n for n in names if not n.startswith(".")]
-    if not names:
-        raise FileNotFoundError(f"no files match {printable(path)}; check the pattern")
+    if not any(n.lower().endswith(SUFFIXES) for n in names):
+        return None
     return _directory(place, folder), _images(names, place, all_of_them=True), False
 
 
 def _find_remote(place: Place) -> tuple[Spec, list[str], bool] | None:
     path = str(place.spec.get("path", ""))
     folder, _, last = path.rstrip("/").rpartition("/")
-    if last.lower().endswith(SUFFIXES) and not glob.has_magic(last):
+    if last.lower().endswith(SINGLE) and not glob.has_magic(last):
         return _directory(place, folder), [last], True
     if not glob.has_magic(last):
         folder, last = path.rstrip("/"), ""
+    if not place.can_list:
+        return None
     directory = _directory(place, folder)
     if glob.has_magic(folder):
         raise ValueError(f"{place.text}: in a bucket only the last part of a path may be a pattern")
@@ -296,6 +334,14 @@ def _directory(place: Place, folder: str) -> Spec:
     return join({**place.spec, "path": folder}, directory=True)
 
 
+def _document(directory: Spec) -> dict[str, Any] | None:
+    """What we have noted in a folder that we have written."""
+    try:
+        return Place.of(directory).json(RUN)
+    except (OSError, ValueError):  # someone else's
+        return None
+
+
 def _listed(folder: str) -> list[str]:
     with os.scandir(folder) as entries:
         return [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
@@ -309,21 +355,31 @@ def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[s
         raise ValueError(
             f"{place.text}: {other} is not a slice; slices are {', '.join(SUFFIXES)} files"
         )
-    kinds = {n.lower().endswith(PNG) for n in images}
+    kinds = [k for k in ("PNG", "JPEG", "TIFF") if any(_kind(n) == k for n in images)]
     if len(kinds) > 1:
-        raise ValueError(f"{place.text} holds PNG and TIFF files: choose by a glob, e.g. '*.png'")
+        raise ValueError(
+            f"{place.text} holds {' and '.join(kinds)} files: choose by a glob, e.g. '*.png'"
+        )
     return images
 
 
-def _series(names: list[str], where: str) -> Series | tuple[str, ...]:
-    """Sorted names as a `Series` if they count up; a number left out is an error."""
+def _kind(name: str) -> str:
+    """Which kind of image a name tells of."""
+    lower = name.lower()
+    return "PNG" if lower.endswith(PNG) else "JPEG" if lower.endswith(JPEG) else "TIFF"
+
+
+def _series(
+    names: list[str], where: str, missing: str = "error"
+) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
+    """Sorted names as a `Series` if they count up, and what is read for numbers that are left out."""
     split = [re.split(r"(\d+)", n) for n in names]
     first = split[0]
     if len(names) == 1 or any(len(s) != len(first) for s in split):
-        return tuple(names)
+        return tuple(names), {}
     differ = [k for k in range(len(first)) if any(s[k] != first[k] for s in split)]
     if len(differ) != 1 or differ[0] % 2 == 0:
-        return tuple(names)
+        return tuple(names), {}
     k = differ[0]
     numbers = [int(s[k]) for s in split]
     gaps = [b - a for a, b in itertools.pairwise(numbers)]
@@ -334,21 +390,38 @@ def _series(names: list[str], where: str) -> Series | tuple[str, ...]:
     width = len(first[k]) if first[k].startswith("0") else 1
     if all(len(s[k]) == len(first[k]) for s in split):
         width = len(first[k])
-    prefix, suffix = "".join(first[:k]), "".join(first[k + 1 :])
-    if any(g != step for g in gaps):
-        absent = sorted(set(range(numbers[0], numbers[-1], step)) - set(numbers))
-        shown = ", ".join(f"{prefix}{n:0{width}d}{suffix}" for n in absent[:5])
+    there = [(n - numbers[0]) // step for n in numbers]
+    series = Series(
+        "".join(first[:k]), numbers[0], step, there[-1] + 1, width, "".join(first[k + 1 :])
+    )
+    absent = sorted(set(range(len(series))) - set(there))
+    if absent and missing == "error":
+        shown = ", ".join(series[z] for z in absent[:5])
         more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
         raise FileNotFoundError(
             f"{where}: {len(absent)} slice{'s are' if len(absent) > 1 else ' is'} missing between "
-            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, or choose the slices "
-            "by a glob"
+            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, choose the slices by a "
+            'glob, or give missing="repeat" or missing="fill"'
         )
-    series = Series(prefix, numbers[0], step, len(names), width, suffix)
-    return series if all(series[i] == n for i, n in enumerate(names)) else tuple(names)
+    instead = stand_ins(there, absent, missing) if absent else {}
+    if all(series[z] == n for z, n in zip(there, names, strict=True)):
+        return series, instead
+    named = dict(zip(there, names, strict=True))
+    return tuple(named.get(z, series[z]) for z in range(len(series))), instead
 
 
 # decoding them
+
+
+def slice_content(path: str) -> bytes:
+    """Read the file of a slice, by its path or URL."""
+    folder, _, name = path.rpartition("/")
+    return _content(join(kvstore_spec(folder or "."), directory=True), name, path)
+
+
+def decoded_slice(data: bytes, path: str) -> np.ndarray:
+    """The voxels of a slice, from its file."""
+    return _decode(data, path.rpartition("/")[2], path)
 
 
 def _content(directory: Spec, name: str, path: str) -> bytes:
@@ -370,9 +443,10 @@ def _content(directory: Spec, name: str, path: str) -> bytes:
 
 def _decode(data: bytes, name: str, path: str) -> np.ndarray:
     try:
-        if name.lower().endswith(PNG):
-            return imagecodecs.png_decode(data)
-        return _decode_tiff(data)
+        kind = _kind(name)
+        if kind == "TIFF":
+            return _decode_tiff(data)
+        return imagecodecs.png_decode(data) if kind == "PNG" else imagecodecs.jpeg_decode(data)
     except Exception as error:
         raise VolumeError(
             f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
@@ -393,7 +467,10 @@ def _decode_tiff(data: bytes) -> np.ndarray:
 def _header(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and dtype of a slice, from as little of it as possible."""
     local = directory.get("driver") == "file"
-    if name.lower().endswith(PNG):
+    if _kind(name) == "JPEG":
+        image = _decode(_content(directory, name, path), name, path)
+        return image.shape, image.dtype
+    if _kind(name) == "PNG":
         if local:
             with open(path, "rb") as file:
                 head = file.read(26)

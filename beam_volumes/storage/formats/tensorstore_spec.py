@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,26 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent, stores
-from beam_volumes.storage.place import url
+from beam_volumes.storage.place import Spec, url
 from beam_volumes.storage.source import DTYPES, Source, _normal, digest
 
+#: The option of formats whose chunks may be missing.
+MISSING = (
+    '``"fill"`` (the default) or ``"error"``',
+    "Whether chunks that are not stored are data, of the fill value, or an error where they are read.",
+)
+#: Bytes of a chunk that is too large to be decoded as a whole.
+TOO_LARGE = 16 << 30
+
+#: The metadata of an N5 array that say how it is stored.
+_N5 = {"dimensions", "blockSize", "dataType", "compression", "axes"}
 #: Spec members that make or clear arrays: a source does neither.
 _WRITING = ("create", "delete_existing", "open", "open_mode")
 
 
 @dataclass(frozen=True, eq=False)
 class SpecReader:
-    """A TensorStore spec whose index transform ends at z, y, x."""
+    """A TensorStore spec whose index transform ends at z, y, x, behind leading axes if there are any."""
 
     spec: dict[str, Any]
 
@@ -54,6 +64,10 @@ class SpecReader:
     def open(self) -> ts.TensorStore:
         return _open(self.spec)
 
+    def moved(self, move: Callable[[Spec], Spec]) -> SpecReader:
+        """The reader of the array where its key-value store is moved to."""
+        return SpecReader(_moved(self.spec, move))
+
     def token(self) -> str:
         return digest({k: v for k, v in self.spec.items() if k != "context"})
 
@@ -68,6 +82,7 @@ def open_spec(
     scale: Sequence[float] | None = None,
     translation: Sequence[float] | None = None,
     unit: str | None = None,
+    missing: str = "fill",
 ) -> Source:
     """A source from a TensorStore spec.
 
@@ -82,12 +97,24 @@ def open_spec(
     index, channels
         As for `axes.select`.
     scale, translation : sequence of float, optional
-        Voxel size and origin per dimension, in ``unit``.
+        Voxel size per dimension, and where position 0 is, in ``unit``. The volume's origin is where its
+        domain begins.
+    missing : {"fill", "error"}
+        Whether chunks that are not stored are data, or an error where they are read.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
     check_no_secrets(spec)
     if name is None:
         name = _name(spec)
+    if "tiff" in _drivers(spec):
+        raise ValueError(
+            f"{name}: TensorStore's driver 'tiff' gives wrong voxels for some files; give the path of the "
+            "TIFF file to open() instead"
+        )
+    if missing not in ("fill", "error"):
+        raise ValueError(f"missing={missing!r}: {name}; use 'fill' or 'error'")
+    if missing == "error":
+        spec["fill_missing_data_reads"] = False
     try:
         known = ts.Spec(spec)
         complete = (
@@ -124,29 +151,64 @@ def open_spec(
                 f"{name}: the {what} in its metadata is {numbers!r}, not {domain.rank} numbers, one for each "
                 "axis; mend the metadata, or open the array by a TensorStore spec"
             )
+    first = [
+        o + k * s
+        for o, k, s in zip(
+            translation or (0.0,) * domain.rank,
+            domain.inclusive_min,
+            scale or (1.0,) * domain.rank,
+            strict=True,
+        )
+    ]
     view = chosen.apply(known)
     layout = view.chunk_layout
     shape = view.domain.shape
     chunk = tuple(c or n or 1 for c, n in zip(_chunks(view) or shape, shape, strict=True))
-    grid = layout.grid_origin or (0, 0, 0)
+    grid = layout.grid_origin or (0,) * len(shape)
+    before = len(chosen.leading)
+    if _chunks(view) and math.prod(chunk) * dtype.itemsize > TOO_LARGE:
+        raise ValueError(
+            f"{name}: its chunks of {' x '.join(map(str, chunk))} voxels take more than "
+            f"{TOO_LARGE >> 30} GiB each, and a chunk is decoded as a whole; store it in smaller ones"
+        )
     space = Space(
         axes=chosen.axes,
         voxel_size=None if scale is None else chosen.triple([float(s) for s in scale], 1.0),
         unit=unit,
-        origin=(0.0, 0.0, 0.0)
-        if translation is None
-        else chosen.triple([float(t) for t in translation], 0.0),
+        origin=chosen.triple([float(f) for f in first], 0.0),
+        leading=chosen.leading,
+        channels=chosen.channels,
     )
     return Source(
         name=name,
-        shape=shape,
+        shape=shape[before:],
         dtype=dtype,
-        chunk=chunk,  # type: ignore[arg-type]
-        chunk_origin=_normal([g or 0 for g in grid], chunk),  # type: ignore[arg-type]
+        chunk=chunk[before:],  # type: ignore[arg-type]
+        chunk_origin=_normal([g or 0 for g in grid[before:]], chunk[before:]),  # type: ignore[arg-type]
         space=space,
         reader=SpecReader(_json(view, spec)),
         encoded=_encoded(spec | view.to_json()),
+        leading=tuple(shape[:before]),
+        leading_chunk=tuple(chunk[:before]),
     )
+
+
+def _moved(spec: dict[str, Any], move: Callable[[Spec], Spec]) -> dict[str, Any]:
+    below = "kvstore" if "kvstore" in spec else "base"
+    inner = spec.get(below)
+    if not isinstance(inner, dict):
+        return spec
+    if below == "kvstore" and "base" not in inner:
+        return {**spec, below: move(inner)}
+    return {**spec, below: _moved(inner, move)}
+
+
+def _drivers(spec: Any) -> set[str]:
+    """The drivers of an array and of those that it is made of."""
+    if not isinstance(spec, Mapping):
+        return set()
+    below = [spec.get("base"), *(spec.get("layers") or ())]
+    return {str(spec.get("driver"))}.union(*map(_drivers, below))
 
 
 def _are_numbers(found: Any, count: int) -> bool:
@@ -172,7 +234,9 @@ def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
     if "context" in given:
         text["context"] = given["context"]
     if isinstance(text.get("metadata"), dict):
-        text["metadata"] = {k: v for k, v in text["metadata"].items() if k != "attributes"}
+        # N5 keeps attributes beside what tells the array.
+        kept = _N5 if text.get("driver") == "n5" else set(text["metadata"]) - {"attributes"}
+        text["metadata"] = {k: v for k, v in text["metadata"].items() if k in kept}
     if given.get("assume_metadata"):
         text["assume_metadata"] = True
     _drop_context(text)

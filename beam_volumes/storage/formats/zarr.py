@@ -17,7 +17,7 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
-from beam_volumes.storage.formats.tensorstore_spec import open_spec
+from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.source import Source
 
@@ -62,13 +62,22 @@ def find(place: Place) -> Node | None:
     return None
 
 
+def is_mask(attributes: Mapping[str, Any]) -> bool:
+    """Whether this package has marked the array of some attributes, of uint8, as bool."""
+    ours = attributes.get(OURS)
+    return isinstance(ours, dict) and ours.get("mask") is True
+
+
 class Zarr(WritableFormat):
     """An array of zarr, which may be in a group."""
 
     title = "zarr (v2, v3)"
     name = "zarr"
     suffixes = (".zarr",)
+    schemes = ("zarr", "zarr2", "zarr3")
     omits_empty = True
+    channels = "apart"
+    open_options: ClassVar[Options] = {"missing": MISSING}
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "shards": (
@@ -83,8 +92,10 @@ class Zarr(WritableFormat):
         ),
         "zarr_version": ("3 (the default) or 2", "OME-Zarr 0.4 is stored as 2, 0.5 as 3."),
     }
-    #: The array, below the output's place.
-    array: tuple[str, ...] = ()
+
+    def array_of(self, d: Description) -> tuple[str, ...]:
+        """Where the array is, below the output's place."""
+        return ()
 
     def open_place(
         self,
@@ -93,6 +104,8 @@ class Zarr(WritableFormat):
         index: Mapping[str, int | str] | None = None,
         dataset: str | None = None,
         level: int | None = None,
+        missing: str = "fill",
+        **_: Any,
     ) -> Source | None:
         node = find(place)
         if node is None:
@@ -119,7 +132,7 @@ class Zarr(WritableFormat):
         ours = node.attributes.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         names = node.attributes.get("_ARRAY_DIMENSIONS")
-        return open_spec(
+        source = open_spec(
             node.spec,
             name=node.place.text,
             axes=names if isinstance(names, list) else None,
@@ -127,7 +140,10 @@ class Zarr(WritableFormat):
             scale=ours.get("voxel_size"),
             translation=ours.get("origin"),
             unit=ours.get("unit"),
+            channels=names_in(ours.get("channels")),
+            missing=missing,
         )
+        return source.as_mask() if is_mask(node.attributes) else source
 
     def layout(
         self,
@@ -167,7 +183,9 @@ class Zarr(WritableFormat):
                     f"{name}: shards {wanted} are not whole multiples of the chunks {chunk}"
                 )
             shard = whole_chunks(wanted, chunk, shape)
-        return Layout(chunk, shard, _codec(name, codec, version), options)
+        return Layout(
+            chunk, shard, codec_and_level(name, codec, f"zarr v{version}", CODECS[version]), options
+        )
 
     def versions(
         self, name: str, space: Space, *, zarr_version: int | None = None
@@ -193,15 +211,19 @@ class Zarr(WritableFormat):
         space = d.space
         ours: dict[str, Any] = {"run": run_id}
         if space.voxel_size is not None:
-            ours["voxel_size"] = d.stored(space.voxel_size)
+            ours["voxel_size"] = d.stored(space.voxel_size, (1.0,) * len(d.leading))
         if any(space.origin):
-            ours["origin"] = d.stored(space.origin)
+            ours["origin"] = d.stored(space.origin, (0.0,) * len(d.leading))
         if space.unit is not None:
             ours["unit"] = space.unit
+        if space.channels:
+            ours["channels"] = list(space.channels)
+        if d.mask:
+            ours["mask"] = True
         array = array_metadata(d, d.shape)
         if _version(d) == 3:
             return {"zarr.json": {**array, "attributes": {OURS: ours}}}
-        attributes = {"_ARRAY_DIMENSIONS": list(space.axes), OURS: ours}
+        attributes = {"_ARRAY_DIMENSIONS": list(space.all_axes), OURS: ours}
         return {".zattrs": attributes, ".zarray": array}
 
     def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
@@ -230,6 +252,8 @@ class Zarr(WritableFormat):
         return self._root(d) + "/".join(map(str, d.stored(cell)))
 
     def cell(self, d: Description, key: str) -> Triple | None:
+        if not key.startswith(self._root(d)):
+            return None
         parts = key.removeprefix(self._root(d)).split("/")
         axes = d.space.visible
         if len(parts) != len(axes) or not all(p.isdigit() for p in parts):
@@ -241,14 +265,16 @@ class Zarr(WritableFormat):
         return self._root(d) + (f"{z}/" if 0 in d.space.visible else "")
 
     def _root(self, d: Description) -> str:
-        parts = (*self.array, "c") if _version(d) == 3 else self.array
-        return "".join(part + "/" for part in parts)
+        """What the names of all units begin with, those of a part of an output too."""
+        array = self.array_of(d)
+        parts = (*array, "c") if _version(d) == 3 else array
+        return "".join(f"{part}/" for part in (*parts, *(d.at or ())))
 
     def spec(self, d: Description, shape: Triple) -> dict[str, Any]:
         """The array as TensorStore opens it, without reading anything, as one of a shape."""
         spec: dict[str, Any] = {
             "driver": "zarr3" if _version(d) == 3 else "zarr",
-            "kvstore": join(d.kvstore, *self.array, directory=True),
+            "kvstore": join(d.kvstore, *self.array_of(d), directory=True),
             "metadata": array_metadata(d, shape),
         }
         if d.scratch:
@@ -266,21 +292,28 @@ class Zarr(WritableFormat):
         except ValueError as error:
             raise explain(error, f"opening {d.name}") from None
         store = store[ts.d[:].label[("",) * store.rank]]
-        return store[tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)]
+        shown = tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)
+        return store[(slice(None),) * len(d.leading) + shown]
 
     def read_back(self, d: Description) -> Source:
-        space = d.space
+        space, n = d.space, len(d.leading)
         return open_spec(
             self.spec(d, d.shape),
             name=d.name,
-            axes=space.axes,
-            scale=None if space.voxel_size is None else d.stored(space.voxel_size),
-            translation=d.stored(space.origin),
+            axes=space.all_axes,
+            channels=space.channels,
+            scale=None if space.voxel_size is None else d.stored(space.voxel_size, (1.0,) * n),
+            translation=d.stored(space.origin, (0.0,) * n),
             unit=space.unit,
         )
 
 
 FORMATS = (Zarr(),)
+
+
+def names_in(found: Any) -> Sequence[str]:
+    """The names of channels, if that is what was found."""
+    return found if isinstance(found, list) and all(isinstance(n, str) for n in found) else ()
 
 
 def _contents(place: Place) -> str:
@@ -316,21 +349,33 @@ def _version(d: Description) -> int:
     return version
 
 
-def _codec(
-    name: str, codec: str | Mapping[str, Any] | None, version: int
+def codec_and_level(
+    name: str, codec: str | Mapping[str, Any] | None, of: str, known: Mapping[str, int | None]
 ) -> tuple[str, int | None]:
-    given = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
-    known = CODECS[version]
+    """A codec's name and level, as an option says them.
+
+    Parameters
+    ----------
+    name, of : str
+        How messages call the output, and its format.
+    codec : str, mapping or None
+    known : mapping
+        The codecs of the format, with the level each has by default.
+    """
+    given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
     which = given.pop("name", None)
     if which not in known:
-        raise ValueError(f"{name}: codec={codec!r}; zarr v{version} takes {', '.join(known)}")
+        raise ValueError(f"{name}: codec={codec!r}; {of} takes {', '.join(known)}")
     level = given.pop("level", known[which])
-    top = {"zstd": 22}.get(which, 9)
-    if given or (level is not None and (known[which] is None or not 0 <= int(level) <= top)):
+    top = {"zstd": 22, "jpeg": 100}.get(which, 9)
+    is_number = isinstance(level, int) and not isinstance(level, bool)
+    if given or (
+        level is not None and (known[which] is None or not is_number or not 0 <= level <= top)
+    ):
         raise ValueError(
             f"{name}: codec={codec!r}; give a name and a level from 0 to {top}, nothing else"
         )
-    return (which, None if level is None else int(level))
+    return (which, level)
 
 
 def array_metadata(d: Description, shape: Triple) -> dict[str, Any]:
@@ -347,8 +392,8 @@ def _metadata2(d: Description, shape: Triple) -> dict[str, Any]:
         compressor = {"id": "blosc", "cname": "lz4", "clevel": level, "shuffle": 1, "blocksize": 0}
     return {
         "zarr_format": 2,
-        "shape": d.stored(shape),
-        "chunks": d.stored(d.chunk),
+        "shape": d.stored(shape, d.leading),
+        "chunks": d.stored(d.chunk, d.leading_unit),
         "dtype": d.dtype.newbyteorder("<").str,
         "compressor": compressor,
         "fill_value": 0,
@@ -378,7 +423,7 @@ def _metadata3(d: Description, shape: Triple) -> dict[str, Any]:
         codecs.append({"name": name, "configuration": {"level": level}})
     if d.shard is not None:
         sharding = {
-            "chunk_shape": d.stored(d.chunk),
+            "chunk_shape": d.stored(d.chunk, d.leading_unit),
             "codecs": codecs,
             "index_codecs": [
                 {"name": "bytes", "configuration": {"endian": "little"}},
@@ -387,14 +432,15 @@ def _metadata3(d: Description, shape: Triple) -> dict[str, Any]:
             "index_location": "end",
         }
         codecs = [{"name": "sharding_indexed", "configuration": sharding}]
+    unit = d.stored(d.unit, d.leading_unit)
     return {
         "zarr_format": 3,
         "node_type": "array",
-        "shape": d.stored(shape),
+        "shape": d.stored(shape, d.leading),
         "data_type": d.dtype.name,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": d.stored(d.unit)}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": unit}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": 0 if d.dtype.kind in "ui" else 0.0,
         "codecs": codecs,
-        "dimension_names": list(d.space.axes),
+        "dimension_names": list(d.space.all_axes),
     }

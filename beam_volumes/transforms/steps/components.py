@@ -6,9 +6,10 @@ voxels are read twice, and what is shuffled are summaries of slabs, ids and noth
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -27,7 +28,7 @@ from beam_volumes.across.components import (
 )
 from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
 from beam_volumes.across.merge import Keep
-from beam_volumes.across.rounds import Key
+from beam_volumes.across.rounds import Flow, Key
 from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
@@ -37,9 +38,11 @@ from beam_volumes.ops.labels.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.machine import parse_bytes
 from beam_volumes.text import format_bytes
-from beam_volumes.transforms.rounds import FirstRound, RunFlow, whole
-from beam_volumes.transforms.steps.slab import MOST_BYTES, Slab
-from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab, slab_grid
+from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
+from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
+from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
+from beam_volumes.transforms.waiting import together
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
 ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
@@ -66,16 +69,16 @@ beam.coders.registry.register_coder(SlabSummary, SummaryCoder)
 
 @documented
 class LabelComponents(beam.PTransform):
-    """Find the components of each slab: a PCollection of `Slab` to one of ``((index,), summary)``.
+    """Find the components of each slab: ``(SlabKey, Slab)`` to ``(SlabKey, summary)``.
 
     With `MergeEquivalences` and `RelabelSlabs`, one after the other, it is `label` as steps of a
-    pipeline.
+    pipeline; `LabelSlabs` is all three.
 
     Parameters
     ----------
-    slabs : ReadSlabs or Grid
-        Where the slabs come from, with the halo ``(0, 1)`` along each axis: one plane more on
-        the upper side; or their grid.
+    slabs : ReadSlabs, SlabGrid or Grid
+        How the volume is cut. Slabs have the halo ``(0, 1)`` along each axis: one plane more on
+        the upper side.
     %(connectivity)s
     %(neighbours)s
     by_value : bool, default: False
@@ -123,7 +126,7 @@ class LabelComponents(beam.PTransform):
 
     def __init__(
         self,
-        slabs: ReadSlabs | Grid,
+        slabs: ReadSlabs | SlabGrid | Grid,
         connectivity: int = 1,
         structure: Any = None,
         *,
@@ -141,27 +144,49 @@ class LabelComponents(beam.PTransform):
                 raise ValueError(f"measures={measures!r}: {name!r} is none of {known}")
         self.measures = tuple(measures)
 
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection:
+    def expand(self, slabs: beam.PCollection) -> beam.PCollection:
         label = beam.Map(_summarise, self.grid, self.labelling, self.measures)
-        return slabs | label.with_output_types(Tuple[Tuple[int, ...], SlabSummary])
+        return slabs | "Summarise" >> label.with_output_types(Tuple[SlabKey, SlabSummary])
 
 
-def grid_of(slabs: ReadSlabs | LabelComponents | Grid) -> Grid:
-    """Return the grid of the slabs that a step yields."""
+def grid_of(slabs: ReadSlabs | SlabGrid | LabelComponents | Grid) -> Grid:
+    """Return the grid of slabs that a step, or a user, knows of."""
     found = slabs if isinstance(slabs, Grid) else getattr(slabs, "grid", None)
     if not isinstance(found, Grid):
-        raise TypeError(f"{slabs!r} has no grid of slabs: give the ReadSlabs that yields them")
+        raise TypeError(f"{slabs!r} has no grid of slabs: give a ReadSlabs or a SlabGrid")
     return found
 
 
+def index_of(key: SlabKey, grid: Grid) -> Key:
+    """Return the key of a slab in the merge: its number in the grid."""
+    z, y, x, *_ = key
+    return (grid.index((z // grid.step[0], y // grid.step[1], x // grid.step[2])),)
+
+
+def key_of(index: Key, grid: Grid) -> SlabKey:
+    """Return the key of a slab in a pipeline."""
+    return SlabKey(*grid.box(index[0]).start)
+
+
+def under_keys(grid: Grid) -> Take:
+    """Have what comes out of a flow for a slab, in pieces, carry its key."""
+    return functools.partial(_keyed_pieces, grid=grid)
+
+
+def _keyed_pieces(index: Key, value: Any, grid: Grid) -> Iterator[tuple[SlabKey, bytes]]:
+    for piece in pieces(value):
+        yield key_of(index, grid), piece
+
+
 def _summarise(
-    slab: Slab, grid: Grid, labelling: Labelling, measures: tuple[str, ...]
-) -> tuple[Key, SlabSummary]:
-    z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
+    pair: Any, grid: Grid, labelling: Labelling, measures: tuple[str, ...]
+) -> tuple[SlabKey, SlabSummary]:
+    slab = slab_of(pair, "LabelComponents")
+    z, y, x = (c // s for c, s in zip(slab.core.start, grid.step, strict=True))
     core, region = region_of(grid, (z, y, x))
     if slab.shape != grid.shape or slab.core != core or not slab.box.contains(region):
         raise ValueError(
-            f"slab {tuple(slab.key)} has the voxels {slab.box}, and components are found in {region}, "
+            f"slab {slab.key} has the voxels {slab.box}, and components are found in {region}, "
             f"one plane beyond the core {core}: {ABOUT}"
         )
     labeler = SlabLabeler(grid, (z, y, x), labelling, measures)
@@ -175,12 +200,11 @@ def _summarise(
         tile = (-(-rows // 2), -(-cols // 2))
         remedy = f"depth={shallower}" if shallower else f"depth={depth}, tile={tile}"
         raise ValueError(
-            f"slab {tuple(slab.key)}: the summary of {len(summary.ids)} components takes "
+            f"slab {slab.key}: the summary of {len(summary.ids)} components takes "
             f"{format_bytes(size)}; elements are at most {format_bytes(MOST_BYTES)}: use "
             f"ReadSlabs(..., {remedy})"
         )
-    _, ny, nx = grid.counts
-    return ((z * ny + y) * nx + x,), summary
+    return slab.key, summary
 
 
 class MergeEquivalences(beam.PTransform):
@@ -278,13 +302,35 @@ class MergeEquivalences(beam.PTransform):
         if self.load is not None:
             ready = (
                 summaries
+                | "All loads" >> together()
                 | "Load" >> beam.Map(_load_of, self.load)
                 | "Loads" >> beam.CombineGlobally(_Loads(self.load))
             )
-        return summaries | "Merge" >> RunFlow(self.flow, ready)
+        # In no window: components of a volume are merged, or not.
+        given = summaries | "In no window" >> together()
+        return run_keyed(given, self.flow, self.grid, ready)
 
 
-def _load_of(found: tuple[Key, SlabSummary], load: MergeEstimate) -> Load:
+def run_keyed(
+    given: beam.PCollection,
+    flow: Flow,
+    grid: Grid,
+    ready: beam.PCollection | None = None,
+    of: Callable[..., tuple[Key, Any]] | None = None,
+) -> dict[str, beam.PCollection]:
+    """Run a flow whose messages come from slabs, and whose answers go to them, by their keys."""
+    take = {"answers": under_keys(grid)}
+    first = FirstRound(flow, functools.partial(of or _indexed, grid=grid), take)
+    ports = given | "Begin" >> first | "Merge" >> RunFlow(flow, ready, take)
+    ports["answers"].element_type = Tuple[SlabKey, bytes]
+    return ports
+
+
+def _indexed(pair: tuple[SlabKey, Any], grid: Grid) -> tuple[Key, Any]:
+    return index_of(pair[0], grid), pair[1]
+
+
+def _load_of(found: tuple[SlabKey, SlabSummary], load: MergeEstimate) -> Load:
     return load.of_slab(found[1])
 
 
@@ -311,17 +357,18 @@ class _Loads(beam.CombineFn):
 
 
 class RelabelSlabs(beam.PTransform):
-    """Label each slab again, with final ids: answers of `MergeEquivalences` to a PCollection of `Slab`.
+    """Label each slab again, with final ids: answers of `MergeEquivalences` to ``(SlabKey, Slab)``.
 
-    Applied to a dict of ``"answers"`` and a ``"mapping"``, it gives ids new values. The mapping is
-    a PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays, which takes far
-    less time if there are many. It may be of any size, and each slab is told of its own labels
-    only.
+    Applied to ``merged["answers"]`` alone, it reads the mask again. Applied to a dict it may take more:
+    ``"answers"``, ``"slabs"``, the slabs that were labelled, instead of a mask; and a ``"mapping"``, which
+    gives ids new values: a PCollection of ``(label, value)``, or of ``(labels, values)``, two arrays,
+    which takes far less time if there are many. It may be of any size, and each slab is told of its
+    own labels only.
 
     Parameters
     ----------
-    mask : Volume
-        The volume that `LabelComponents` was given, as slabs.
+    mask : Volume or None
+        The volume that `LabelComponents` was given, as slabs; None with ``"slabs"``.
     label : LabelComponents
         That step.
     dtype : dtype, default: numpy.uint32
@@ -340,11 +387,12 @@ class RelabelSlabs(beam.PTransform):
     See Also
     --------
     LabelComponents : the first step, whose example has all steps.
+    LabelSlabs : all steps as one.
 
     Notes
     -----
-    The mask is read again, slab by slab, rather than shuffled. That it is what was labelled the
-    first time is checked.
+    A mask is read again, slab by slab, rather than shuffled; ``"slabs"`` meet their answers by key. That
+    voxels are what was labelled the first time is checked.
 
     Examples
     --------
@@ -356,14 +404,14 @@ class RelabelSlabs(beam.PTransform):
     ...     answers = (p | read | label | bv.MergeEquivalences(label))["answers"]
     ...     values = p | beam.Create([(1, 70), (2, 90)])
     ...     slabs = {"answers": answers, "mapping": values} | bv.RelabelSlabs(mask, label)
-    ...     _ = slabs | beam.Map(lambda slab: print(slab.key.z, slab.voxels[:, 0].tolist()))
+    ...     _ = slabs | beam.MapTuple(lambda key, slab: print(key.z, slab.voxels[:, 0].tolist()))
     0 [[70, 0, 90], [70, 0, 0]]
     2 [[70, 70, 70]]
     """
 
     def __init__(
         self,
-        mask: Volume,
+        mask: Volume | None,
         label: LabelComponents,
         *,
         dtype: Any = np.uint32,
@@ -372,47 +420,65 @@ class RelabelSlabs(beam.PTransform):
         super().__init__()
         if not isinstance(label, LabelComponents):
             raise TypeError(f"{label!r}: give the LabelComponents that found the components")
-        self.mask, self.found, self.dtype = as_volume(mask), label, np.dtype(dtype)
+        self.mask = None if mask is None else as_volume(mask)
+        self.found, self.dtype = label, np.dtype(dtype)
         check_missing(missing, self.dtype, np.dtype("u4"), "RelabelSlabs")
         self.missing = missing
         depth, *tile = label.grid.step
-        ReadSlabs(self.mask, depth, (tile[0], tile[1]))  # refuses what workers cannot read
-        grid = slab_grid(self.mask.astype(self.dtype), depth, tile)
-        if grid != label.grid:
+        if self.mask is not None:
+            ReadSlabs(self.mask, depth, (tile[0], tile[1]))  # refuses what workers cannot read
+            grid = slab_grid(self.mask.astype(self.dtype), depth, tile)
+            if grid != label.grid:
+                raise ValueError(
+                    f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
+                )
+        elif (size := math.prod(label.grid.step) * self.dtype.itemsize) > MOST_BYTES:
             raise ValueError(
-                f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
+                f"RelabelSlabs: slabs of {label.grid.step} labels of {self.dtype} are {format_bytes(size)} "
+                f"each; elements are at most {format_bytes(MOST_BYTES)}: read smaller slabs"
             )
 
-    def expand(
-        self, given: beam.PCollection | dict[str, beam.PCollection]
-    ) -> beam.PCollection[Slab]:
-        how = (self.mask, self.found.labelling, self.found.grid, self.dtype)
-        if not isinstance(given, dict):
-            relabel = beam.Map(_relabel, *how)
-            return given | beam.GroupByKey() | "Relabel" >> relabel.with_output_types(Slab)
-        if given.keys() != {"answers", "mapping"}:
+    def expand(self, given: beam.PCollection | dict[str, beam.PCollection]) -> beam.PCollection:
+        given = given if isinstance(given, dict) else {"answers": given}
+        if "answers" not in given or not given.keys() <= {"answers", "mapping", "slabs"}:
             raise ValueError(
-                f'RelabelSlabs takes "answers" and a "mapping", and was given {", ".join(given)}'
+                'RelabelSlabs takes "answers", and a "mapping" and "slabs" if there are, and was given '
+                f"{', '.join(given)}"
             )
-        answers = given["answers"]
-        flow = given_flow(self.dtype, self.missing, voxels=math.prod(self.found.grid.shape))
-        labels = answers | beam.GroupByKey() | "Labels" >> FirstRound(flow, _labels_of)
-        parts = given["mapping"] | "Mapping" >> FirstRound(flow, _part_of)
+        if ("slabs" in given) == (self.mask is not None):
+            raise ValueError(
+                'RelabelSlabs takes voxels from "slabs" or from a mask: give one of them'
+            )
+        meet = {"answers": given["answers"]}
+        if "slabs" in given:
+            meet["slabs"] = given["slabs"] | "In no window" >> together()
+        if "mapping" in given:
+            meet["found"] = self._looked_up(given)
+        relabel = beam.Map(
+            _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
+        ).with_output_types(KeyedSlab)
+        return meet | "Meet" >> beam.CoGroupByKey() | "Relabel" >> relabel
+
+    def _looked_up(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
+        grid = self.found.grid
+        flow = given_flow(self.dtype, self.missing, voxels=math.prod(grid.shape))
+        take = {"answers": under_keys(grid)}
+        of = functools.partial(_labels_of, grid=grid)
+        labels = given["answers"] | beam.GroupByKey() | "Labels" >> FirstRound(flow, of, take)
+        mapping = given["mapping"] | "All of it" >> together()
+        parts = mapping | "Mapping" >> FirstRound(flow, _part_of, take)
         both = {to: (labels[to], parts[to]) | f"All to {to}" >> beam.Flatten() for to in labels}
-        found = both | "Look up" >> RunFlow(flow)
-        relabel = beam.Map(_rename, *how)
-        return (
-            {"answers": answers, "found": found["answers"]}
-            | "Meet" >> beam.CoGroupByKey()
-            | "Relabel" >> relabel.with_output_types(Slab)
-        )
+        found = both | "Look up" >> RunFlow(flow, take=take)
+        found["answers"].element_type = Tuple[SlabKey, bytes]
+        return found["answers"]
 
 
-def _labels_of(group: tuple[Key, Iterable[bytes]]) -> tuple[Key, Tally]:
+def _labels_of(group: tuple[SlabKey, Iterable[bytes]], grid: Grid) -> tuple[Key, Tally]:
     """Return the labels of a slab, each once."""
     labels = np.unique(_answer(group[1])[0]).astype(np.uint64)
     labels = labels[labels != 0]
-    return group[0], Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
+    some = Tally(labels, np.zeros(len(labels), np.int64), np.zeros(len(labels), bool))
+    return index_of(group[0], grid), some
 
 
 def _part_of(pair: tuple[Any, Any]) -> tuple[Key, Part]:
@@ -426,52 +492,58 @@ def _answer(some: Iterable[bytes]) -> tuple[np.ndarray, int]:
     return ids, digest
 
 
-def _rename(
-    group: tuple[Key, dict[str, Iterable[bytes]]],
-    mask: Volume,
-    labelling: Labelling,
-    grid: Grid,
-    dtype: np.dtype,
-) -> Slab:
-    ids, digest = _answer(group[1]["answers"])
-    ((labels, values, _),) = whole(group[1]["found"])
-    new = np.zeros(len(ids), dtype)
-    kept = ids != 0
-    new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
-    return _labelled(group[0][0], mask, labelling, grid, new, digest)
-
-
 def _relabel(
-    group: tuple[Key, Iterable[bytes]],
-    mask: Volume,
+    group: tuple[SlabKey, dict[str, Iterable[Any]]],
+    mask: Volume | None,
     labelling: Labelling,
     grid: Grid,
     dtype: np.dtype,
-) -> Slab:
-    ids, digest = _answer(group[1])
-    if ids.dtype != dtype:
+) -> tuple[SlabKey, Slab]:
+    key, came = group
+    some = list(came["answers"])
+    if not some:
+        raise ValueError(
+            f"slab {key} was not among those that were labelled: give RelabelSlabs the same"
+        )
+    ids, digest = _answer(some)
+    if "found" in came:
+        ((labels, values, _),) = whole(came["found"])
+        new = np.zeros(len(ids), dtype)
+        kept = ids != 0
+        new[kept] = values[np.searchsorted(labels, ids[kept].astype(np.uint64))]
+        ids = new
+    elif ids.dtype != dtype:
         raise ValueError(
             f"the answers are {ids.dtype}: give RelabelSlabs and MergeEquivalences the same dtype= "
             "(bool for as_mask=True)"
         )
-    return _labelled(group[0][0], mask, labelling, grid, ids, digest)
+    if mask is not None:
+        slab = read_slab(index_of(key, grid)[0], mask, grid, _UPPER)
+    else:
+        slabs = list(came["slabs"])
+        if not slabs:
+            raise ValueError(
+                f"slab {key} was labelled, and is missing now: give RelabelSlabs the same"
+            )
+        slab = slabs[0]
+    return key, _labelled(slab, labelling, grid, ids, digest)
 
 
-def _labelled(
-    index: int, mask: Volume, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int
-) -> Slab:
+def _labelled(slab: Slab, labelling: Labelling, grid: Grid, ids: np.ndarray, digest: int) -> Slab:
     """Label a slab again, its components called ``ids``."""
-    slab = read_slab(index, mask, grid, _UPPER)
     labels = np.empty(slab.core.shape, ids.dtype)
+    z, y, x = grid.cell(index_of(slab.key, grid)[0])
+    _, region = region_of(grid, (z, y, x))
+    voxels = slab.data[region.translate([-a for a in slab.box.start]).slices]
     try:
-        relabel_window(labelling, slab.data, ids, digest, labels)
+        relabel_window(labelling, voxels, ids, digest, labels)
     except ValueError as error:
-        raise ValueError(f"slab {tuple(slab.key)}: {error}") from error
-    return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space)
+        raise ValueError(f"slab {slab.key}: {error}") from error
+    return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space, slab.volume)
 
 
 class SlabScan(beam.PTransform):
-    """Combine the states of all slabs before each: a PCollection of ``((index,), state)`` to another one.
+    """Combine the states of all slabs before each: ``(SlabKey, state)`` to another such PCollection.
 
     For each slab it gives the combination, in order, of the states of the slabs before it along z,
     in the same tile; None where there is none. With the slab's own voxels it gives running sums,
@@ -479,8 +551,8 @@ class SlabScan(beam.PTransform):
 
     Parameters
     ----------
-    slabs : ReadSlabs or Grid
-        Where the slabs come from, or their grid. The index is that in the grid.
+    slabs : ReadSlabs, SlabGrid or Grid
+        How the volume is cut.
     combine : callable
         ``combine(a, b)`` of the states of neighbours in the order of the scan. It is
         associative.
@@ -508,14 +580,15 @@ class SlabScan(beam.PTransform):
     >>> from beam_volumes.geometry import Grid
     >>> scan = bv.SlabScan(Grid((30, 8, 8), (10, 8, 8)), lambda a, b: a + b)
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     states = p | beam.Create([((0,), "a"), ((1,), "b"), ((2,), "c")])
-    ...     _ = states | scan | beam.combiners.ToList() | beam.Map(lambda x: print(sorted(x)))
-    [((0,), None), ((1,), 'a'), ((2,), 'ab')]
+    ...     states = p | beam.Create([(bv.SlabKey(10 * k, 0, 0), "abc"[k]) for k in range(3)])
+    ...     sums = states | scan | beam.MapTuple(lambda key, state: (key.z, state))
+    ...     _ = sums | beam.combiners.ToList() | beam.Map(lambda x: print(sorted(x)))
+    [(0, None), (10, 'a'), (20, 'ab')]
     """
 
     def __init__(
         self,
-        slabs: ReadSlabs | Grid,
+        slabs: ReadSlabs | SlabGrid | Grid,
         combine: Combine,
         *,
         backward: bool = False,
@@ -524,7 +597,7 @@ class SlabScan(beam.PTransform):
     ):
         super().__init__()
         self.backward = backward
-        grid = grid_of(slabs)
+        self.grid = grid = grid_of(slabs)
         _, rows, cols = grid.step
         if (size := rows * cols * itemsize) > MOST_BYTES:
             raise ValueError(
@@ -542,16 +615,15 @@ class SlabScan(beam.PTransform):
 
     def expand(self, states: beam.PCollection) -> beam.PCollection:
         carry = beam.Map(_carry, 2 if self.backward else 1)
-        given = states | "Own" >> FirstRound(self.flow, _scanned)
-        answers = (given | "Scan" >> RunFlow(self.flow))["answers"]
-        carries = answers | beam.GroupByKey() | "Carry" >> carry
-        return carries
+        given = states | "In no window" >> together()
+        answers = run_keyed(given, self.flow, self.grid, of=_scanned)["answers"]
+        return answers | beam.GroupByKey() | "Carry" >> carry
 
 
-def _scanned(state: tuple[Key, Any]) -> tuple[Key, Any]:
-    return state[0], (None, state[1], state[1])
+def _scanned(state: tuple[SlabKey, Any], grid: Grid) -> tuple[Key, Any]:
+    return index_of(state[0], grid), (None, state[1], state[1])
 
 
-def _carry(group: tuple[Key, Iterable[bytes]], which: int) -> tuple[Key, Any]:
+def _carry(group: tuple[SlabKey, Iterable[bytes]], which: int) -> tuple[SlabKey, Any]:
     (answer,) = whole(group[1])
-    return tuple(group[0]), answer[which]
+    return group[0], answer[which]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import imagecodecs
 import numpy as np
+from apache_beam.typehints import Tuple
 
 from beam_volumes.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.space import Space
@@ -22,6 +23,8 @@ _LEVEL = 1
 class SlabKey(NamedTuple):
     """Where a slab begins: the first voxel of its core, without the halo.
 
+    All steps on slabs take and give pairs of a key and a slab, or of a key and what is of that slab.
+
     Parameters
     ----------
     z : int
@@ -30,17 +33,25 @@ class SlabKey(NamedTuple):
         Index of the row.
     x : int
         Index of the column.
+    volume : str, default: ""
+        Which volume the slab is of, where a PCollection has slabs of several.
 
     Examples
     --------
-    >>> from beam_volumes.transforms import SlabKey
-    >>> SlabKey(8, 0, 0).z
+    >>> bv.SlabKey(8, 0, 0).z
     8
+    >>> print(bv.SlabKey(8, 0, 0), bv.SlabKey(8, 0, 0, "a.zarr"))
+    (8, 0, 0) (8, 0, 0) of a.zarr
     """
 
     z: int
     y: int
     x: int
+    volume: str = ""
+
+    def __str__(self) -> str:
+        at = f"({self.z}, {self.y}, {self.x})"
+        return f"{at} of {self.volume}" if self.volume else at
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +71,16 @@ class Slab:
         Shape of the whole volume.
     space : Space
         Axes, voxel size, unit and origin of the whole volume.
+    volume : str, default: ""
+        Which volume it is, where a PCollection has slabs of several.
 
     Examples
     --------
     >>> from beam_volumes.geometry import Box
     >>> core = Box((8, 0, 0), (16, 4, 4))
     >>> slab = bv.Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
-    >>> slab.key, str(slab.box), slab.voxels.shape
-    (SlabKey(z=8, y=0, x=0), '[6:18, 0:4, 0:4]', (8, 4, 4))
+    >>> str(slab.key), str(slab.box), slab.voxels.shape
+    ('(8, 0, 0)', '[6:18, 0:4, 0:4]', (8, 4, 4))
     """
 
     core: Box
@@ -75,20 +88,22 @@ class Slab:
     data: np.ndarray
     shape: Triple
     space: Space = field(default_factory=Space)
+    volume: str = ""
 
     def __post_init__(self) -> None:
         if self.data.shape != self.box.shape:
             raise ValueError(
-                f"slab {tuple(self.key)}: voxels of shape {self.data.shape} for a core of shape "
+                f"slab {self.key}: voxels of shape {self.data.shape} for a core of shape "
                 f"{self.core.shape} with the halo {self.halo}, which is {self.box.shape}"
             )
         if not Box.of_shape(self.shape).contains(self.box):
-            raise ValueError(f"slab {tuple(self.key)}: {self.box} reaches outside of {self.shape}")
+            raise ValueError(f"slab {self.key}: {self.box} reaches outside of {self.shape}")
 
     @property
     def key(self) -> SlabKey:
         """Where the slab begins, by which steps know it."""
-        return SlabKey(*map(int, self.core.start))
+        z, y, x = map(int, self.core.start)
+        return SlabKey(z, y, x, self.volume)
 
     @property
     def box(self) -> Box:
@@ -116,6 +131,7 @@ class SlabCoder(beam.coders.Coder):
             "dtype": data.dtype.str,
             "shape": value.shape,
             "space": asdict(value.space),
+            "volume": value.volume,
         }
         text = json.dumps(head, sort_keys=True, default=int).encode()
         voxels = imagecodecs.zstd_encode(data.tobytes(), level=_LEVEL) if data.size else b""
@@ -132,7 +148,7 @@ class SlabCoder(beam.coders.Coder):
         data = np.frombuffer(voxels, dtype).reshape(shape)
         data = data.astype(dtype.newbyteorder("="), copy=False)
         space = Space(**{k: _tuples(v) for k, v in head["space"].items()})
-        return Slab(core, halo, data, _tuples(head["shape"]), space)
+        return Slab(core, halo, data, _tuples(head["shape"]), space, head["volume"])
 
     def is_deterministic(self) -> bool:
         return True
@@ -142,19 +158,50 @@ class SlabCoder(beam.coders.Coder):
 
 
 class SlabKeyCoder(beam.coders.Coder):
-    """Three 64-bit integers."""
+    """Three 64-bit integers, and the volume's name."""
 
     def encode(self, value: SlabKey) -> bytes:
-        return struct.pack(">qqq", *value)
+        z, y, x, *volume = value
+        return struct.pack(">qqq", z, y, x) + "".join(volume).encode()
 
     def decode(self, encoded: bytes) -> SlabKey:
-        return SlabKey(*struct.unpack(">qqq", encoded))
+        z, y, x = struct.unpack_from(">qqq", encoded)
+        return SlabKey(z, y, x, encoded[24:].decode())
 
     def is_deterministic(self) -> bool:
         return True
 
     def to_type_hint(self) -> type:
         return SlabKey
+
+
+#: What flows between steps on slabs.
+KeyedSlab: Any = Tuple[SlabKey, Slab]
+
+
+def slab_of(element: Any, step: str) -> Slab:
+    """Return the slab of an element of a step.
+
+    Raises
+    ------
+    TypeError
+        If it is no pair of a key and a slab.
+    ValueError
+        If the key is another slab's.
+    """
+    pair = isinstance(element, tuple) and len(element) == 2
+    if not pair or not isinstance(element[1], Slab):
+        what = "a Slab alone" if isinstance(element, Slab) else f"a {type(element).__name__}"
+        raise TypeError(
+            f"{step} takes pairs (SlabKey, Slab), and was given {what}: "
+            "beam.WithKeys(lambda slab: slab.key) makes them"
+        )
+    key, slab = element
+    if tuple(key) not in (slab.key, slab.key[:3]):
+        raise ValueError(
+            f"{step}: the slab {slab.key} came under the key {key}: give it its own, slab.key"
+        )
+    return slab
 
 
 def _tuples(item: Any) -> Any:

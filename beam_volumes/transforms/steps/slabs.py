@@ -1,4 +1,4 @@
-"""Single steps on slabs of voxels: read them, apply stages to each, write them.
+"""Slabs of voxels as elements: read them, and apply stages to each.
 
 Here, unlike in `Compute`, voxels are elements of PCollections: small slabs, with as much halo as the
 stages will need. Between two of these steps nothing is shuffled unless a pipeline asks for it.
@@ -6,30 +6,23 @@ stages will need. Between two of these steps nothing is shuffled unless a pipeli
 
 from __future__ import annotations
 
-import math
-import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsSingleton
-from apache_beam.typehints import Tuple
+from apache_beam.transforms.display import DisplayDataItem
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
+from beam_volumes.geometry import Box, Grid, Halo
 from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Target, Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.plan.compile import ancestors
-from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
-from beam_volumes.plan.passes import Levels
-from beam_volumes.storage.claims import Superseded, lost
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.transfer import write_units
 from beam_volumes.text import format_bytes
-from beam_volumes.transforms.complete import CheckComplete
-from beam_volumes.transforms.compute import Compute, slab_ranges
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.steps.grids import HaloLike, as_halo, halo_of, remedy, slab_grid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
     check_no_numbers,
@@ -38,15 +31,16 @@ from beam_volumes.transforms.steps.render import (
     render,
     stage_names,
 )
-from beam_volumes.transforms.steps.slab import MOST_BYTES, Slab, SlabKey
-
-#: What users may give as a halo: one number, or per axis one number or (before, after).
-HaloLike = int | Sequence[int | Sequence[int]]
+from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.waiting import beginning
 
 
 @dataclass(eq=False)
-class ReadSlabs(beam.PTransform):
-    """Read a volume, or compute an expression, as slabs: applied to a pipeline, a PCollection of `Slab`.
+class ReadSlabs(Excepting, beam.PTransform):
+    """Read a volume, or compute an expression, as slabs: a PCollection of ``(SlabKey, Slab)``.
+
+    Applied to a pipeline it starts at once; applied to a PCollection it waits until that is
+    complete, e.g. for what `Compute` or `WriteSlabs` has written.
 
     Parameters
     ----------
@@ -65,6 +59,8 @@ class ReadSlabs(beam.PTransform):
     ValueError
         If a slab would be larger than 8 MiB (the message says what would do), the volume needs
         numbers of itself, or workers cannot read it.
+    TypeError
+        If it is applied to anything else.
 
     See Also
     --------
@@ -76,7 +72,7 @@ class ReadSlabs(beam.PTransform):
     >>> import apache_beam as beam
     >>> em = bv.open(np.zeros((5, 8, 8), "u1"))
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     _ = p | bv.ReadSlabs(em, depth=3, halo=1) | beam.Map(print)
+    ...     _ = p | bv.ReadSlabs(em, depth=3, halo=1) | beam.MapTuple(lambda key, slab: print(slab))
     <Slab [0:3, 0:8, 0:8], halo ((0, 1), (0, 0), (0, 0)), uint8 of (5, 8, 8)>
     <Slab [3:5, 0:8, 0:8], halo ((1, 0), (0, 0), (0, 0)), uint8 of (5, 8, 8)>
     """
@@ -93,15 +89,51 @@ class ReadSlabs(beam.PTransform):
         self.grid = slab_grid(self.volume, self.depth, self.tile, self.halo)
         check_readable(self.volume)
 
-    def expand(self, begin: Any) -> beam.PCollection[Slab]:
-        return (
-            begin.pipeline
+    def expand(self, begin: Any) -> Any:
+        pipeline, wait = beginning(begin, "ReadSlabs")
+        indices = beam.FlatMap(_indices, **wait).with_output_types(int)
+        spread = (
+            pipeline
             | "Ranges" >> beam.Create(slab_ranges(len(self.grid)))
-            | "Slabs" >> beam.FlatMap(lambda span: range(*span)).with_output_types(int)
+            | "Slabs" >> indices
             | "Spread" >> beam.Reshuffle()
-            | "Read"
-            >> beam.Map(read_slab, self.volume, self.grid, self.halo).with_output_types(Slab)
         )
+        names = tuple(source_names(self.volume))
+        stage = stage_names(self.volume.node) or "read"
+        how: dict[str, Any] = {"volume": self.volume, "grid": self.grid, "halo": self.halo}
+        read = partial(_read, **how, names=names)
+        where = partial(_read_where, grid=self.grid, name=", ".join(names), stage=stage)
+        return self.tried(spread, "Read", read, KeyedSlab, where)
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "volume": DisplayDataItem(", ".join(source_names(self.volume)), label="Reads"),
+            "slabs": DisplayDataItem(len(self.grid), label="Number of slabs"),
+            "core": DisplayDataItem(str(self.grid.step), label="Voxels of a slab"),
+            "halo": DisplayDataItem(str(self.halo), label="Halo"),
+        }
+
+
+def _read(
+    index: int, volume: Volume, grid: Grid, halo: Halo, names: tuple[str, ...]
+) -> tuple[SlabKey, Slab]:
+    slab = read_slab(index, volume, grid, halo)
+    seen.reads(names)
+    return slab.key, slab
+
+
+def _read_where(index: int, grid: Grid, name: str, stage: str) -> tuple[str, str, str]:
+    return name, str(grid.box(index)), stage
+
+
+def _indices(span: tuple[int, int], ready: Any = None) -> range:
+    return range(*span)
+
+
+def source_names(volume: Volume) -> list[str]:
+    """From where the voxels of an expression come."""
+    nodes = ancestors([volume.node])
+    return list(dict.fromkeys(n.source.name for n in nodes if isinstance(n, SourceNode)))
 
 
 def check_readable(volume: Volume) -> None:
@@ -120,16 +152,18 @@ def check_readable(volume: Volume) -> None:
             )
 
 
-def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo) -> Slab:
+def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo, name: str = "") -> Slab:
     """One slab of a grid, with as much of the halo as the volume has."""
     core = grid.box(index)
     box = core.expand(halo).intersect(Box.of_shape(grid.shape))
-    return Slab(core, _halo(core, box), render(volume.node, box), grid.shape, volume.space)
+    with seen.timed(core.size):
+        voxels = render(volume.node, box)
+    return Slab(core, halo_of(core, box), voxels, grid.shape, volume.space, name)
 
 
 @dataclass(eq=False)
-class ApplyStages(beam.PTransform):
-    """Apply pointwise and neighbourhood functions to slabs: a PCollection of `Slab` to another one.
+class ApplyStages(Excepting, beam.PTransform):
+    """Apply pointwise and neighbourhood functions to slabs: ``(SlabKey, Slab)`` to another one.
 
     Slabs keep their cores; as much is left of their halos as the functions do not use. Boundary
     modes apply at the edges of the volume, and only there: voxels are those of the whole volume's
@@ -159,9 +193,9 @@ class ApplyStages(beam.PTransform):
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     slabs = p | bv.ReadSlabs(em, depth=3, halo=1)
     ...     largest = slabs | bv.ApplyStages(lambda v: bv.maximum_filter(v, 3))
-    ...     _ = largest | beam.Map(lambda slab: print(slab.key, slab.voxels.max()))
-    SlabKey(z=0, y=0, x=0) 47
-    SlabKey(z=3, y=0, x=0) 59
+    ...     _ = largest | beam.Map(lambda pair: print(pair[0], pair[1].voxels.max()))
+    (0, 0, 0) 47
+    (3, 0, 0) 59
     """
 
     function: Callable[[Volume], Volume]
@@ -171,8 +205,34 @@ class ApplyStages(beam.PTransform):
         if not callable(self.function):
             raise TypeError(f"{self.function!r} is not a function from a Volume to a Volume")
 
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[Slab]:
-        return slabs | beam.Map(apply_stages, self.function).with_output_types(Slab)
+    def expand(self, slabs: beam.PCollection) -> Any:
+        apply = partial(_apply, function=self.function)
+        where = partial(_apply_where, name=function_name(self.function))
+        return self.tried(slabs, "Apply", apply, KeyedSlab, where)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"function": DisplayDataItem(function_name(self.function), label="Applies")}
+
+
+def _apply(pair: Any, function: Callable[[Volume], Volume]) -> tuple[SlabKey, Slab]:
+    slab = slab_of(pair, "ApplyStages")
+    with seen.timed(slab.core.size):
+        return pair[0], apply_stages(slab, function)
+
+
+def _apply_where(pair: Any, name: str) -> tuple[str, str, str]:
+    return (*place_of(pair), name)
+
+
+def function_name(function: Any) -> str:
+    """Say what a person calls a function."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def place_of(pair: Any) -> tuple[str, str]:
+    """Volume and box of an element, whatever it is."""
+    slab = pair[1] if isinstance(pair, tuple) and len(pair) == 2 else pair
+    return (slab.volume, str(slab.core)) if isinstance(slab, Slab) else ("", "")
 
 
 def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
@@ -191,267 +251,16 @@ def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
         left.append((before - n if a else before, after - m if b < size else after))
     if min(map(min, left)) < 0:
         raise ValueError(
-            f"slab {tuple(slab.key)} of a volume of shape {slab.shape} has the halo {slab.halo}, and "
+            f"slab {slab.key} of a volume of shape {slab.shape} has the halo {slab.halo}, and "
             f"{stage_names(result.node)} need {need}: read it with ReadSlabs(..., halo={need})"
         )
     halo = (left[0], left[1], left[2])
     size = slab.core.expand(halo).size * result.dtype.itemsize
     if size > MOST_BYTES:
         raise ValueError(
-            f"slab {tuple(slab.key)}: its {slab.data.dtype} voxels become {format_bytes(size)} of "
+            f"slab {slab.key}: its {slab.data.dtype} voxels become {format_bytes(size)} of "
             f"{result.dtype}; elements are at most {format_bytes(MOST_BYTES)}: read smaller slabs, with "
-            f"{_remedy(slab.core.shape, halo, result)}"
+            f"{remedy(slab.core.shape, halo, result)}"
         )
     data = render(result.node, slab.core.expand(halo))
-    return Slab(slab.core, halo, data, slab.shape, result.space)
-
-
-class WriteSlabs(beam.PTransform):
-    """Write slabs to an output: a PCollection of `Slab` to one of the keys of those written.
-
-    The output is made once, by the pipeline's first step. Slabs are whole write units (chunks, or
-    shards), so that none is written twice or read, and a retry writes the same again.
-
-    Parameters
-    ----------
-    path : str, os.PathLike or dict
-        A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store, which
-        all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in
-        anything with ``format``.
-    like : Volume
-        An expression of the shape, dtype and space that the slabs have.
-    overwrite : bool, default: False
-        Whether to replace an output that exists; otherwise it is an error.
-    partial : bool, default: False
-        Whether slabs may be missing: voxels that no slab has written are read as 0. Otherwise
-        the pipeline fails, at its end, if the slabs are not the whole volume.
-    **options : options
-        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
-        `Volume.to` takes them.
-
-    Raises
-    ------
-    ValueError
-        If the output exists, or is read by a step before; in a worker, if a slab is not made of
-        whole write units or not of the shape and dtype of ``like``, or slabs are missing. The
-        message names them.
-
-    See Also
-    --------
-    ReadSlabs : makes slabs.
-
-    Examples
-    --------
-    >>> import apache_beam as beam
-    >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     slabs = p | bv.ReadSlabs(em, depth=2, halo=1)
-    ...     smooth = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3))
-    ...     _ = smooth | bv.WriteSlabs("out.zarr", like=em, chunks=(2, 3, 4))
-    >>> out = np.asarray(bv.open("out.zarr"))
-    >>> bool((out == np.asarray(bv.median_filter(em, 3))).all())
-    True
-    """
-
-    def __init__(
-        self,
-        path: Any,
-        *,
-        like: Volume,
-        overwrite: bool = False,
-        partial: bool = False,
-        **options: Any,
-    ):
-        super().__init__()
-        target: Target = like.to(path, **options)
-        self.sink = target.sink
-        if not self.sink.portable:
-            raise ValueError(f"{self.sink.name} is memory of this process; give a path")
-        if not overwrite and self.sink.exists():
-            raise OutputExistsError(
-                f"the output {self.sink.name} exists: pass overwrite=True to replace it, or choose "
-                "another path"
-            )
-        if partial and self.sink.its.assembles:
-            raise ValueError(
-                f"{self.sink.name}: {self.sink.format} is put together of all its units, so that slabs must "
-                "be the whole volume; leave partial=True out, or write .zarr"
-            )
-        check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
-        self.overwrite, self.partial = overwrite, partial
-        self.run_id, self.replaces = uuid.uuid4().hex, self.sink.begun_run()
-
-    def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[SlabKey]:
-        steps = list(_steps_before(slabs))
-        check_in_place(_read_by(steps), [self.sink])
-        made = (
-            slabs.pipeline
-            | "Begin" >> beam.Create([None])
-            | "Make" >> beam.Map(_make, self.sink, self.run_id, self.overwrite, self.replaces)
-        )
-        write = beam.Map(_write, self.sink, made=AsSingleton(made))
-        written = slabs | "Write" >> write.with_output_types(Tuple[SlabKey, Box])
-        if not self.partial:
-            grid = next(_grids_of(steps, self.sink.shape), None)
-            boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
-            whole = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
-            if self.sink.its.assembles:
-                _ = whole | "Finish" >> beam.Map(_finish, self.sink, self.run_id)
-        return written | "Keys" >> beam.Keys().with_output_types(SlabKey)
-
-
-def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
-    """Find the transforms of the pipeline that some slabs come of, those nearest to them first."""
-    steps, seen = deque([slabs.producer]), set()
-    while steps:
-        step = steps.popleft()
-        if step is None or id(step) in seen:
-            continue
-        seen.add(id(step))
-        steps += [step.parent, *(i.producer for i in step.inputs if hasattr(i, "producer"))]
-        steps += [side.pvalue.producer for side in step.side_inputs]
-        if step.transform is not None:
-            yield step.transform
-
-
-def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
-    """Return what some transforms read of volumes."""
-    found: list[Named] = []
-    for step in steps:
-        nodes = [v.node for v in vars(step).values() if isinstance(v, Volume)]
-        found += inputs_below(Levels(nodes, []))
-        if isinstance(step, Compute):
-            found += step.session.plan.inputs
-    return found
-
-
-def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]:
-    """Return the grids of slabs of a volume of a shape that some transforms know."""
-    for step in steps:
-        grid = getattr(step, "grid", None)
-        if isinstance(grid, Grid) and grid.shape == shape:
-            yield grid
-
-
-def _make(_: Any, sink: Sink, run_id: str, overwrite: bool, replaces: str | None) -> str:
-    sink.create(run_id, overwrite=overwrite, replaces=replaces)
-    return run_id
-
-
-def _finish(_: int, sink: Sink, run_id: str) -> None:
-    sink.finish(run_id)
-
-
-def _write(slab: Slab, sink: Sink, made: str) -> tuple[SlabKey, Box]:
-    return write_slab(slab, sink, made), slab.core
-
-
-def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
-    """Write a slab's core into an output that is made, by the run ``made`` if that is given."""
-    key = tuple(slab.key)
-    voxels = slab.voxels
-    if slab.shape != sink.shape:
-        raise ValueError(
-            f"slab {key} is of a volume of shape {slab.shape}, and {sink.name} has {sink.shape}: "
-            "give WriteSlabs a like= of the slabs' shape"
-        )
-    if voxels.dtype != sink.dtype and not (voxels.dtype == bool and sink.dtype == "u1"):
-        raise ValueError(
-            f"slab {key} holds {voxels.dtype}, and {sink.name} {sink.dtype}: give WriteSlabs the "
-            f"expression that the slabs are of as like=, or end ApplyStages with .astype('{sink.dtype}')"
-        )
-    for axis, a, b, u, n in zip(
-        "zyx", slab.core.start, slab.core.stop, sink.unit, sink.shape, strict=True
-    ):
-        if a % u or (b % u and b != n):
-            what = "depth" if axis == "z" else "tile"
-            raise ValueError(
-                f"slab {key}: its core {slab.core} is not made of whole write units {sink.unit} of "
-                f"{sink.name} along {axis}, so that two slabs would write one unit; read with a {what} that "
-                f"is a multiple of {u}, or write with chunks= that divide the slabs"
-            )
-    watched = None if made is None else sink.watched(made)
-    if watched is not None and lost([watched]):
-        raise Superseded(
-            f"slab {key}: {sink.name} is gone, or another run's by now: nothing more is written to it"
-        )
-    write_units(sink.open(), slab.core, voxels).result()
-    return slab.key
-
-
-def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
-    """Return a halo (before, after) along z, y, x, from one number, or one or two per axis.
-
-    Examples
-    --------
-    >>> as_halo((1, (0, 2)), ("y", "x"))
-    ((0, 0), (1, 1), (0, 2))
-    """
-    per_axis = list(halo) if isinstance(halo, Sequence) else [halo] * len(axes)
-    found = dict.fromkeys("zyx", (0, 0))
-    if len(per_axis) == len(axes):
-        for axis, n in zip(axes, per_axis, strict=True):
-            pair = tuple(n) if isinstance(n, Sequence) else (n, n)
-            if len(pair) != 2 or not all(isinstance(k, int) and k >= 0 for k in pair):
-                break
-            found[axis] = (pair[0], pair[1])
-        else:
-            return (found["z"], found["y"], found["x"])
-    raise ValueError(
-        f"halo={halo!r}: give a whole number from 0 on, or for each axis of {tuple(axes)} one or (before, "
-        "after)"
-    )
-
-
-def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo = NO_HALO) -> Grid:
-    """Return the cores of a volume's slabs; those with their halos must do as elements.
-
-    Examples
-    --------
-    >>> slab_grid(bv.open(np.zeros((9, 20, 20), "u1")), 4, (10, 10)).step
-    (4, 10, 10)
-    """
-    shape = volume.node.shape
-    wanted = (depth, *(shape[1:] if tile is None else tile))
-    for n in wanted:
-        if len(wanted) != 3 or not isinstance(n, int) or (n < 1 and n not in shape):
-            raise ValueError(
-                f"depth={depth!r}, tile={tile!r}: give whole numbers from 1 on, tile=(y, x)"
-            )
-    z, y, x = (max(1, min(n, size)) for n, size in zip(wanted, shape, strict=True))
-    if _bytes((z, y, x), halo, volume) > MOST_BYTES:
-        raise ValueError(
-            f"slabs of {z} x {y} x {x} {volume.dtype} with the halo {halo} are "
-            f"{format_bytes(_bytes((z, y, x), halo, volume))} each; elements are at most "
-            f"{format_bytes(MOST_BYTES)}: {_remedy((z, y, x), halo, volume)}"
-        )
-    return Grid(shape, (z, y, x))
-
-
-def _bytes(core: Triple, halo: Halo, volume: Volume) -> int:
-    shape = volume.node.shape
-    extents = (min(n + sum(h), size) for n, h, size in zip(core, halo, shape, strict=True))
-    return math.prod(extents) * volume.dtype.itemsize
-
-
-def _remedy(core: Triple, halo: Halo, volume: Volume) -> str:
-    """Return a depth, and a tile, that would do."""
-    z, y, x = core
-    fits = [d for d in range(z, 0, -1) if _bytes((d, y, x), halo, volume) <= MOST_BYTES]
-    offers = []
-    if fits:
-        # A multiple of what chunks are deep by default, if one fits.
-        offers.append(f"depth={max([d for d in fits if d % 16 == 0] or fits)}")
-    tiles = [(min(y, e), min(x, e)) for e in (2048, 1024, 512, 256, 128, 64, 32, 16)]
-    tile = next((t for t in tiles if _bytes((z, *t), halo, volume) <= MOST_BYTES), None)
-    if tile is not None:
-        offers.append(f"tile={tile}")
-    return f"use {' or '.join(offers)}" if offers else "use a smaller depth and a tile"
-
-
-def _halo(core: Box, box: Box) -> Halo:
-    z, y, x = (
-        (a - lo, hi - b)
-        for a, b, lo, hi in zip(core.start, core.stop, box.start, box.stop, strict=True)
-    )
-    return (z, y, x)
+    return replace(slab, halo=halo, data=data, space=result.space)

@@ -13,29 +13,32 @@ from beam_volumes.across.components import region_of
 from beam_volumes.across.rounds import Key
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Grid
+from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.table_surveys import RegionSurvey
 from beam_volumes.ops.parameters.checks import voxel_sizes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.compute import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
-from beam_volumes.transforms.steps.components import ABOUT, grid_of
+from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, grid_of
+from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import render
-from beam_volumes.transforms.steps.slab import Slab
+from beam_volumes.transforms.steps.slab import Slab, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
+from beam_volumes.transforms.waiting import together
 
 
 @documented
 class RegionTable(beam.PTransform):
-    """Measure the regions of slabs of labels: a PCollection of `Slab` to one of batches of rows.
+    """Measure the regions of slabs of labels: ``(SlabKey, Slab)`` to batches of rows.
 
     A batch is a dict of numpy columns, ``label`` first and sorted by it. Each label is in one
     batch, of at most 4 MiB, and labels of two batches do not interleave.
 
     Parameters
     ----------
-    slabs : ReadSlabs, LabelComponents or Grid
-        Where the slabs come from, or their grid. ``surface_area_faces``, which is among the
+    slabs : ReadSlabs, SlabGrid, LabelComponents or Grid
+        How the volume is cut. ``surface_area_faces``, which is among the
         properties by default, needs one plane more on the upper side: the halo ``(0, 1)`` along
         each axis.
     intensity : Volume, optional
@@ -75,7 +78,7 @@ class RegionTable(beam.PTransform):
 
     def __init__(
         self,
-        slabs: ReadSlabs | Grid,
+        slabs: ReadSlabs | SlabGrid | LabelComponents | Grid,
         intensity: Volume | None = None,
         properties: Sequence[str] | None = None,
         *,
@@ -93,6 +96,8 @@ class RegionTable(beam.PTransform):
                     f"RegionTable: the intensities' shape is {self.intensity.node.shape}, and that of the "
                     f"labels {self.grid.shape} (z, y, x); crop them to one shape first"
                 )
+            if labels is not None:
+                shared_space("RegionTable", labels, self.intensity)
         about = labels if labels is not None else self.intensity
         if spacing is not None and about is None:
             raise ValueError(
@@ -112,12 +117,11 @@ class RegionTable(beam.PTransform):
         )
 
     def expand(self, slabs: beam.PCollection[Slab]) -> beam.PCollection[dict[str, Any]]:
-        measure = partial(
-            measure_slab, grid=self.grid, survey=self.survey, intensity=self.intensity
-        )
+        measure = partial(_measured, grid=self.grid, survey=self.survey, intensity=self.intensity)
         flow = self.survey.flow(self.grid)
         # Neither what a slab adds nor a shard is an element: either may be large.
-        parts = slabs | "Measure" >> FirstRound(flow, measure)
+        all_slabs = slabs | "In no window" >> together()
+        parts = all_slabs | "Measure" >> FirstRound(flow, measure)
         return (parts | "Merge" >> RunFlow(flow, take={"rows": _batches}))["rows"]
 
 
@@ -125,22 +129,28 @@ def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
     return row_batches(columns)
 
 
+def _measured(
+    pair: Any, grid: Grid, survey: RegionSurvey, intensity: Volume | None
+) -> tuple[Key, Regions]:
+    return measure_slab(slab_of(pair, "RegionTable"), grid, survey, intensity)
+
+
 def measure_slab(
     slab: Slab, grid: Grid, survey: RegionSurvey, intensity: Volume | None
 ) -> tuple[Key, Regions]:
     """Return what one slab adds to the table, under its index."""
-    z, y, x = (c // s for c, s in zip(slab.key, grid.step, strict=True))
+    z, y, x = (c // s for c, s in zip(slab.core.start, grid.step, strict=True))
     core, region = region_of(grid, (z, y, x))
     if slab.shape != grid.shape or slab.core != core:
         raise ValueError(
-            f"slab {tuple(slab.key)}: its core {slab.core} of {slab.shape} is none of the grid of "
+            f"slab {slab.key}: its core {slab.core} of {slab.shape} is none of the grid of "
             f"{grid.step} in {grid.shape}: give RegionTable the ReadSlabs that yields the slabs"
         )
     if "surface_area_faces" not in survey.properties:
         region = core
     if not slab.box.contains(region):
         raise ValueError(
-            f"slab {tuple(slab.key)} has the voxels {slab.box}, and surface_area_faces needs {region}, "
+            f"slab {slab.key} has the voxels {slab.box}, and surface_area_faces needs {region}, "
             f"one plane beyond the core: {ABOUT}, or leave it out of properties="
         )
     labels = slab.data[region.translate([-a for a in slab.box.start]).slices]
@@ -148,6 +158,6 @@ def measure_slab(
     try:
         part = tables.regions(labels, core.start, grid.shape, values, survey.nan, core.shape)
     except ValueError as error:
-        raise ValueError(f"slab {tuple(slab.key)}: {error}") from None
+        raise ValueError(f"slab {slab.key}: {error}") from None
     _, ny, nx = grid.counts
     return ((z * ny + y) * nx + x,), part

@@ -1,0 +1,533 @@
+"""Agglomeration in a tree over ranges of labels, as rounds of messages.
+
+Labels are cut into ranges, the *leaves*; neighbouring leaves have one node above them, and so on. A boundary
+lies at the lowest node that has both its labels, and there alone. A region is *open* below the lowest node
+that has all its boundaries, which is told when it closes. Every node merges what it can, and tells the node
+above what is left. Labels that are near each other in the volume should be near as numbers, as those of
+`beam_volumes.label` are: then little is left. How the labels are cut changes nothing of the result.
+
+Routing, which the first rounds do, knows nothing of boundaries; the nodes know nothing of ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.agglomeration import Boundary, Graph, Linkage, roots, settle, together
+from beam_volumes.across.chains import TableStep
+from beam_volumes.across.records import RecordRows
+from beam_volumes.across.rounds import Flow, Key, Message, Round
+from beam_volumes.across.score_rounds import sums_of
+from beam_volumes.across.table_rounds import Columns, mixed, table_flow
+from beam_volumes.text import format_bytes
+
+#: Nodes below one, and levels above the leaves.
+RADIX, LEVELS = 16, 3
+#: Boundaries of a leaf, about.
+LEAF = 1 << 15
+#: Labels of a sample, of which ranges are made.
+SAMPLE = 1 << 14
+#: What a node holds for a boundary; a quantile's histogram comes on top.
+EDGE_BYTES, HISTOGRAM_BYTES = 1_200, 2_200
+#: What `cut` holds for a merge.
+MERGE_BYTES = 100
+
+MERGES = RecordRows((("label_a", "<u8"), ("label_b", "<u8"), ("score", "<f8"), ("size", "<i8")))
+SEGMENTS = RecordRows((("label", "<u8"), ("segment", "<u8")))
+
+HISTOGRAM = tuple(f"affinity_histogram-{i}" for i in range(256))
+#: The columns of boundaries that each linkage needs.
+NEEDED = {
+    "mean": ("affinity_sum", "affinity_count"),
+    "max": ("affinity_max",),
+    "min": ("affinity_min",),
+    "quantile": HISTOGRAM,
+    "lowest": ("boundary_min",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Agglomeration(TableStep):
+    """The merges that the greedy order makes of a table of boundaries.
+
+    Attributes
+    ----------
+    linkage : {"mean", "max", "min", "quantile", "lowest"}
+    quantile : float
+    threshold : float
+    max_size, min_size : int or None
+    with_sizes : bool
+        Whether there is a second input, a table of labels and their sizes; else each has size 1.
+    size_columns : tuple of two str
+    marks : bool
+        Whether those are marks, and a size is 1 where there is one and else 0.
+    leaf, radix, levels : int
+        What decides how labels are cut, and nothing else.
+    """
+
+    linkage: str
+    quantile: float
+    threshold: float
+    max_size: int | None
+    with_sizes: bool
+    size_columns: tuple[str, str] = ("label", "num_pixels")
+    marks: bool = False
+    min_size: int | None = None
+    leaf: int = LEAF
+    radix: int = RADIX
+    levels: int = LEVELS
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return ("edges", "sizes") if self.with_sizes else ("edges",)
+
+    @property
+    def how(self) -> Linkage:
+        return Linkage(self.linkage, self.quantile)
+
+    @property
+    def edge_bytes(self) -> int:
+        return EDGE_BYTES + (HISTOGRAM_BYTES if self.linkage == "quantile" else 0)
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        nodes = sum(self.radix**level for level in range(self.levels + 1))
+        table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32)
+        first, *rest = table.rounds
+        names = tuple(f"node-{level}" for level in range(self.levels + 1))
+        up = [
+            _Node(name, (*names[level + 1 : level + 2], *first.to), self, level, first, limit_bytes)
+            for level, name in enumerate(names)
+        ]
+        leaf = self.leaf
+        if limit_bytes is not None:
+            leaf = max(1, min(leaf, limit_bytes // (4 * self.edge_bytes)))
+        sizes = (
+            (_Sizes("sizes", ("census", "place"), self.size_columns, self.marks),)
+            if self.with_sizes
+            else ()
+        )
+        return Flow(
+            (
+                _Edges("edges", ("census", "place"), self.linkage),
+                *sizes,
+                _Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
+                _Place("place", (*names, "regions"), self.radix),
+                _Regions("regions", names, self.with_sizes, self.radix),
+                *up,
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return MERGES.columns(MERGES.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges(Round):
+    """Under a shard of boundaries: which labels there are, to the census; the rows wait."""
+
+    linkage: str
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = self.read(values[0])
+        yield "place", (0, *key), rows
+        labels = np.unique(np.concatenate([rows["label_a"], rows["label_b"]]))
+        yield "census", (), ((0, *key), len(rows["label_a"]), _smallest(labels))
+
+    def read(self, given: Columns) -> Columns:
+        """The columns that count, the smaller label first; no boundary of a region with itself."""
+        a, b = (np.asarray(given[n]).astype(np.uint64) for n in ("label_a", "label_b"))
+        used = a != b
+        columns = {name: np.asarray(given[name]) for name in NEEDED[self.linkage]}
+        if self.linkage == "mean":
+            used &= columns["affinity_count"] > 0
+        elif "affinity_count" in given:
+            used &= np.asarray(given["affinity_count"]) > 0
+        for name, column in columns.items():
+            if column.dtype.kind == "f" and not np.isfinite(column[used]).all():
+                raise ValueError(
+                    f"agglomerate: {name} has values that are not finite: leave such rows out"
+                )
+        rows = {"label_a": np.minimum(a, b), "label_b": np.maximum(a, b), **columns}
+        return {name: column[used] for name, column in rows.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Sizes(Round):
+    """Under a shard of sizes: that it is there, to the census; the rows wait."""
+
+    names: tuple[str, str]
+    marks: bool
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels, sizes = (np.asarray(values[0][name]) for name in self.names)
+        sizes = sizes != 0 if self.marks else sizes
+        yield (
+            "place",
+            (1, *key),
+            {"label": labels.astype(np.uint64), "size": sizes.astype(np.int64)},
+        )
+        yield "census", (), ((1, *key), 0, np.empty(0, np.uint64))
+
+
+def _smallest(labels: np.ndarray) -> np.ndarray:
+    """Those labels that have the smallest hashes."""
+    if len(labels) <= SAMPLE:
+        return labels
+    return labels[np.argpartition(mixed(labels), SAMPLE - 1)[:SAMPLE]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Census(Round):
+    """Under ``()``: where the leaves begin, to whoever has rows."""
+
+    leaf: int
+    most: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        shards = {shard: rest for shard, *rest in values}
+        labels = np.unique(np.concatenate([sample for _, sample in shards.values()]))
+        count = sum(rows for rows, _ in shards.values())
+        leaves = min(self.most, max(1, -(-count // self.leaf)))
+        at = np.arange(1, leaves) * len(_smallest(labels)) // leaves
+        least = np.unique(np.sort(_smallest(labels))[at])
+        for shard in shards:
+            yield "place", shard, least
+        yield self.to[-1], (0,), None  # though there be nothing
+
+
+@dataclass(frozen=True, eq=False)
+class _Place(Round):
+    """Under a shard: its boundaries to the nodes where they lie, and its labels to their leaves."""
+
+    radix: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        least = next(v for v in values if isinstance(v, np.ndarray))
+        rows = next(v for v in values if isinstance(v, dict))
+        if key[0] == 1:
+            for (leaf,), at in _groups(_leaf(rows["label"], least)):
+                sizes = rows["label"][at], rows["size"][at]
+                yield "regions", (leaf,), ("size", key, *sizes)
+            return
+        a, b = _leaf(rows["label_a"], least), _leaf(rows["label_b"], least)
+        level, index = np.zeros(len(a), np.int64), a.copy()
+        other = b.copy()
+        while (apart := index != other).any():
+            level[apart] += 1
+            # Together they go up; those that have met stay where they are.
+            index[apart] //= self.radix
+            other[apart] //= self.radix
+        for (height, node), at in _groups(level, index):
+            part = {name: column[at] for name, column in rows.items()}
+            yield f"node-{height}", (node,), ("edges", key, part)
+        labels = np.concatenate([rows["label_a"], rows["label_b"]])
+        where, levels = np.concatenate([a, b]), np.concatenate([level, level])
+        for (leaf,), at in _groups(where):
+            yield "regions", (leaf,), ("level", key, *_highest(labels[at], levels[at]))
+
+
+def _leaf(labels: np.ndarray, least: np.ndarray) -> np.ndarray:
+    return np.searchsorted(least, labels, side="right")
+
+
+def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """By numbers that belong together, their positions."""
+    if not len(numbers[0]):
+        return
+    order = np.lexsort(numbers[::-1])
+    rows = np.stack([n[order] for n in numbers], axis=1)
+    starts = np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))
+    for start, at in zip(starts, np.split(order, starts[1:]), strict=True):
+        yield tuple(rows[start].tolist()), at
+
+
+def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct labels, and the highest level of each."""
+    own, place = np.unique(labels, return_inverse=True)
+    top = np.zeros(len(own), np.int64)
+    np.maximum.at(top, place.reshape(-1), levels)
+    return own, top
+
+
+@dataclass(frozen=True, eq=False)
+class _Regions(Round):
+    """Under a leaf: its regions with their sizes, to the nodes where they close."""
+
+    with_sizes: bool
+    radix: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        levels = {shard: part for what, shard, *part in values if what == "level"}
+        if not levels:
+            return  # regions without boundaries
+        labels, tops = _highest(*map(np.concatenate, zip(*levels.values(), strict=True)))
+        sizes = np.ones(len(labels), np.int64)
+        if self.with_sizes:
+            parts = {shard: part for what, shard, *part in values if what == "size"}
+            known, sums = np.empty(0, np.uint64), np.empty(0, np.int64)
+            if parts:
+                known, sums = sums_of(*map(np.concatenate, zip(*parts.values(), strict=True)))
+            at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
+            missing = known[at] != labels if len(known) else np.ones(len(labels), bool)
+            if missing.any():
+                raise ValueError(
+                    f"agglomerate: sizes= has no row for label {labels[missing][0]}: give all labels of edges"
+                )
+            sizes = sums[at]
+        for (level,), at in _groups(tops):
+            node = key[0] // self.radix**level
+            yield f"node-{level}", (node,), ("close", key, (labels[at], sizes[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Node(Round):
+    """Under a node: its merges, to the table; what is left, to the node above."""
+
+    step_: Agglomeration
+    level: int
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        how, given = self.step_, {v[:2]: v[2] for v in values if v is not None}
+        linkage = how.how
+        self.check(given)
+        graphs, closed = [], set()
+        for (what, _), part in sorted(given.items()):
+            if what == "edges":
+                graphs.append(Graph(_boundaries(part, how.linkage, linkage)))
+            elif what == "left":
+                graphs.append(part[0])
+                closed |= part[1]
+        graph = together(graphs, linkage)
+        for a, b in graph.edges:
+            graph.sizes.setdefault(a, 0)
+            graph.sizes.setdefault(b, 0)
+        for (what, _), part in given.items():
+            if what == "close":
+                own = dict(zip(*(column.tolist() for column in part), strict=True))
+                graph.sizes |= own
+                closed |= own.keys()
+        merges, left = settle(
+            graph,
+            linkage,
+            how.threshold,
+            how.max_size,
+            how.min_size,
+            lambda name: name not in closed,
+        )
+        found = MERGES.of(
+            label_a=np.array([m.a for m in merges], np.uint64),
+            label_b=np.array([m.b for m in merges], np.uint64),
+            score=[m.score for m in merges],
+            size=[m.size for m in merges],
+        )
+        number = sum(how.radix**level for level in range(how.levels - self.level)) + key[0]
+        if len(found) or self.level == how.levels:
+            yield from self.table.step((number,), [MERGES.merge([found])])
+        closed |= {m.b for m in merges}
+        if left.edges:
+            still = closed & left.sizes.keys()
+            above = f"node-{self.level + 1}", (key[0] // how.radix,)
+            yield *above, ("left", key, (left, still))
+
+    def check(self, given: dict[Any, Any]) -> None:
+        """Refuse more boundaries than there is room for."""
+        if self.limit_bytes is None:
+            return
+        sizes = [
+            len(part["label_a"]) if what == "edges" else len(part[0].edges)
+            for (what, _), part in given.items()
+            if what != "close"
+        ]
+        need = sum(sizes) * self.step_.edge_bytes
+        if need > self.limit_bytes:
+            raise ValueError(
+                f"agglomerate: a step takes in {sum(sizes):,} boundaries of regions that reach far, of about "
+                f"{self.step_.edge_bytes} bytes each: {format_bytes(need)}, and a worker has "
+                f"{format_bytes(self.limit_bytes)} for it: give a memory= that is larger by "
+                f"{-(-(need - self.limit_bytes) >> 20)} MiB for each slab in flight, or number labels so "
+                "that neighbours have near numbers"
+            )
+
+
+def _boundaries(rows: Columns, name: str, linkage: Linkage) -> dict[tuple[int, int], Boundary]:
+    """By pair, what is known; rows of one pair are added."""
+    pairs = zip(rows["label_a"].tolist(), rows["label_b"].tolist(), strict=True)
+    known: Any
+    if name == "quantile":
+        known = np.stack([rows[column] for column in HISTOGRAM], axis=1)
+    elif name == "mean":
+        known = zip(*(rows[column].tolist() for column in NEEDED["mean"]), strict=True)
+    else:
+        known = rows[NEEDED[name][0]].tolist()
+    found: dict[tuple[int, int], Boundary] = {}
+    for pair, boundary in zip(pairs, known, strict=True):
+        own = found.get(pair)
+        found[pair] = boundary if own is None else linkage.add(own, boundary)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting(TableStep):
+    """The segments that a table of merges leaves, of those that reach a score.
+
+    Attributes
+    ----------
+    threshold : float or None
+    """
+
+    threshold: float | None
+
+    entries = ("merges",)
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        table = table_flow(SEGMENTS, 1, limit_bytes=limit_bytes, row_bytes=16)
+        first, *rest = table.rounds
+        return Flow(
+            (
+                _Reaching("merges", ("all",), self.threshold),
+                _Segments("all", first.to, first, limit_bytes),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return SEGMENTS.columns(SEGMENTS.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Reaching(Round):
+    """Under a shard of merges: those that count, to all."""
+
+    threshold: float | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = values[0]
+        a, b = (np.asarray(rows[name]).astype(np.uint64) for name in ("label_a", "label_b"))
+        if self.threshold is not None:
+            used = np.asarray(rows["score"]) >= self.threshold
+            a, b = a[used], b[used]
+        yield "all", (), (key, a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Segments(Round):
+    """Under ``()``: where each merged label ends."""
+
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = {shard: part for shard, *part in values}.values()
+        need = MERGE_BYTES * sum(len(a) for a, _ in parts)
+        if self.limit_bytes is not None and need > self.limit_bytes:
+            raise ValueError(
+                f"cut: all merges meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
+                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
+                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB for each slab in flight"
+            )
+        a, b = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(a)
+        a, b = a[order], b[order]
+        if (a[1:] == a[:-1]).any() or (b <= a).any():
+            raise ValueError(
+                "cut: in a table of merges each label_a is there once, and label_b is larger: give one "
+                "that agglomerate made"
+            )
+        yield from self.table.step((0,), [SEGMENTS.of(label=a, segment=roots(a, b))])
+
+
+@dataclass(frozen=True, eq=False)
+class Marking(TableStep):
+    """The mark of each label: that of the labels that it merged with.
+
+    The first input is a table of merges, the second one of all labels and their marks, 0 for none; of labels
+    that merged at most one has a mark.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the marks.
+    columns : tuple of two str
+        Of labels and marks.
+    """
+
+    dtype: np.dtype
+    columns: tuple[str, str]
+
+    entries = ("merges", "marks")
+
+    @property
+    def rows(self) -> RecordRows:
+        return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        table = table_flow(self.rows, 1, limit_bytes=limit_bytes, row_bytes=16)
+        first, *rest = table.rounds
+        return Flow(
+            (
+                _Onward("merges", ("all",), ("label_a", "label_b")),
+                _Onward("marks", ("all",), self.columns),
+                _Marks("all", first.to, first, self.rows, limit_bytes),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return self.rows.columns(self.rows.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Onward(Round):
+    """Under a shard: two columns, to all."""
+
+    columns: tuple[str, str]
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        a, b = (np.asarray(values[0][name]) for name in self.columns)
+        yield "all", (), ((self.name, *key), a.astype(np.uint64), b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Marks(Round):
+    """Under ``()``: the mark of each label."""
+
+    table: Round
+    rows: RecordRows
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = {shard: part for shard, *part in values}
+        need = MERGE_BYTES * sum(len(a) for a, _ in parts.values())
+        if self.limit_bytes is not None and need > self.limit_bytes:
+            raise ValueError(
+                f"watershed: all basins meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
+                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
+                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB a slab in flight"
+            )
+
+        def column(what: str, k: int) -> np.ndarray:
+            return np.concatenate([part[k] for shard, part in parts.items() if shard[0] == what])
+
+        a, b = column("merges", 0), column("merges", 1).astype(np.uint64)
+        labels, marks = column("marks", 0), column("marks", 1)
+        order = np.argsort(a)
+        a, ends = a[order], roots(a[order], b[order])
+        of = labels.copy()
+        if len(a):
+            at = np.minimum(np.searchsorted(a, labels), len(a) - 1)
+            of = np.where(a[at] == labels, ends[at], labels)
+        groups, place = np.unique(of, return_inverse=True)
+        found = np.zeros(len(groups), marks.dtype)
+        np.maximum.at(found, place.reshape(-1), marks)
+        part = self.rows.of(label=labels, mark=found[place.reshape(-1)])
+        yield from self.table.step((0,), [self.rows.merge([part])])

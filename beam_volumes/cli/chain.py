@@ -1,0 +1,71 @@
+"""``beam-volumes chain``: apply operations one after the other, without a recipe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from beam_volumes.cli import completing
+from beam_volumes.cli.execute import execute
+from beam_volumes.cli.ops import told
+from beam_volumes.cli.options import beam_arguments, computing, run_options, taking, verb
+from beam_volumes.cli.say import say
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.chain import document
+from beam_volumes.recipes.printed import printed
+from beam_volumes.recipes.recipe import checked_recipe
+from beam_volumes.recipes.words import read_words
+
+USAGE = """\
+beam-volumes chain IN [IN ...] OP [INPUT ...] [--NAME VALUE ...] [OP ...] -o OUT
+
+words, in the order in which things happen:
+  IN                 a path, glob or URL; NAME=PATH gives it a name. Options of opening stand behind
+                     it: --voxel-size 40,4,4 --unit nm --index c=DAPI --dataset raw --level 1
+  OP                 an operation; "beam-volumes ops" lists them. Its options stand behind it, and are
+                     its parameters: --sigma 1.5, --size 3,5,5, --structure ball:2
+  INPUT              behind OP: a name, a path, a number, or the next parameter. Without one, OP takes
+                     the volume before it; "greater 128" and "subtract background" take that first
+  --as NAME          behind OP: calls its result, for those that come later
+  -o OUT             writes the result before it; --chunks, --shards, --codec, --dtype and --format
+                     stand behind it. Numbers and tables that nobody takes are printed
+
+examples:
+  beam-volumes chain slices gaussian_filter 1.5 -o smooth.zarr
+  beam-volumes chain slices gaussian_filter 1.5 --as smooth threshold_otsu --as t greater smooth t \\
+      remove_small_objects 64 label -o cells.ome.zarr regionprops_table --properties area -o cells.csv
+"""
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "chain", act)
+    usage, _, words = USAGE.partition("\n")
+    parser.usage = usage
+    parser.description = f"{parser.description}\n\n{words.strip()}"
+    said = parser.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="WORDS", help=argparse.SUPPRESS
+    )
+    said.completer = completing.words  # type: ignore[attr-defined]
+    computing(parser)
+    parser.add_argument(
+        "--print-recipe", action="store_true", help="print the recipe that the words mean, and stop"
+    )
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    ours = taking(parser)
+    known = {"--help": 0, "-h": 0, **ours}
+    said = [*others, *args.words]  # options that are not the command's may come first
+    words = read_words(said, lambda o: known[o] if o in known else beam_arguments().get(o))
+    if words.asked is not None:
+        for line in told(words.asked):
+            say(line)
+        return
+    # Options of the run may stand anywhere among the words.
+    args, more = parser.parse_known_args(words.rest, args)
+    options = run_options(args, more, parser)
+    recipe = checked_recipe(document(words))
+    if args.print_recipe:
+        say(printed(recipe.document).rstrip())
+        return
+    execute(build(recipe, args.crop), options, args.dry_run)

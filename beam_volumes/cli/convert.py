@@ -1,0 +1,184 @@
+"""``beam-volumes convert``: write a volume in another format, in other chunks, or as another dtype."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+import beam_volumes as bv
+from beam_volumes.cli.execute import execute
+from beam_volumes.cli.options import (
+    computing,
+    extents,
+    numbers,
+    opened,
+    opening,
+    parse_options,
+    run_options,
+    spacing,
+    verb,
+)
+from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.recipes.box import crop
+from beam_volumes.recipes.build import Built
+from beam_volumes.recipes.document import parse_value
+from beam_volumes.storage.formats import registry
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "convert", act)
+    parser.add_argument("input", metavar="IN", help="a path, glob or URL of any volume")
+    parser.add_argument(
+        "out",
+        metavar="OUT",
+        help=f"where it goes; its ending says the format: {', '.join(endings())}",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help=f"the format, if the ending does not say it: {', '.join(registry.writable())}",
+    )
+    parser.add_argument(
+        "--chunk", metavar="Z,Y,X", help="chunks of the output, or one number for all axes"
+    )
+    parser.add_argument(
+        "--shard",
+        metavar="Z,Y,X",
+        help="put chunks into shards of this shape, one number, or auto",
+    )
+    parser.add_argument(
+        "--codec", metavar="NAME[:LEVEL]", help="how chunks are compressed, e.g. zstd:5, or none"
+    )
+    parser.add_argument(
+        "--levels",
+        metavar="N",
+        help="store a pyramid of so many levels, or auto (OME-Zarr, precomputed)",
+    )
+    parser.add_argument(
+        "--method", help="how levels are made: mean, mode, nearest, max, min or median"
+    )
+    parser.add_argument(
+        "--dtype", help="dtype to store; integers are rounded half to even and saturate"
+    )
+    parser.add_argument(
+        "--rescale",
+        metavar="LOW,HIGH",
+        nargs="?",
+        const="image",
+        help="map these intensities to the range of the dtype, 0 to 1 for floats; without numbers the "
+        "smallest and the largest voxel, for which the volume is read once more",
+    )
+    parser.add_argument(
+        "--channels", metavar="A,B", help="channels to take, by name or number, in this order"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="another option of Volume.to, such as zarr_version=2; may be repeated",
+    )
+    opening(parser)
+    spacing(parser)
+    computing(parser)
+
+
+def endings() -> list[str]:
+    """What names end with, of all formats that are written."""
+    return [suffix for f in registry.writable().values() for suffix in f.suffixes]
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    options = run_options(args, others, parser)
+    execute(Built((converted(args),), ("",)), options, args.dry_run)
+
+
+def converted(args: argparse.Namespace) -> Target:
+    """The output that the arguments ask for."""
+    volume = opened(args.input, args)
+    if args.channels is not None:
+        volume = chosen(volume, args.channels)
+    if args.crop is not None:
+        volume = crop(volume, args.crop)
+    dtype = None if args.dtype is None else _dtype(args.dtype)
+    if args.rescale is not None:
+        volume = rescaled(volume, args.rescale, dtype)
+    storage: dict[str, Any] = {
+        "format": args.format,
+        "dtype": dtype,
+        "chunks": _shape(args.chunk, "--chunk"),
+        "shards": True if args.shard == "auto" else _shape(args.shard, "--shard"),
+        "codec": codec(args.codec),
+        "levels": _levels(args.levels),
+        "method": args.method,
+        **parse_options(args.store, "--store"),
+    }
+    return volume.to(args.out, **{k: v for k, v in storage.items() if v is not None})
+
+
+def chosen(volume: Volume, text: str) -> Volume:
+    """Channels of a volume; a single one has no axis of channels.
+
+    Examples
+    --------
+    >>> v = bv.stack([np.zeros((2, 3)), np.ones((2, 3))], names=["DAPI", "GFP"])
+    >>> chosen(v, "GFP").shape, chosen(v, "1,0").channels
+    ((2, 3), ('GFP', 'DAPI'))
+    """
+    names = [part.strip() for part in text.split(",")]
+    found = [int(name) if name.lstrip("-").isdigit() else name for name in names]
+    return volume.sel(c=found[0] if len(found) == 1 else found)
+
+
+def rescaled(volume: Volume, text: str, dtype: np.dtype | None) -> Volume:
+    """A volume with a range of intensities mapped to what a dtype holds; its own by default.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[0, 40, 100, 200]], "u2"))
+    >>> np.asarray(rescaled(v, "0,100", np.dtype("u1")))
+    array([[  0, 102, 255, 255]], dtype=uint8)
+    """
+    into = volume.dtype if dtype is None else dtype
+    if into.kind == "b":
+        raise ValueError("--rescale has no range of bool to map to; give another --dtype")
+    ends: Any = text
+    if text != "image":
+        ends = tuple(numbers(text, "--rescale"))
+        if len(ends) != 2 or not ends[0] < ends[1]:
+            raise ValueError(f"--rescale {text}: give two numbers that rise, as 0,4095, or none")
+    return bv.rescale_intensity(volume, ends, into, dtype=into)
+
+
+def codec(text: str | None) -> Any:
+    """A codec and its level as `Volume.to` takes them.
+
+    Examples
+    --------
+    >>> codec("zstd:5"), codec("none"), codec(None)
+    ({'name': 'zstd', 'level': 5}, 'none', None)
+    """
+    name, colon, level = (text or "").partition(":")
+    if not colon:
+        return text
+    if not level.isdigit():
+        raise ValueError(f"--codec {text}: write it as NAME or NAME:LEVEL, e.g. zstd:5")
+    return {"name": name, "level": parse_value(level, "--codec").value}
+
+
+def _levels(text: str | None) -> str | int | None:
+    return int(text) if text is not None and text.isdigit() else text
+
+
+def _dtype(name: str) -> np.dtype:
+    try:
+        return np.dtype(name)
+    except TypeError:
+        raise ValueError(f"--dtype {name}: there is no such dtype; e.g. uint8 or float32") from None
+
+
+def _shape(text: str | None, option: str) -> Any:
+    found = extents(text, option)
+    return found[0] if found is not None and len(found) == 1 else found

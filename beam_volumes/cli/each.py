@@ -1,0 +1,149 @@
+"""``run --each``: a recipe for each of many volumes, of which one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Iterator
+
+from beam_volumes.cli import say
+from beam_volumes.cli.errors import FAILED, message
+from beam_volumes.cli.execute import execute, results, seconds_text
+from beam_volumes.plan.run_options import AUTO, RunOptions
+from beam_volumes.recipes.build import Built, build
+from beam_volumes.recipes.each import Item, Targets, input_of, items, recipe_for
+from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.text import counted
+
+#: Volumes that failed of which the summary says why.
+MOST = 100
+
+
+def run_each(
+    recipe: Recipe,
+    said: str,
+    out: str | None,
+    options: RunOptions,
+    crop: str | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Carry out a recipe for each volume at a pattern.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    said : str
+        The pattern, or ``NAME=PATTERN`` where the recipe has several inputs.
+    out : str
+        The folder in which each volume gets one of its name.
+    options : RunOptions
+        With a runner that is named, one pipeline computes all volumes, each of them in one worker.
+    crop : str, optional
+    dry_run : bool
+        Plan the first volume alone.
+
+    Returns
+    -------
+    int
+        The exit code: 0 if none failed.
+    """
+    if not out:
+        raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
+    name, pattern = input_of(recipe, said)
+    found = items(pattern)
+    recipe_for(recipe, name, found[0], out)  # what cannot work for any is told before the first
+    if dry_run:
+        say.say(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")
+        execute(build(recipe_for(recipe, name, found[0], out), crop), options, dry_run=True)
+        return 0
+    names = {item.path: item.name for item in found}
+    began = time.perf_counter()
+    failed: dict[str, str] = {}
+    outcomes = _one_by_one if options.runner in (AUTO, None) else _in_a_pipeline
+    done = 0
+    try:
+        for item, error in outcomes(found, Targets(recipe, name, out, names, crop), options):
+            done += 1
+            if error is not None:
+                failed[item.path] = error
+                say.tell(f"beam-volumes: error: {item.path}: {error}")
+    except KeyboardInterrupt:
+        told = f"{done - len(failed)} of {counted(len(found), 'volume')} are done"
+        raise KeyboardInterrupt(f"{told}; the same command with --resume goes on") from None
+    for line in summary(len(found), failed, time.perf_counter() - began):
+        say.tell(line)
+    return FAILED if failed else 0
+
+
+def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str]:
+    """What became of all volumes.
+
+    Examples
+    --------
+    >>> list(summary(3, {"b.tif": "it is empty"}, 12.0))
+    ['2 of 3 volumes done in 12.0 s, 1 failed:', '  b.tif: it is empty']
+    """
+    all_well = (
+        f"{number - len(failed)} of {counted(number, 'volume')} done in {seconds_text(seconds)}"
+    )
+    yield f"{all_well}, {len(failed)} failed:" if failed else all_well
+    for path, error in list(failed.items())[:MOST]:
+        yield f"  {path}: {error}"
+    if len(failed) > MOST:
+        yield f"  and {len(failed) - MOST} more"
+
+
+def _one_by_one(
+    found: list[Item], targets: Targets, options: RunOptions
+) -> Iterator[tuple[Item, str | None]]:
+    """Each with all of this machine."""
+    for k, item in enumerate(found):
+        if options.progress is not False:
+            say.tell(f"{k + 1}/{len(found)} {item.path}")
+        try:
+            built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
+            names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
+            os.makedirs(os.path.join(targets.out, item.name), exist_ok=True)
+            execute(Built(built.targets, names, built.recipe), options)
+        except Exception as error:
+            yield item, message(error, recipe=True)
+        else:
+            yield item, None
+
+
+def _in_a_pipeline(
+    found: list[Item], targets: Targets, options: RunOptions
+) -> Iterator[tuple[Item, str | None]]:
+    """Each in one worker of a runner; what became of it is left beside the results."""
+    import apache_beam as beam
+
+    from beam_volumes.drive.launch import pipeline_options
+    from beam_volumes.drive.runner_names import check_runner
+    from beam_volumes.storage.place import Place
+    from beam_volumes.transforms import ComputeAll
+    from beam_volumes.transforms.reports import Report, read_reports
+
+    check_runner(options.runner)
+    place = f"{targets.out.rstrip('/')}/.each-{uuid.uuid4().hex}"
+    compute = ComputeAll(
+        targets,
+        memory=options.memory,
+        workers=options.workers or 1,
+        threads=options.threads,
+        resume=options.resume,
+        overwrite=options.overwrite,
+    ).with_exception_handling()
+    try:
+        with beam.Pipeline(options.runner, pipeline_options(options.beam_options)) as p:
+            good, bad = p | beam.Create([item.path for item in found]) | compute
+            _ = good | "Tell results" >> beam.ParDo(Report(place))
+            _ = bad | "Tell failures" >> beam.ParDo(Report(place))
+        told = read_reports(place)
+    finally:
+        Place.of(place).remove()
+    for item in found:
+        given, error = told.get(item.path, ({}, "the runner gave no result"))
+        for line in results([f"{item.name}: {n}" for n in given], list(given.values())):
+            say.say(line)
+        yield item, error

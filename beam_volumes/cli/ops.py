@@ -1,0 +1,128 @@
+"""``beam-volumes ops``: list the operations, or say what one of them takes."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any
+
+from beam_volumes.cli import completing
+from beam_volumes.cli.options import no_others, verb
+from beam_volumes.cli.say import say
+from beam_volumes.exports import EXPORTS
+from beam_volumes.recipes.catalogue import Operation, operations
+from beam_volumes.recipes.described import FAMILIES, Description, Parameter, described
+from beam_volumes.recipes.words import spelt
+from beam_volumes.text import nearest
+
+WIDTH = 100
+_GIVES = {
+    "volume": "a volume",
+    "volumes": "several volumes: NAME.0, NAME.1, ...",
+    "number": "a number, or an array of them",
+    "table": "a table: write it to .csv, .parquet or .jsonl, or leave it to be printed",
+}
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "ops", act)
+    parser.epilog = "The operations are those of recipes and of the verb chain."
+    name = parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="an operation, to be told what it takes; or a word, for those that it occurs in",
+    )
+    name.completer = completing.operation_names  # type: ignore[attr-defined]
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    known = operations()
+    if args.name in known:
+        lines = told(known[args.name])
+    else:
+        word = (args.name or "").lower()
+        found = [d for d in map(described, known.values()) if _has(d, word)]
+        if not found:
+            raise ValueError(f"no operation is called {args.name!r}{nearest(args.name, known)}")
+        lines = listed(found)
+    for line in lines:
+        say(line)
+
+
+def _has(operation: Description, word: str) -> bool:
+    return word in operation.name or word in operation.summary.lower()
+
+
+def listed(found: list[Description]) -> Iterator[str]:
+    """Operations by what they are for, a line each."""
+    width = max(len(d.name) for d in found)
+    for family, title in FAMILIES.items():
+        own = sorted((d for d in found if d.family == family), key=lambda d: d.name)
+        if own:
+            yield f"{title}:"
+        for d in own:
+            yield f"  {d.name:{width}}  {_plain(d.summary)}"
+
+
+def told(operation: Operation) -> Iterator[str]:
+    """What an operation does, takes and gives.
+
+    Examples
+    --------
+    >>> print(next(told(operations()["median_filter"])))
+    median_filter: Take the median over a box or footprint around each voxel.
+    """
+    about = described(operation)
+    yield f"{about.name}: {_plain(about.summary)}"
+    yield ""
+    inputs = [n for n in operation.positional if operation.parameters.get(n, "volume")]
+    needed = [n for n in operation.required if n not in inputs]
+    words = [*_inputs(operation, inputs), *(f"{spelt(n)} VALUE" for n in needed)]
+    yield f"chain:  {' '.join([about.name, *words])}"
+    several = [n for n in inputs if n in operation.required][1:] or operation.is_of_many
+    recipe = [f"op: {about.name}", "inputs: [NAME, NAME]" if several else "input: NAME"]
+    yield f"recipe: {{{', '.join([*recipe, *(f'{n}: VALUE' for n in needed)])}}}"
+    if about.name in EXPORTS:
+        yield f"Python: bv.{about.name}({', '.join(operation.required)})"
+    if operation.parameters:
+        yield ""
+    for name, p in about.parameters.items():
+        if name not in operation.parameters:
+            continue
+        as_input = name in inputs and p.is_required
+        label = name.upper() if as_input else spelt(name)
+        yield f"  {label}  {_plain(p.kind)}{'' if as_input else _default(p)}"
+        yield from wrap(_plain(p.text), WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    yield ""
+    yield f"It gives {_GIVES[about.gives]}."
+
+
+def _inputs(operation: Operation, inputs: list[str]) -> Iterator[str]:
+    """The inputs as they are written behind an operation; the first may be left out."""
+    if operation.is_of_many:
+        yield "[INPUT ...]"
+        return
+    first, *others = [n for n in inputs if n in operation.required] or inputs[:1]
+    yield f"[{first.replace(' ', '').upper()}]"
+    yield from (n.replace(" ", "").upper() for n in others)
+
+
+def _default(p: Parameter) -> str:
+    if p.is_required:
+        return ", needed"
+    return "" if p.default is None else f", default {p.default}"
+
+
+def _plain(text: str) -> str:
+    """A text without the marks of its markup.
+
+    Examples
+    --------
+    >>> _plain('with ``"constant"`` see `pad`')
+    'with constant see pad'
+    """
+    return re.sub(r"``\"?([^`]*?)\"?``|`([^`]*)`", lambda m: m[1] or m[2] or "", text)

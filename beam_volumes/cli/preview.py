@@ -1,0 +1,73 @@
+"""``beam-volumes preview``: a picture of three sections of a volume, read in seconds."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import Any
+
+from beam_volumes.cli.options import no_others, numbers, opened, opening, spacing, verb
+from beam_volumes.cli.say import say, tell
+from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.recipes.build import Built
+from beam_volumes.show.preview import checked_path, preview
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "preview", act)
+    parser.description = (
+        "Write a picture of three sections of a volume, at low resolution: few chunks are read. What is "
+        "printed beside it says which ones."
+    )
+    parser.add_argument("path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec")
+    parser.add_argument(
+        "out", metavar="OUT.png", nargs="?", help="the picture (default: preview-NAME.png here)"
+    )
+    parser.add_argument("--at", metavar="Z,Y,X", help="the voxel where the sections meet")
+    parser.add_argument(
+        "--size", metavar="N", type=int, default=512, help="pixels of the longest section"
+    )
+    parser.add_argument(
+        "--labels", action="store_true", default=None, help="voxels are labels: a colour for each"
+    )
+    opening(parser)
+    spacing(parser)
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    at = None if args.at is None else [int(n) for n in numbers(args.at, "--at")]
+    out = checked_path(args.out or f"preview-{stem(args.path)}.png")
+    found = preview(opened(args.path, args), at=at, size=args.size, labels=args.labels)
+    found.save(out)
+    tell(found.caption)
+    say(out)
+
+
+def of_recipe(built: Built) -> None:
+    """Write a picture of each volume that a recipe would write, into this folder, without a run."""
+    for target, name in zip(built.targets, built.names, strict=True):
+        volume = target.volume if isinstance(target, Target) else target
+        if not isinstance(volume, Volume):
+            tell(f"{name}: numbers and tables need the run")
+            continue
+        out = f"preview-{stem(name or 'output')}.png"
+        found = preview(volume)
+        found.save(out)
+        tell(f"{name}: {found.caption}")
+        say(out)
+
+
+def stem(path: str) -> str:
+    """The name of a place without what tells its format, as a part of a file's name.
+
+    Examples
+    --------
+    >>> stem("s3://bucket/em.ome.zarr/"), stem("slices/*.tif"), stem("cells[0]")
+    ('em', 'slices', 'cells-0')
+    """
+    parts = [p for p in path.rstrip("/").split("/") if p and "*" not in p and "?" not in p]
+    name = parts[-1] if parts else "volume"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", os.path.basename(name).split(".")[0]).strip("-")
+    return name or "volume"

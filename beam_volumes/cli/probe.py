@@ -1,0 +1,35 @@
+"""``beam-volumes probe``: how far a network sees."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import beam_volumes as bv
+from beam_volumes.cli.options import no_others, numbers, verb
+from beam_volumes.cli.say import say
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "probe", act)
+    parser.add_argument("model", metavar="MODEL", help="the path or URL of an ONNX file")
+    parser.add_argument(
+        "--patch",
+        metavar="Z,Y,X",
+        default="64",
+        help="voxels that it is given, more than twice of what it sees to each side (default: 64)",
+    )
+    parser.add_argument("--channels", metavar="N", type=int, help="channels that it takes")
+    parser.epilog = "What is printed can stand in a recipe's step `op: predict`."
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    patch = [int(n) for n in numbers(args.patch, "--patch")]
+    found = bv.probe_model(
+        args.model, patch[0] if len(patch) == 1 else patch, channels=args.channels
+    )
+    say(f"context: {[list(pair) for pair in found.context]}")
+    say(f"stride: {list(found.stride)}")
+    say(f"# it depends on {' '.join(f'{b}+{a}' for b, a in found.reach)} voxels around each")
+    say(f"# it makes {found.channels} channels, a voxel of {' x '.join(map(str, found.scale))}")

@@ -1,0 +1,86 @@
+"""``beam-volumes view``: volumes, recipes' results and tables in Neuroglancer, served from this machine."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from typing import Any
+
+from beam_volumes.cli.options import cropping, no_others, opened, opening, setting, spacing, verb
+from beam_volumes.cli.preview import stem
+from beam_volumes.cli.say import say, tell
+from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.show.table_page import is_table
+from beam_volumes.show.view import Viewer, free_name
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "view", act)
+    parser.description = (
+        "Show volumes, tables of regions, and what a recipe would give, in Neuroglancer. They are served on "
+        "this machine's loopback interface until Ctrl-C; nothing is fetched from a network."
+    )
+    parser.add_argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="a volume; a table (.parquet, .csv, .jsonl) with bbox or centroid; a recipe (.yaml), whose "
+        "volumes are computed as they are looked at",
+    )
+    parser.add_argument(
+        "--print", action="store_true", help="print the link and serve, but open no browser"
+    )
+    parser.add_argument("--port", metavar="N", type=int, default=0, help="(default: a free one)")
+    cropping(parser, "crop the inputs of recipes")
+    setting(parser)
+    opening(parser)
+    spacing(parser)
+    parser.epilog = "Needs pip install 'beam-volumes[view]'."
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    with Viewer(items(args), args.port, progress=True) as viewer:
+        for note in viewer.notes:
+            tell(note)
+        say(viewer.url)
+        if not args.print:
+            browse(viewer.url)
+        tell("serving until Ctrl-C")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            tell("")
+        for failure in viewer.failed[:10]:
+            tell(failure)
+
+
+def items(args: argparse.Namespace) -> dict[str, Volume | str]:
+    """What the arguments name, by the names of layers."""
+    found: dict[str, Volume | str] = {}
+    for path in args.paths:
+        if is_table(path):
+            found[free_name(stem(path), found)] = path
+        elif path.lower().endswith((".yaml", ".yml")):
+            built = build(read_recipe(path, args.set), args.crop)
+            for target, name in zip(built.targets, built.names, strict=True):
+                volume = target.volume if isinstance(target, Target) else target
+                if isinstance(volume, Volume):
+                    found[free_name(name or "output", found)] = volume
+        else:
+            found[free_name(stem(path), found)] = opened(path, args)
+    if not found:
+        raise ValueError(f"{args.paths[0]}: the recipe has no volume among its outputs")
+    return found
+
+
+def browse(url: str) -> None:
+    """Open a browser if there is one."""
+    import webbrowser
+
+    try:
+        webbrowser.open(url)
+    except webbrowser.Error as error:
+        tell(f"no browser was opened: {error}")

@@ -1,0 +1,44 @@
+"""Remedies as the command line has them: errors name those of Python's functions."""
+
+from __future__ import annotations
+
+import re
+
+#: By what Python would have: an option, and what stands in a recipe. Those of runs are options for both.
+_OPTION = {
+    r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
+}
+_COMMAND = {
+    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",
+    r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
+    r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
+    r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
+}
+_RECIPE = {
+    r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} beside the input's path",
+    r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
+    r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
+}
+
+
+def worded(text: str, recipe: bool = False) -> str:
+    """An error's text with what is typed here in place of Python's words.
+
+    Parameters
+    ----------
+    text : str
+    recipe : bool
+        Whether what opens volumes stands in a recipe.
+
+    Examples
+    --------
+    >>> worded("there are 3: choose one, as v[0] or v.sel(c='DAPI')")
+    'there are 3: choose one by --index c=DAPI'
+    >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
+    ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
+    >>> worded("a plate: choose one by well='B/3'", recipe=True)
+    'a plate: choose one by well: B/3'
+    """
+    for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():
+        text = re.sub(python, here, text)
+    return re.sub(r"(--\w+|\b\w+:) ([,;.]|$)", r"\1\2", text)

@@ -1,0 +1,41 @@
+"""Names of runners, checked before anything is planned for one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beam_volumes.text import nearest
+
+
+def check_runner(runner: Any) -> None:
+    """Refuse the name of a runner that Beam has not; classes, instances and full names are left to Beam.
+
+    Raises
+    ------
+    ValueError
+        The message has the nearest name.
+    TypeError
+        It is neither a name nor a runner.
+
+    Examples
+    --------
+    >>> check_runner("Dirct")
+    Traceback (most recent call last):
+    ValueError: runner='Dirct': Beam has no such runner; did you mean 'DirectRunner'?
+    """
+    from apache_beam.options.pipeline_options import StandardOptions
+    from apache_beam.runners.runner import PipelineRunner
+
+    if isinstance(runner, str):
+        if "." in runner:
+            return
+        known = [path.rpartition(".")[2] for path in StandardOptions.ALL_KNOWN_RUNNERS]
+        if f"{runner.lower().removesuffix('runner')}runner" not in [k.lower() for k in known]:
+            hint = nearest(f"{runner}Runner", known) or f"; known are {', '.join(known)}"
+            raise ValueError(f"runner={runner!r}: Beam has no such runner{hint}")
+    elif not isinstance(runner, PipelineRunner) and not (
+        isinstance(runner, type) and issubclass(runner, PipelineRunner)
+    ):
+        raise TypeError(
+            f"runner={runner!r} is neither the name of a runner, a runner of Beam's, nor None"
+        )

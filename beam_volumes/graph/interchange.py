@@ -1,0 +1,105 @@
+"""Volumes as arrays of dask and xarray, which compute their blocks by this package."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_volumes.exports import public
+from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode
+from beam_volumes.graph.options import options
+from beam_volumes.text import format_bytes
+
+if TYPE_CHECKING:
+    from beam_volumes.graph.volume import Volume
+
+
+class Blocks:
+    """A volume as something that gives arrays when it is sliced, as datasets in files do.
+
+    Examples
+    --------
+    >>> Blocks(bv.open(np.arange(6).reshape(2, 3)))[1, ::2]
+    array([3, 5])
+    """
+
+    def __init__(self, volume: Volume) -> None:
+        self.volume = volume
+        self.shape, self.dtype, self.ndim = volume.shape, volume.dtype, volume.ndim
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        part = self.volume[key]
+        if not part.size:
+            return np.empty(part.shape, part.dtype)
+        return public("compute")(part, runner=None, progress=False)
+
+    def __dask_tokenize__(self) -> Any:
+        return ("beam-volumes", *(node.token for node in self.volume.nodes), self.shape)
+
+
+def to_dask(volume: Volume, chunks: Any = "auto") -> Any:
+    """Make a dask array of a volume: see `Volume.to_dask`."""
+    try:
+        import dask.array as da
+    except ImportError:
+        raise ImportError("to_dask needs dask: pip install 'dask[array]'") from None
+    if not _has_blocks(volume):
+        if volume.nbytes > options.max_inmemory:
+            raise ValueError(
+                f"{volume!r} rests on numbers of whole volumes, and would be one block of dask of "
+                f"{format_bytes(volume.nbytes)}: write it with .to(path), and take bv.open(path).to_dask()"
+            )
+        whole = da.from_array(Blocks(volume), chunks=-1, fancy=False, asarray=True)
+        return whole if chunks == "auto" else whole.rechunk(chunks)
+    if chunks == "auto" and volume.chunks is not None and not volume.space.leading:
+        chunks = _multiples(volume)
+    return da.from_array(Blocks(volume), chunks=chunks, fancy=False, asarray=True)
+
+
+def _multiples(volume: Volume) -> tuple[int, ...]:
+    """Blocks of about 64 MiB of whole chunks of an opened volume, along the first axes."""
+    block = [min(c, n) or 1 for c, n in zip(volume.chunks or (), volume.shape, strict=True)]
+    for axis in reversed(range(volume.ndim)):
+        room = (64 << 20) // max(1, math.prod(block) * volume.dtype.itemsize)
+        if room > 1:
+            block[axis] = min(volume.shape[axis] or 1, block[axis] * room)
+    return tuple(block)
+
+
+def _has_blocks(volume: Volume) -> bool:
+    """Whether a part of a volume needs only what lies around it."""
+    seen: set[str] = set()
+    left = list(volume.nodes)
+    while left:
+        node = left.pop()
+        if node.token in seen:
+            continue
+        seen.add(node.token)
+        if not isinstance(node, SourceNode | StageNode | ViewNode | CropNode) or node.values:
+            return False
+        if isinstance(node, StageNode) and 0 in getattr(node.stage, "spans", ()):
+            return False
+        left += node.inputs
+    return True
+
+
+def to_xarray(volume: Volume, chunks: Any = "auto") -> Any:
+    """Make an array of xarray of a volume: see `Volume.to_xarray`."""
+    try:
+        import xarray
+    except ImportError:
+        raise ImportError(
+            "to_xarray needs xarray and dask: pip install xarray 'dask[array]'"
+        ) from None
+    coords: dict[str, Any] = {}
+    if volume.voxel_size is not None:
+        attrs = {} if volume.unit is None else {"units": volume.unit}
+        along = zip(volume.space.axes, volume.voxel_size, volume.origin, strict=True)
+        for axis, size, origin in along:
+            extent = volume.shape[volume.axes.index(axis)]
+            coords[axis] = (axis, origin + size * np.arange(extent), attrs)
+    if volume.space.channels:
+        coords["c"] = list(volume.space.channels)
+    return xarray.DataArray(to_dask(volume, chunks), dims=volume.axes, coords=coords)

@@ -1,0 +1,97 @@
+"""Where volumes lie that meet in one operation: one place decides, and names them where it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from beam_volumes.graph.nodes import Node, SourceNode
+from beam_volumes.space import DifferentSpaces, Space
+from beam_volumes.storage.axes import space_said
+
+if TYPE_CHECKING:
+    from beam_volumes.graph.volume import Volume
+
+
+def shared_space(name: str, first: Volume, *others: Volume) -> Space:
+    """The space of what an operation makes of volumes of one shape: all that any of them knows.
+
+    Parameters
+    ----------
+    name : str
+        The operation, for messages.
+    first, *others : Volume
+        What an axis is that the user does not see is taken from the first. Channels are those of the
+        first that has some, and so are points in time.
+
+    Raises
+    ------
+    ValueError
+        If two of them lie differently, as `Space.shared` says; the message names both.
+    """
+    space, saying = first.space, first
+    for other in others:
+        try:
+            merged = space.shared(other.space)
+        except DifferentSpaces as error:
+            raise ValueError(
+                f"{name}: the {error.what} of {called(saying)} is {error.first}, and that of "
+                f"{called(other)} {error.second}; say which is meant: v.with_space(other), or "
+                "v.with_space(voxel_size=, unit=, origin=), of one of them"
+            ) from None
+        if not space.knows_size and other.space.knows_size:
+            saying = other
+        space = merged
+    known = [v.space for v in (first, *others)]
+    channels = next((s.channels for s in known if s.has_channels), None)
+    times = max(s.times for s in known)
+    return space.with_leading(times, channels is not None, channels or ())
+
+
+def space_of(
+    volume: Volume,
+    other: Any,
+    voxel_size: float | Sequence[float] | None,
+    unit: str | None,
+    origin: float | Sequence[float] | None,
+) -> Space:
+    """The space of a volume with what `Volume.with_space` was told of it."""
+    space = volume.space
+    if other is None and voxel_size is None and unit is None and origin is None:
+        raise TypeError("with_space: give a volume, or voxel_size=, unit= or origin=")
+    if other is not None:
+        if not isinstance(other, type(volume)):
+            raise TypeError(f"with_space: expected a Volume, not {type(other).__name__} {other!r}")
+        missing = [a for a in volume.space.axes if a not in other.space.axes]
+        if missing:
+            raise ValueError(
+                f"with_space: {called(other)} has the axes {' '.join(other.axes)}, and no {missing[0]} as "
+                f"{called(volume)} has"
+            )
+        its = other.space
+        space = replace(
+            space,
+            voxel_size=its.voxel_size,
+            unit=its.unit,
+            origin=its.origin,
+            sliced_from=its.sliced_from,
+        )
+    return space_said(space, called(volume), voxel_size, unit, origin)
+
+
+def called(volume: Volume) -> str:
+    """How messages call a volume: by where it lies, or what it was computed from.
+
+    Examples
+    --------
+    >>> called(bv.gaussian_filter(bv.open(np.ones((4, 5))), 1))
+    'gaussian_filter of a numpy array of shape (4, 5)'
+    """
+    node: Node = volume.nodes[0]
+    if isinstance(node, SourceNode):
+        return node.name
+    below = node
+    while below.inputs:
+        below = below.inputs[0]
+    return f"{node.name} of {below.name}"

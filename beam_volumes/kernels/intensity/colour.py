@@ -1,0 +1,127 @@
+"""Colours of pixels: stains, hue, saturation and brightness, from red, green and blue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.casting import one_nan
+from beam_volumes.kernels.elementary import exp_value, log_value
+from beam_volumes.kernels.elementary import log as log_rows
+from beam_volumes.kernels.jit import kernel, row_kernel
+
+#: What is made of three channels: see `of_three`.
+SUM, DENSITIES, LIGHT, HUE, SATURATION, VALUE = range(6)
+#: As scikit-image has it: no light at all has no logarithm.
+LEAST = 1e-6
+
+
+def log_least() -> float:
+    """The logarithm of `LEAST`, with the same bits everywhere."""
+    found = np.empty((1, 1))
+    log_rows(np.full((1, 1), LEAST), found)
+    return float(found[0, 0])
+
+
+def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
+    """What each value of an integer dtype counts as; empty for floats, which are not looked up.
+
+    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `LEAST` being 1.
+    """
+    if dtype.kind == "f":
+        return np.empty(0)
+    values = np.arange(2 if dtype.kind == "b" else np.iinfo(dtype).max + 1, dtype=np.float64)
+    values *= 1.0 / (len(values) - 1)
+    if kind == DENSITIES:
+        logs = np.empty((1, len(values)))
+        log_rows(np.maximum(values, LEAST).reshape(1, -1), logs)
+        values = logs[0] / log_least()
+    return values
+
+
+@kernel
+def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale):
+    """Write one number for each pixel's three.
+
+    Parameters
+    ----------
+    first, second, third : Rows
+        Channels. ``table`` says what their values count as; they are numbers themselves if it is empty.
+    out, y0, y1, nx
+        See `beam_volumes.kernels.rows`.
+    weights : ndarray of float64
+        For the three, as far as the kind has some.
+    kind : int
+        `SUM` is the weighted sum. `DENSITIES`: of the logarithms, divided by ``scale``; not below 0.
+        `LIGHT`, the other way round: ``exp`` of minus the sum of what is multiplied by ``scale`` before;
+        not above 1.
+        `HUE`, `SATURATION` and `VALUE`: those of HSV.
+    scale : float
+        Of logarithms.
+
+    Notes
+    -----
+    All is computed in float64, in one order of operations, and rounded once.
+    """
+    for k in range(out.firsts.size):
+        for y in range(y0, y1):
+            a = first.lines[first.firsts[k] + y, first.left : first.left + nx]
+            b = second.lines[second.firsts[k] + y, second.left : second.left + nx]
+            c = third.lines[third.firsts[k] + y, third.left : third.left + nx]
+            to = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            _row(a, b, c, to, table, weights, kind, scale)
+
+
+@row_kernel
+def _row(a, b, c, to, table, weights, kind, scale):
+    looked_up = table.size > 0
+    u, v, w = weights[0], weights[1], weights[2]
+    holes = False
+    for i in range(to.size):
+        if looked_up:
+            r, g, b_ = table[np.int64(a[i])], table[np.int64(b[i])], table[np.int64(c[i])]
+        else:
+            r, g, b_ = np.float64(a[i]), np.float64(b[i]), np.float64(c[i])
+            if kind == DENSITIES:
+                r, g, b_ = _density(r, scale), _density(g, scale), _density(b_, scale)
+        if kind == SUM:
+            value = (r * u + g * v) + b_ * w
+        elif kind == DENSITIES:
+            value = (r * u + g * v) + b_ * w
+            value = 0.0 if value < 0.0 else value
+        elif kind == LIGHT:
+            value = exp_value(-(((r * scale) * u + (g * scale) * v) + (b_ * scale) * w))
+            value = 1.0 if value > 1.0 else value
+        else:
+            value = _hsv(r, g, b_, kind)
+        holes = holes or value != value
+        to[i] = value
+    if holes:
+        one_nan(to)
+
+
+@row_kernel
+def _density(x, scale):
+    return log_value(LEAST if x < LEAST else x) / scale
+
+
+@row_kernel
+def _hsv(r, g, b, kind):
+    if r != r or g != g or b != b:
+        return 0.0
+    most = max(r, max(g, b))
+    if kind == VALUE:
+        return most
+    delta = most - min(r, min(g, b))
+    if delta == 0.0:
+        return 0.0
+    if kind == SATURATION:
+        share = delta / most
+        return share if share == share else 0.0
+    if b == most:
+        hue = 4.0 + (r - g) / delta
+    elif g == most:
+        hue = 2.0 + (b - r) / delta
+    else:
+        hue = (g - b) / delta
+    hue = hue / 6.0
+    return hue - np.floor(hue)

@@ -1,0 +1,159 @@
+"""Which edge each voxel follows, and the codes that say which edges count.
+
+Edges join voxels that share a face. They are ordered by their values, and equal ones by their linear index:
+that of the upper voxel, then z before y before x. Around one voxel this is the order of `_STEPS`. So the best
+edge of each voxel is one, and following it from voxel to voxel comes to an end: at an edge that is the best
+of both its ends, or, of heights, at a voxel lower than all around.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.labels.edges import ACROSS_X, ACROSS_Y, ACROSS_Z, INSIDE
+
+#: What a voxel may be: not of the volume that is divided, free, or of a marker.
+OUTSIDE, FREE, MARKED = 0, 1, 2
+#: Choices: none, or the number of a step plus one; and what is outside has no choice at all.
+NONE, NOTHING = np.uint8(0), np.uint8(255)
+_STEPS = ((-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 1), (0, 1, 0), (1, 0, 0))
+
+
+@kernel
+def choose_by_height(heights, roles, out, y0, y1, nx, start, shape):
+    """The edge that each voxel follows: to its lowest neighbour, if that is not higher.
+
+    Of heights and roles there is one voxel more on each side; ``start`` is the place in the volume, of a
+    ``shape``, of the first voxel of ``out``. Returns how many heights are NaN.
+    """
+    bad = 0
+    for k in range(out.firsts.size):
+        z = start[0] + k
+        for i in range(y0, y1):
+            y = start[1] + i
+            here = heights.firsts[k + 1] + i + 1
+            there = roles.firsts[k + 1] + i + 1
+            row = out.lines[out.firsts[k] + i]
+            for j in range(nx):
+                x = start[2] + j
+                role = roles.lines[there, roles.left + j + 1]
+                if role == OUTSIDE:
+                    row[out.left + j] = NOTHING
+                    continue
+                own = heights.lines[here, heights.left + j + 1]
+                bad += own != own
+                best, below = NONE, own
+                for n in range(6 if role == FREE else 0):
+                    dz, dy, dx = _STEPS[n]
+                    if not (
+                        0 <= z + dz < shape[0] and 0 <= y + dy < shape[1] and 0 <= x + dx < shape[2]
+                    ):
+                        continue
+                    line = roles.firsts[k + 1 + dz] + i + 1 + dy
+                    if roles.lines[line, roles.left + j + 1 + dx] == OUTSIDE:
+                        continue
+                    line = heights.firsts[k + 1 + dz] + i + 1 + dy
+                    other = heights.lines[line, heights.left + j + 1 + dx]
+                    if other <= own and (best == NONE or other < below):
+                        best, below = np.uint8(n + 1), other
+                row[out.left + j] = best
+    return bad
+
+
+@kernel
+def choose_by_affinity(across_z, across_y, across_x, low, out, y0, y1, nx, start, shape):
+    """The edge that each voxel follows: that of the largest affinity, if it is at least ``low``.
+
+    Affinities are of a voxel and the one before it; there is one voxel more of each on the upper side. NaN
+    is no edge. A voxel without an edge is outside.
+    """
+    for k in range(out.firsts.size):
+        z = start[0] + k
+        for i in range(y0, y1):
+            y = start[1] + i
+            a, a_up = across_z.firsts[k] + i, across_z.firsts[k + 1] + i
+            b = across_y.firsts[k] + i
+            c = across_x.firsts[k] + i
+            row = out.lines[out.firsts[k] + i]
+            for j in range(nx):
+                x = start[2] + j
+                best, most = NONE, across_z.lines[a, across_z.left + j]
+                for n in range(6):
+                    if n == 0:
+                        there, value = z > 0, across_z.lines[a, across_z.left + j]
+                    elif n == 1:
+                        there, value = y > 0, across_y.lines[b, across_y.left + j]
+                    elif n == 2:
+                        there, value = x > 0, across_x.lines[c, across_x.left + j]
+                    elif n == 3:
+                        there, value = x + 1 < shape[2], across_x.lines[c, across_x.left + j + 1]
+                    elif n == 4:
+                        there, value = y + 1 < shape[1], across_y.lines[b + 1, across_y.left + j]
+                    else:
+                        there, value = z + 1 < shape[0], across_z.lines[a_up, across_z.left + j]
+                    if there and value >= low and (best == NONE or value > most):
+                        best, most = np.uint8(n + 1), value
+                row[out.left + j] = best if best != NONE else NOTHING
+
+
+@kernel
+def code_choices(choices, out, y0, y1, nx):
+    """The codes of edges that are the choice of one of their ends; choices have one voxel more before."""
+    for k in range(out.firsts.size):
+        for i in range(y0, y1):
+            row = out.lines[out.firsts[k] + i]
+            here = choices.firsts[k + 1] + i + 1
+            before_z, before_y = choices.firsts[k] + i + 1, here - 1
+            for j in range(nx):
+                x = choices.left + j + 1
+                choice = choices.lines[here, x]
+                code = np.uint8(0)
+                if choice != NOTHING:
+                    code = INSIDE
+                    if choice == 1 or choices.lines[before_z, x] == 6:
+                        code |= ACROSS_Z
+                    if choice == 2 or choices.lines[before_y, x] == 5:
+                        code |= ACROSS_Y
+                    if choice == 3 or choices.lines[here, x - 1] == 4:
+                        code |= ACROSS_X
+                row[out.left + j] = code
+
+
+@kernel
+def add_high(across_z, across_y, across_x, high, start, out, y0, y1, nx):
+    """Add the edges of an affinity of at least ``high`` to codes."""
+    for k in range(out.firsts.size):
+        for i in range(y0, y1):
+            row = out.lines[out.firsts[k] + i]
+            a, b, c = across_z.firsts[k] + i, across_y.firsts[k] + i, across_x.firsts[k] + i
+            for j in range(nx):
+                code = row[out.left + j]
+                if start[0] + k > 0 and across_z.lines[a, across_z.left + j] >= high:
+                    code |= ACROSS_Z
+                if start[1] + i > 0 and across_y.lines[b, across_y.left + j] >= high:
+                    code |= ACROSS_Y
+                if start[2] + j > 0 and across_x.lines[c, across_x.left + j] >= high:
+                    code |= ACROSS_X
+                row[out.left + j] = code
+
+
+@kernel
+def add_same(markers, choices, out, y0, y1, nx):
+    """Add the edges between neighbours of one marker; markers and choices have one voxel more before."""
+    for k in range(out.firsts.size):
+        for i in range(y0, y1):
+            row = out.lines[out.firsts[k] + i]
+            for j in range(nx):
+                own = markers.lines[markers.firsts[k + 1] + i + 1, markers.left + j + 1]
+                if own == 0 or row[out.left + j] == 0:
+                    continue
+                for n, bit in ((0, ACROSS_Z), (1, ACROSS_Y), (2, ACROSS_X)):
+                    dz, dy, dx = _STEPS[n]
+                    line = markers.firsts[k + 1 + dz] + i + 1 + dy
+                    other = choices.firsts[k + 1 + dz] + i + 1 + dy
+                    if (
+                        markers.lines[line, markers.left + j + 1 + dx] == own
+                        and choices.lines[other, choices.left + j + 1 + dx] != NOTHING
+                    ):
+                        row[out.left + j] |= bit

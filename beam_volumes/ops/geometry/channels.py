@@ -1,0 +1,122 @@
+"""Volumes with several channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from beam_volumes.graph.nodes import Node
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, as_volume, check_alike
+from beam_volumes.ops.building import first_channel
+from beam_volumes.ops.parameters.docs import documented
+
+
+@documented
+def stack(volumes: Sequence[Volume], names: Sequence[str] | None = None) -> Volume:
+    """Put volumes beside each other as the channels of one.
+
+    Parameters
+    ----------
+    volumes : sequence of Volume or numpy.ndarray
+        One or more, of one shape. Those that have channels give all of theirs.
+    names : sequence of str, optional
+        A name for each channel, no two alike. By default the names that the volumes have, if all
+        have some.
+
+    Returns
+    -------
+    Volume
+        A volume with the axis c before the others, of the dtype that numpy promotes those of the
+        volumes to.
+
+    Raises
+    ------
+    ValueError
+        If no volume is given, shapes differ, or names are not one for each channel.
+    TypeError
+        If one of them is neither a volume nor an array.
+
+    See Also
+    --------
+    channels : the other way round.
+    Volume.sel : chooses channels by name.
+
+    Notes
+    -----
+    Nothing is copied. Each channel is computed by itself, in the same sweep; what is stored with
+    chunks of all channels is decoded once for them all.
+
+    References
+    ----------
+    `numpy.stack`.
+
+    Examples
+    --------
+    >>> v = bv.stack([np.zeros((2, 3), "u1"), np.ones((2, 3), "u1")], names=["DAPI", "GFP"])
+    >>> v.shape, v.axes, v.channels
+    ((2, 2, 3), ('c', 'y', 'x'), ('DAPI', 'GFP'))
+    >>> int(bv.sum(v)), np.asarray(bv.sum(v, axis=("y", "x"))).tolist()
+    (6, [0, 6])
+    """
+    opened = [as_volume(v) for v in volumes]
+    if not opened:
+        raise ValueError("stack: give at least one volume")
+    for v in opened[1:]:
+        check_alike("stack", first_channel(opened[0]), first_channel(v))
+    dtype = np.result_type(*(v.dtype for v in opened))
+    nodes: list[Node] = []
+    known: list[str] = []
+    for v in opened:
+        cast = v.astype(dtype)
+        nodes += cast.nodes
+        known += v.space.channels
+    if names is None:
+        names = known if len(known) == len(nodes) and len({*known}) == len(known) else ()
+    elif len(names) != len(nodes) or len({*names}) != len(nodes):
+        raise ValueError(
+            f"stack: names={list(names)!r}; give {len(nodes)} different names, one for each channel"
+        )
+    space = shared_space("stack", *opened)
+    named = space.with_leading(space.times, True, tuple(map(str, names)))
+    return Volume(tuple(nodes), named)
+
+
+@documented
+def channels(volume: Volume) -> tuple[Volume, ...]:
+    """Take the channels of a volume apart.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A lazy volume with an axis of channels, or without, or an array.
+
+    Returns
+    -------
+    tuple of Volume
+        A volume for each channel; the volume itself if it has no such axis.
+
+    Raises
+    ------
+    TypeError
+        If ``volume`` is neither a volume nor an array.
+
+    See Also
+    --------
+    stack : the other way round.
+
+    References
+    ----------
+    `numpy.unstack`.
+
+    Examples
+    --------
+    >>> red, green, blue = bv.channels(bv.open(np.zeros((3, 4, 5, 6), "u1")))
+    >>> green.shape
+    (4, 5, 6)
+    """
+    v = as_volume(volume)
+    if not v.space.has_channels:
+        return (v,)
+    return tuple(Volume(node, v.space.of_one("c")) for node in v.nodes)

@@ -1,0 +1,416 @@
+"""Colours and stains, named as in scikit-image's color."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.kernels.casting import kernel_dtype
+from beam_volumes.kernels.intensity import colour
+from beam_volumes.ops.building import kernel_input, together
+from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.sweep.stage import Block, Stage
+
+#: Rows are the red, green and blue that haematoxylin, eosin and DAB take away (Ruifrok and Johnston 2001).
+RGB_FROM_HED = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
+#: Of ITU-R BT.709, as scikit-image rounds them.
+LUMINANCE = (0.2125, 0.7154, 0.0721)
+
+
+@dataclass(frozen=True, eq=False)
+class OfThree(Stage):
+    """One number of the three that each pixel has: see `beam_volumes.kernels.intensity.colour`."""
+
+    kind: int
+    table: np.ndarray
+    weights: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    scale: float = 1.0
+
+    compiled = True
+
+    @property
+    def cost(self) -> float:
+        slow = self.kind == colour.LIGHT or (self.kind == colour.DENSITIES and not self.table.size)
+        return 25.0 if slow else 6.0
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        first, second, third = (block.as_rows for block in inputs)
+        weights = np.array(self.weights, np.float64)
+        colour.of_three(
+            first, second, third, out.as_rows, y0, y1, out.cols, self.table, weights, self.kind, self.scale
+        )  # fmt: skip
+
+
+@documented
+def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
+    """Separate haematoxylin, eosin and DAB.
+
+    For brightfield slides: how much of each stain a pixel holds, from the light that it takes away.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        dtype, floats from 0 to 1.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        The channels haematoxylin, eosin and dab, 0 or more.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, or ``dtype`` is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    See Also
+    --------
+    separate_stains : with other stains.
+    hed2rgb : the other way round.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of. A chunk that
+    holds all channels is decoded once. Logarithms of integers are looked up in
+    a table. The result has the same bits on every machine.
+
+    References
+    ----------
+    `skimage.color.rgb2hed`. A. C. Ruifrok and D. A. Johnston, "Quantification of histochemical
+    staining by color deconvolution", Analytical and Quantitative Cytology and Histology 23, 2001.
+
+    Examples
+    --------
+    >>> pixel = np.array([150, 60, 160], "u1").reshape(3, 1, 1, 1)
+    >>> np.asarray(bv.rgb2hed(bv.open(pixel))).ravel().round(3)
+    array([0.045, 0.064, 0.018], dtype=float32)
+    """
+    inverse = inverted(RGB_FROM_HED, "rgb2hed")
+    return _separated("rgb2hed", volume, inverse, ("haematoxylin", "eosin", "dab"), dtype)
+
+
+@documented
+def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
+    """Colours from haematoxylin, eosin and DAB.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        Three channels, as `rgb2hed` gives them. Set two of them to 0 to see one stain alone.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        The channels red, green and blue, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, or ``dtype`` is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    See Also
+    --------
+    combine_stains : with other stains.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+
+    References
+    ----------
+    `skimage.color.hed2rgb`.
+
+    Examples
+    --------
+    >>> hed = bv.rgb2hed(bv.open(np.array([150, 60, 160], "u1").reshape(3, 1, 1, 1)))
+    >>> (np.asarray(bv.hed2rgb(hed)).ravel() * 255).round()
+    array([150.,  60., 160.], dtype=float32)
+    """
+    return _combined("hed2rgb", volume, RGB_FROM_HED, dtype)
+
+
+@documented
+def separate_stains(
+    volume: Volume,
+    matrix: Sequence[Sequence[float]],
+    *,
+    names: Sequence[str] | None = None,
+    dtype: Any = None,
+) -> Volume:
+    """Separate the stains of a slide by a matrix.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        dtype, floats from 0 to 1.
+    matrix : array_like of 3 x 3
+        Stains from the logarithms of red, green and blue: the inverse of the matrix whose rows
+        are the stains' colours, as ``skimage.color.hdx_from_rgb``.
+    names : sequence of str, optional
+        Names of the three stains.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        A channel for each stain, 0 or more.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, the matrix is not 3 x 3 finite numbers, names are
+        not three different ones, or ``dtype`` is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    See Also
+    --------
+    rgb2hed : haematoxylin, eosin and DAB.
+    combine_stains : the other way round.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+
+    References
+    ----------
+    `skimage.color.separate_stains`.
+
+    Examples
+    --------
+    >>> matrix = np.linalg.inv([[0.65, 0.70, 0.29], [0.07, 0.99, 0.11], [0.27, 0.57, 0.78]])
+    >>> slide = bv.open(np.full((3, 1, 4, 5), 255, "u1"))
+    >>> float(np.asarray(bv.separate_stains(slide, matrix)).max())
+    0.0
+    """
+    return _separated("separate_stains", volume, matrix, names, dtype)
+
+
+@documented
+def combine_stains(
+    volume: Volume, matrix: Sequence[Sequence[float]], *, dtype: Any = None
+) -> Volume:
+    """Colours from stains, by a matrix.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        A channel for each of three stains, as `separate_stains` gives them.
+    matrix : array_like of 3 x 3
+        Its rows are the red, green and blue that each stain takes away, as
+        ``skimage.color.rgb_from_hdx``.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        The channels red, green and blue, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, the matrix is not 3 x 3 finite numbers, or ``dtype``
+        is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    See Also
+    --------
+    separate_stains : the other way round.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+
+    References
+    ----------
+    `skimage.color.combine_stains`.
+
+    Examples
+    --------
+    >>> none = bv.open(np.zeros((3, 1, 4, 5), "f4"))
+    >>> float(np.asarray(bv.combine_stains(none, np.eye(3))).min())
+    1.0
+    """
+    return _combined("combine_stains", volume, matrix, dtype)
+
+
+@documented
+def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
+    """Brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        dtype, floats from 0 to 1.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        A volume without channels, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, or ``dtype`` is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of.
+
+    References
+    ----------
+    `skimage.color.rgb2gray`.
+
+    Examples
+    --------
+    >>> np.asarray(bv.rgb2gray(bv.open(np.full((3, 1, 1, 2), 51, "u1"))))
+    array([[[0.2, 0.2]]], dtype=float32)
+    """
+    (gray,) = _of_three("rgb2gray", volume, ((colour.SUM, LUMINANCE, 1.0),), dtype)
+    return gray
+
+
+@documented
+def rgb2hsv(volume: Volume, *, dtype: Any = None) -> Volume:
+    """Hue, saturation and value of colours.
+
+    Saturation tells tissue from glass: ``s = bv.rgb2hsv(slide)[1]``, ``s > bv.threshold_otsu(s)``.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        Three channels: red, green and blue. Integers count from 0 to the largest value of their
+        dtype, floats from 0 to 1.
+    dtype : dtype, optional
+        float32 or float64; as `gaussian_filter` chooses by default.
+
+    Returns
+    -------
+    Volume
+        The channels hue, saturation and value, from 0 to 1; all 0 where a channel is NaN.
+
+    Raises
+    ------
+    ValueError
+        If the volume has not three channels, or ``dtype`` is no float32 or float64.
+    TypeError
+        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
+        has more than 16 bits.
+
+    Notes
+    -----
+    Pointwise: it needs no halo, and is computed in the same sweep as what it is made of. What
+    nobody needs, such as hue, is not computed.
+
+    References
+    ----------
+    `skimage.color.rgb2hsv`.
+
+    Examples
+    --------
+    >>> pixel = np.array([0.2, 0.4, 0.1], "f4").reshape(3, 1, 1, 1)
+    >>> np.asarray(bv.rgb2hsv(bv.open(pixel))).ravel().round(3)
+    array([0.278, 0.75 , 0.4  ], dtype=float32)
+    """
+    kinds = (colour.HUE, colour.SATURATION, colour.VALUE)
+    made = _of_three("rgb2hsv", volume, [(kind, (0.0,) * 3, 1.0) for kind in kinds], dtype)
+    return stack(made, ("hue", "saturation", "value"))
+
+
+def _separated(
+    name: str, volume: Volume, matrix: Any, names: Sequence[str] | None, dtype: Any
+) -> Volume:
+    m, scale = _matrix(matrix, name), colour.log_least()
+    wanted = [(colour.DENSITIES, tuple(m[:, k]), scale) for k in range(3)]
+    return stack(_of_three(name, volume, wanted, dtype), names)
+
+
+def _combined(name: str, volume: Volume, matrix: Any, dtype: Any) -> Volume:
+    m, scale = _matrix(matrix, name), -colour.log_least()
+    wanted = [(colour.LIGHT, tuple(m[:, k]), scale) for k in range(3)]
+    return stack(_of_three(name, volume, wanted, dtype), ("red", "green", "blue"))
+
+
+def _of_three(name: str, volume: Volume, wanted: Sequence[Any], dtype: Any) -> tuple[Volume, ...]:
+    """Volumes that are made of three channels; each of a kind, weights and a scale."""
+    volume = as_volume(volume)
+    count = len(volume.nodes) if volume.space.has_channels else 1
+    if count != 3:
+        how = ": leave alpha out by v[:3]" if count == 4 else ""
+        raise ValueError(f"{name}: three channels are needed, and there are {count}{how}")
+    if volume.dtype.kind == "i" or (volume.dtype.kind == "u" and volume.dtype.itemsize > 2):
+        raise TypeError(
+            f"{name}: {volume.dtype} says not what full light is; cast it to uint8 or uint16, or divide "
+            "it to floats from 0 to 1"
+        )
+    result = accumulator(volume.dtype) if dtype is None else checked_dtype(dtype)
+    if result not in (np.float32, np.float64):
+        raise ValueError(f"{name}: dtype={dtype!r}; it is float32 or float64")
+    three = channels(kernel_input(volume))
+    source = kernel_dtype(volume.dtype)
+    return tuple(
+        together(OfThree(name, result, kind, colour.table_of(source, kind), weights, scale), three)
+        for kind, weights, scale in wanted
+    )
+
+
+def _matrix(given: Any, name: str) -> np.ndarray:
+    try:
+        m = np.array(given, np.float64)
+    except (TypeError, ValueError):
+        m = np.empty(0)
+    if m.shape != (3, 3) or not np.isfinite(m).all():
+        raise ValueError(f"{name}: matrix={given!r}; give three rows of three finite numbers")
+    return m
+
+
+def inverted(matrix: Sequence[Sequence[float]], name: str) -> np.ndarray:
+    """Invert 3 x 3 numbers exactly and round once: the result is the same on every machine.
+
+    Examples
+    --------
+    >>> inverted(((2, 0, 0), (0, 4, 0), (0, 1, 1)), "stains").tolist()
+    [[0.5, 0.0, 0.0], [0.0, 0.25, 0.0], [0.0, -0.25, 1.0]]
+    """
+    m = [[Fraction(x) for x in row] for row in matrix]
+
+    def minor(i: int, j: int) -> Fraction:
+        (a, b), (c, d) = ([m[r][s] for s in range(3) if s != j] for r in range(3) if r != i)
+        return a * d - b * c
+
+    whole = sum(m[0][j] * minor(0, j) * (-1) ** j for j in range(3))
+    if not whole:
+        raise ValueError(f"{name}: the matrix {matrix!r} has no inverse")
+    inverse = [[float(minor(j, i) * (-1) ** (i + j) / whole) for j in range(3)] for i in range(3)]
+    return np.array(inverse)

@@ -1,0 +1,352 @@
+"""A function of each object: its voxels are cut out of storage, and what it gives are rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.chains import TableStep
+from beam_volumes.across.records import RecordRows
+from beam_volumes.across.rounds import Flow, Key, Message, Round
+from beam_volumes.across.table_rounds import Columns, table_flow
+from beam_volumes.geometry import Box
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume, as_volume, check_alike, one_channel
+from beam_volumes.ops.building import first_channel
+from beam_volumes.ops.labels.chain_survey import behind
+from beam_volumes.ops.labels.tables import regionprops_table
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.space import Space
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import digest
+from beam_volumes.text import format_bytes
+
+#: Ranges of z that objects are shared out by: those of one are taken one after the other.
+_RANGES = 256
+#: Bytes for each byte that is read: a function makes arrays of its own.
+_COPIES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """An object, cut out of its volume.
+
+    Attributes
+    ----------
+    label : int
+    mask : ndarray of bool
+        Where the object is, in its box; of two axes if the volume has two.
+    labels : ndarray
+        All labels in the box.
+    images : tuple of ndarray
+        The volumes in the box; those with channels have the axis c first.
+    start : tuple of int
+        Where the box begins in the volume.
+    voxel_size : tuple of float
+        Per axis of the mask; 1 if the volume has none.
+    unit : str or None
+    """
+
+    label: int
+    mask: np.ndarray
+    labels: np.ndarray
+    images: tuple[np.ndarray, ...]
+    start: tuple[int, ...]
+    voxel_size: tuple[float, ...]
+    unit: str | None
+
+
+@documented
+def for_each_label(
+    labels: Volume,
+    function: Callable[[Region], Mapping[str, Any] | None],
+    columns: Mapping[str, Any],
+    *,
+    volumes: Sequence[Volume] = (),
+    pad: int | Sequence[int] = 0,
+    name: str | None = None,
+    version: Any = None,
+) -> Table:
+    """Apply a function to each object of a label volume.
+
+    For what no table of measurements has: skeletons, meshes, shapes, files of one object each.
+
+    Parameters
+    ----------
+    labels : Volume or numpy.ndarray
+        Labels as they are stored, of bool or integers from 0 on; 0 is background.
+    function : callable
+        Takes a ``Region``: its ``label``, ``mask``, ``labels``, ``images``, ``start``, ``voxel_size`` and
+        ``unit``. Returns a dict with a number for each column, or None to leave the object out. It
+        may write a file, and may be called again for an object if a worker fails.
+    columns : mapping
+        The names of the numbers that it returns, and their dtypes: ``{"length": "f8"}``.
+    volumes : sequence of Volume, default: ()
+        Stored volumes of the same shape, of which it is given the same box.
+    pad : int or sequence of int, default: 0
+        How many voxels the box is larger on each side, as far as the volume goes.
+    name : str, optional
+        Says that the function is the same one whenever it has this name and ``version``, so that a
+        run can be resumed by another process.
+    version : object, optional
+        Change it when the function changes.
+
+    Returns
+    -------
+    Table
+        A lazy table: ``label`` and the columns, a row for each object, sorted by label.
+
+    Raises
+    ------
+    ValueError
+        If labels or volumes are computed instead of stored, shapes differ, a column has no numeric
+        dtype; when it is computed, if the function returns other columns, or an object's box takes more
+        memory than is left.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or of another dtype.
+
+    See Also
+    --------
+    regionprops_table : measurements that need no box in memory.
+
+    Notes
+    -----
+    One sweep finds the boxes; then each is read by itself, in parallel on any runner. A worker has
+    the box of one object at a time: its labels, mask and volumes, and what the function makes of
+    them. Objects are shared out by where they begin along z.
+
+    References
+    ----------
+    `scipy.ndimage.labeled_comprehension`, and ``extra_properties`` of
+    `skimage.measure.regionprops_table`.
+
+    Examples
+    --------
+    >>> labels = np.array([[1, 1, 0], [0, 2, 2], [0, 0, 2]], "u1")
+    >>> table = bv.for_each_label(labels, lambda r: {"fill": r.mask.mean()}, {"fill": "f8"})
+    >>> table.to_pyarrow().to_pydict()
+    {'label': [1, 2], 'fill': [1.0, 0.75]}
+    """
+    what = "for_each_label"
+    labels = one_channel(labels)
+    opened = [as_volume(v) for v in volumes]
+    for v in opened:
+        check_alike(what, labels, first_channel(v))
+    for v in (labels, *opened):
+        if not all(isinstance(n, SourceNode) for n in v.nodes):
+            raise ValueError(
+                f"{what}: boxes are cut out of what is stored, and {v!r} is computed; write it with "
+                ".to(path) first, and open that"
+            )
+        if v.space.times:
+            raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
+    if not callable(function):
+        raise TypeError(f"{what}: {function!r} is no function")
+    z, y, x = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0)
+    step = EachLabel(
+        name or str(getattr(function, "__name__", what)),
+        function,
+        _dtypes(columns, what),
+        _source(labels.node),
+        tuple(tuple(_source(n) for n in v.nodes) for v in opened),
+        tuple(v.space.has_channels for v in opened),
+        (z, y, x),
+        labels.space,
+        identity(name, version),
+    )
+    boxes = regionprops_table(labels, properties=["bbox"])
+    return Table(behind(step, [boxes], what))
+
+
+def _source(node: Any) -> Source:
+    return node.source
+
+
+def _dtypes(columns: Mapping[str, Any], what: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(columns, Mapping) or not columns:
+        raise ValueError(
+            f'{what}: columns={columns!r}; give names and dtypes, e.g. {{"length": "f8"}}'
+        )
+    found = []
+    for column, given in columns.items():
+        try:
+            dtype = np.dtype(given)
+        except TypeError:
+            dtype = np.dtype(object)
+        if dtype.kind not in "biuf" or column == "label":
+            raise ValueError(
+                f"{what}: columns[{column!r}]={given!r}; each column is of numbers, and none is called label"
+            )
+        found.append((str(column), dtype.str))
+    return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class EachLabel(TableStep):
+    """The rows that a function gives of each object, of the table of their boxes.
+
+    Attributes
+    ----------
+    function : callable
+    names : tuple of (str, str)
+        Its columns and their dtypes.
+    labels : Source
+    images : tuple of tuple of Source
+        For each volume its channels.
+    channels : tuple of bool
+        Whether each has an axis of them.
+    pad : tuple of int
+    space : Space
+        Of the labels.
+    identity : str
+        By what the function is known again.
+    """
+
+    function: Callable[[Region], Mapping[str, Any] | None]
+    names: tuple[tuple[str, str], ...]
+    labels: Source
+    images: tuple[tuple[Source, ...], ...]
+    channels: tuple[bool, ...]
+    pad: tuple[int, int, int]
+    space: Space
+    identity: str
+
+    entries = ("shards",)
+
+    @property
+    def rows(self) -> RecordRows:
+        return RecordRows((("label", "<u8"), *self.names))
+
+    @property
+    def ranges(self) -> int:
+        return max(1, min(_RANGES, self.labels.shape[0]))
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        each = sum(np.dtype(dtype).itemsize for _, dtype in self.rows.names)
+        table = table_flow(self.rows, self.ranges, limit_bytes=limit_bytes, row_bytes=each)
+        first, *rest = table.rounds
+        return Flow(
+            (
+                _Share("shards", ("each",), self),
+                _Each("each", first.to, self, first, limit_bytes),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return self.rows.columns(self.rows.empty())
+
+    def token(self) -> str:
+        images = [s.token() for group in self.images for s in group]
+        how = self.names, self.channels, self.pad
+        return digest("EachLabel", self.identity, self.labels.token(), images, *how)
+
+    def boxes(self, rows: Columns) -> np.ndarray:
+        """Where the objects of some rows begin and end: n x 2 x 3."""
+        ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)
+        flat = 3 - ends.shape[1] // 2
+        found = np.zeros((len(ends), 2, 3), np.int64)
+        found[:, 1] = 1
+        found[:, :, flat:] = ends.reshape(len(ends), 2, 3 - flat)
+        return found
+
+    def box(self, start: np.ndarray, stop: np.ndarray) -> Box:
+        pad, shape = np.array(self.pad), np.array(self.labels.shape)
+        z0, y0, x0 = np.maximum(start - pad, 0).tolist()
+        z1, y1, x1 = np.minimum(stop + pad, shape).tolist()
+        return Box((z0, y0, x0), (z1, y1, x1))
+
+    def of(self, label: int, box: Box, limit_bytes: int | None) -> tuple[Any, ...] | None:
+        """Call the function for an object; gives its row, in the order of the columns."""
+        sources = [self.labels, *(s for group in self.images for s in group)]
+        voxels = int(np.prod(box.shape))
+        nbytes = _COPIES * voxels * (1 + sum(s.dtype.itemsize for s in sources))
+        if limit_bytes is not None and nbytes > limit_bytes:
+            raise ValueError(
+                f"{self.name}: the box of label {label} from {box.start} to {box.stop} takes about "
+                f"{format_bytes(nbytes)}, and {format_bytes(limit_bytes)} are left: give more memory, or "
+                "leave large objects out by remove_small_objects and relabel"
+            )
+        visible = self.space.visible
+        drop = tuple(i for i in range(3) if i not in visible)
+        found = self.labels.read(box).squeeze(drop)
+        images = []
+        for group, many in zip(self.images, self.channels, strict=True):
+            arrays = [s.read(box).squeeze(drop) for s in group]
+            images.append(np.stack(arrays) if many else arrays[0])
+        size = self.space.voxel_size or (1.0, 1.0, 1.0)
+        region = Region(
+            label,
+            found == label,
+            found,
+            tuple(images),
+            tuple(box.start[i] for i in visible),
+            tuple(size[i] for i in visible),
+            self.space.unit,
+        )
+        try:
+            given = self.function(region)
+        except Exception as error:
+            error.args = (f"{self.name}: label {label}: {error}", *error.args[1:])
+            raise
+        if given is None:
+            return None
+        wanted = [column for column, _ in self.names]
+        if not isinstance(given, Mapping) or set(given) != set(wanted):
+            told = sorted(given) if isinstance(given, Mapping) else type(given).__name__
+            raise ValueError(
+                f"{self.name}: the function returned {told} for label {label}; it must return a dict of "
+                f"{', '.join(wanted)}, or None"
+            )
+        return (label, *(given[column] for column in wanted))
+
+
+@dataclass(frozen=True, eq=False)
+class _Share(Round):
+    """Under a shard of boxes: the objects to the range of z that they begin in."""
+
+    of: EachLabel
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows, ranges = values[0], self.of.ranges
+        boxes = self.of.boxes(rows)
+        at = boxes[:, 0, 0] * ranges // max(1, self.of.labels.shape[0])
+        order = np.argsort(at, kind="stable")
+        kinds, starts = np.unique(at[order], return_index=True)
+        for number, (a, b) in zip(
+            kinds.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True
+        ):
+            some = order[a:b]
+            yield "each", (number,), (key, np.asarray(rows["label"])[some], boxes[some])
+        if key == (0,):  # a table has one shard at least, and every range has to tell
+            for number in range(ranges):
+                yield "each", (number,), ((-1,), np.empty(0, np.uint64), np.empty((0, 2, 3), int))
+
+
+@dataclass(frozen=True, eq=False)
+class _Each(Round):
+    """Under a range of z: of each object that begins there its row, to the table as if it were a slab."""
+
+    of: EachLabel
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = []
+        for labels, boxes in {sender: some for sender, *some in values}.values():
+            for label, (start, stop) in zip(labels.tolist(), boxes, strict=True):
+                row = self.of.of(label, self.of.box(start, stop), self.limit_bytes)
+                if row is not None:
+                    rows.append(row)
+        kind = self.of.rows
+        columns = zip(*rows, strict=True) if rows else ((),) * len(kind.names)
+        named = {name: list(column) for (name, _), column in zip(kind.names, columns, strict=True)}
+        yield from self.table.step(key, [kind.records(named)])

@@ -1,0 +1,138 @@
+"""Tables that are there already, in memory or in Parquet files, as operands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.chains import StoredTable
+from beam_volumes.across.rounds import Key
+from beam_volumes.across.table_rounds import Columns
+from beam_volumes.graph.nodes import Barrier
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import as_volume
+from beam_volumes.ops.labels.chain_survey import StoredSurvey
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.parquet import ParquetTable
+from beam_volumes.sweep.stage import digest
+
+#: Rows of a table in memory that go on together.
+_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayTable(StoredTable):
+    """Columns in memory, sent along with a plan.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray
+    """
+
+    columns: tuple[np.ndarray, ...]
+
+    def parts(self) -> Sequence[Key]:
+        return [(i,) for i in range(max(1, -(-len(self.columns[0]) // _ROWS)))]
+
+    def read(self, part: Key) -> Columns:
+        rows = slice(part[0] * _ROWS, (part[0] + 1) * _ROWS)
+        return {name: c[rows] for (name, _), c in zip(self.names, self.columns, strict=True)}
+
+    def token(self) -> str:
+        return digest("ArrayTable", self.names, self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetColumns(StoredTable):
+    """Columns of numbers in Parquet files, in a part for each row group.
+
+    Attributes
+    ----------
+    table : ParquetTable
+    """
+
+    table: ParquetTable
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.table.extents
+
+    def parts(self) -> Sequence[Key]:
+        return self.table.groups() or [(-1, -1)]
+
+    def read(self, part: Key) -> Columns:
+        if part[0] < 0:  # files without row groups
+            return {name: np.empty(0, dtype) for name, dtype in self.names}
+        return self.table.read(part, tuple(name for name, _ in self.names))
+
+    def token(self) -> str:
+        return digest("ParquetColumns", self.names, self.table)
+
+
+def as_table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
+    """Return a lazy table that has some columns, made of another table or Parquet files if need be.
+
+    Raises
+    ------
+    ValueError, TypeError
+        It is none of these, or lacks columns, or some are not of numbers.
+    """
+    if isinstance(given, Table):
+        table = given
+        _check(list(table.columns), needed, name, what)
+        return table
+    stored: StoredTable
+    if isinstance(given, str | os.PathLike):
+        found = ParquetTable.of(given)
+        _check(list(found.schema), needed, name, what)
+        dtypes = {column: found.schema[column] for column in needed}
+        for column, dtype in dtypes.items():
+            if dtype is None:
+                raise TypeError(f"{name}: column {column} of {found.name} is not of numbers")
+        stored = ParquetColumns(
+            tuple((c, d.str) for c, d in dtypes.items() if d is not None), found
+        )
+    else:
+        stored = _in_memory(given, needed, name, what)
+    nothing = as_volume(np.zeros((1, 1, 1), np.uint8)).node
+    return Table(Barrier.of(StoredSurvey(what, stored), (nothing,)))
+
+
+def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> ArrayTable:
+    if isinstance(given, Mapping):
+        have: list[Any] = list(given)
+    elif hasattr(given, "column_names"):
+        have = list(given.column_names)
+    elif hasattr(given, "columns"):
+        have = list(given.columns)
+    else:
+        raise TypeError(
+            f"{name}: {what} of {type(given).__name__}: give a table, a dict of columns, or the path of "
+            "Parquet files"
+        )
+    _check(have, needed, name, what)
+    columns = []
+    for column in needed:
+        values = given[column]
+        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+        if values.ndim != 1 or values.dtype.kind not in "uif":
+            raise TypeError(
+                f"{name}: column {column} of {what} is of shape {values.shape} and {values.dtype}; give a "
+                "column of numbers"
+            )
+        columns.append(np.ascontiguousarray(values))
+    if len({len(c) for c in columns}) > 1:
+        raise ValueError(f"{name}: the columns of {what} differ in length")
+    names = tuple((c, v.dtype.str) for c, v in zip(needed, columns, strict=True))
+    return ArrayTable(names, tuple(columns))
+
+
+def _check(have: Sequence[Any], needed: Sequence[str], name: str, what: str) -> None:
+    missing = [c for c in needed if c not in have]
+    if missing:
+        some = ", ".join(map(str, have[:12])) + (", ..." if len(have) > 12 else "")
+        raise ValueError(f"{name}: {what} has no column {', '.join(missing[:3])}; it has {some}")

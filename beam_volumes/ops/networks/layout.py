@@ -1,0 +1,185 @@
+"""How a network's patches lie over a volume: chosen from what is asked for, and what the network makes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from beam_volumes.geometry import Triple
+from beam_volumes.ops.building import triple
+from beam_volumes.ops.networks.models import Model
+from beam_volumes.ops.networks.patches import Patches
+from beam_volumes.ops.networks.trial import Trial, tried
+
+#: Voxels of a patch, and of a batch, that nobody has chosen.
+_PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18
+#: Voxels that a patch is made longer by, so that coarser results of it are longer, too.
+_MORE = 48
+#: The most patches of a batch that nobody has chosen.
+_MOST = 16
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What users say of patches, along z, y and x; None where they leave it open."""
+
+    mode: str
+    patch: Triple | None
+    context: tuple[Triple, Triple] | None
+    stride: Triple | None
+    overlap: Triple | None
+    blend: str
+    slices: int
+    batch: int | None
+    edges: tuple[str, str, str]
+    cval: float
+    augment: str
+    flat: bool
+    fixed: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What was chosen, and found when it was tried."""
+
+    model: Model
+    patches: Patches
+    batch: int
+    trial: Trial
+
+
+def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout:
+    """Lay patches over a volume of a shape.
+
+    Raises
+    ------
+    ValueError
+        The network fails on them, or they cannot lie as they are asked to.
+    """
+    patch = _patch(shape, asked)
+    batch = asked.batch or max(1, min(_MOST, _BATCH_VOXELS // math.prod(patch)))
+    trial = tried(model, "predict", batch, channels, patch)
+    scale = _scale(model, channels, patch, trial, asked)
+    rest = triple([p - m * s for p, m, s in zip(patch, trial.shape, scale, strict=True)])
+    stride = triple([math.lcm(s, t) for s, t in zip(scale, asked.stride or (1, 1, 1), strict=True)])
+    known = asked.context is not None or any(rest[asked.flat :])
+    valid = asked.mode == "valid" or (asked.mode == "auto" and known)
+    if asked.augment:
+        _check_turns(patch, rest, asked, valid, model)
+    lay = _valid if valid else _blended
+    return Layout(model, lay(model, shape, patch, scale, stride, rest, trial, asked), batch, trial)
+
+
+def _patch(shape: Triple, asked: Asked) -> Triple:
+    """What the network is given at once."""
+    if asked.patch is not None:
+        return (asked.slices if asked.flat else asked.patch[0], *asked.patch[1:])
+    stride = asked.stride or (1, 1, 1)
+    before, after = asked.context or ((0, 0, 0), (0, 0, 0))
+    sides = [a for a in range(3) if shape[a] > 1 and not (asked.flat and a == 0)]
+    room = math.floor((_PATCH_VOXELS / asked.slices) ** (1 / max(1, len(sides))) + 1e-9)
+    patch = []
+    for a in range(3):
+        fixed, around = asked.fixed[a], before[a] + after[a]
+        # As few patches as there is room for, all of one size.
+        cell = max(stride[a], room - around)
+        cell = -(-shape[a] // max(1, -(-shape[a] // cell))) or 1
+        own = -(-cell // stride[a]) * stride[a] + around
+        patch.append(asked.slices if asked.flat and a == 0 else fixed or own)
+    return triple(patch)
+
+
+def _scale(model: Model, channels: int, patch: Triple, trial: Trial, asked: Asked) -> Triple:
+    """Voxels for one of the result: what a longer patch adds to it tells, where there may be several."""
+    scale = [1, 1, 1]
+    for a in range(asked.flat, 3):
+        p, m = patch[a], trial.shape[a]
+        if p == m or (m > 1 and 2 * m > p + 1):
+            continue
+        more = _MORE * (asked.stride or (1, 1, 1))[a]
+        longer = triple([n + more * (b == a) for b, n in enumerate(patch)])
+        try:
+            added = tried(model, "predict", 1, channels, longer).shape[a] - m
+        except ValueError:
+            added = 0  # a network of a fixed size: its result tells
+        scale[a] = more // added if added > 0 else max(1, p // m)
+    return triple(scale)
+
+
+def _valid(
+    model: Model, shape: Triple, patch: Triple, scale: Triple, stride: Triple, rest: Triple,
+    trial: Trial, asked: Asked,
+) -> Patches:  # fmt: skip
+    """Each voxel of one patch, of which what the context reaches is thrown away."""
+    half = triple([r // 2 for r in rest])
+    if asked.context is not None:
+        before, after = asked.context
+        if asked.flat:
+            before, after = (half[0], *before[1:]), (rest[0] - half[0], *after[1:])
+    elif any(rest[asked.flat :]):
+        before, after = half, triple([r - h for r, h in zip(rest, half, strict=True)])
+    else:
+        raise ValueError(
+            f'predict: mode="valid" needs the context of {model.name}: give context=, or see probe_model'
+        )
+    cell, skipped = [], []
+    for a, axis in enumerate("zyx"):
+        own = patch[a] - before[a] - after[a]
+        own -= own % stride[a]
+        if own < 1:
+            raise ValueError(
+                f"predict: a patch of {patch[a]} along {axis} leaves nothing of a context of {before[a]} "
+                f"and {after[a]} and a stride of {stride[a]}; use "
+                f"patch={before[a] + after[a] + stride[a]} or more"
+            )
+        skip = before[a] - half[a]
+        if skip < 0 or skip % scale[a] or skip // scale[a] + own // scale[a] > trial.shape[a]:
+            raise ValueError(
+                f"predict: {model.name} leaves out {rest[a]} voxels of a patch along {axis}, and the "
+                f"context is {before[a]} and {after[a]}: it must be at least that, and differ from it "
+                f"by multiples of {scale[a]}"
+            )
+        cell.append(own // scale[a])
+        skipped.append(skip // scale[a])
+    made = triple(cell)
+    return Patches(
+        shape, patch, scale, before, made, made, triple(skipped), asked.edges, asked.cval
+    )
+
+
+def _blended(
+    model: Model, shape: Triple, patch: Triple, scale: Triple, stride: Triple, rest: Triple,
+    trial: Trial, asked: Asked,
+) -> Patches:  # fmt: skip
+    """Patches that overlap, and are added up by weights."""
+    half = triple([r // 2 for r in rest])
+    made = trial.shape
+    step = []
+    for a, axis in enumerate("zyx"):
+        size = made[a] * scale[a]
+        if asked.overlap is not None and (a or not asked.flat):
+            shared = asked.overlap[a]
+        else:
+            shared = size // 2 if size > 1 else 0
+            shared += (size - shared) % stride[a]
+        if not 0 <= shared < size or (size - shared) % stride[a]:
+            raise ValueError(
+                f"predict: overlap={shared} along {axis}: {model.name} makes results of {size} voxels of a "
+                f"patch; patches must lie multiples of {stride[a]} apart, and share less than that"
+            )
+        step.append((size - shared) // scale[a])
+    return Patches(
+        shape, patch, scale, half, made, triple(step), (0, 0, 0), asked.edges, asked.cval, True
+    )
+
+
+def _check_turns(patch: Triple, rest: Triple, asked: Asked, valid: bool, model: Model) -> None:
+    before, after = asked.context or ((0, 0, 0), (0, 0, 0))
+    uneven = any(r % 2 for r in rest) or (valid and before != after)
+    square = patch[1] == patch[2] and before[1] == before[2]
+    if uneven or (asked.augment == "rot90" and not square):
+        raise ValueError(
+            f"predict: augment={asked.augment!r} needs the same context before and after"
+            + (", and as many voxels along y as along x" if asked.augment == "rot90" else "")
+            + f"; the patch is {patch}, of which {model.name} leaves out {rest}"
+        )

@@ -1,0 +1,153 @@
+"""The grid of patches over a volume: which voxels each is given, and which of the result it makes.
+
+The grid begins at the volume's origin and is never moved, so that no slab, tile or window changes a patch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from beam_volumes.geometry import Triple, pad_index, source_range
+from beam_volumes.sweep.stage import Block, digest
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Patches along z, y and x: patch ``k`` makes ``made`` voxels of the result from ``k * step`` on.
+
+    Attributes
+    ----------
+    of : tuple of int
+        Shape of the volume.
+    patch : tuple of int
+        Voxels that the network is given at once.
+    scale : tuple of int
+        Voxels of the volume for one of the result.
+    before : tuple of int
+        Voxels that a patch begins before the first one of which it makes a result.
+    made : tuple of int
+        Voxels of the result that are used of a patch.
+    step : tuple of int
+        Voxels of the result between the beginnings of two patches: less than ``made`` if they overlap.
+    skipped : tuple of int
+        Voxels of what the network gives that lie before those that are used.
+    edges : tuple of str
+        How the volume goes on beyond its edges.
+    cval : float
+        The constant beyond them, if it is one.
+    blended : bool
+        Whether results of several patches are added up; else each voxel is of one patch.
+    """
+
+    of: Triple
+    patch: Triple
+    scale: Triple
+    before: Triple
+    made: Triple
+    step: Triple
+    skipped: Triple
+    edges: tuple[str, str, str]
+    cval: float = 0.0
+    blended: bool = False
+
+    def token(self) -> str:
+        return digest("patches", repr(self))
+
+    @cached_property
+    def grid(self) -> Triple:
+        """Shape of the result: a voxel for each begun ``scale`` of the volume."""
+        z, y, x = (-(-n // s) for n, s in zip(self.of, self.scale, strict=True))
+        return (z, y, x)
+
+    @cached_property
+    def counts(self) -> Triple:
+        """Patches along each axis."""
+        z, y, x = (
+            max(1, -(-(n - made) // step) + 1)
+            for n, made, step in zip(self.grid, self.made, self.step, strict=True)
+        )
+        return (z, y, x)
+
+    @property
+    def efficiency(self) -> float:
+        """The share of the voxels given to the network that it is the only one to make results of."""
+        used = math.prod(a * b for a, b in zip(self.step, self.scale, strict=True))
+        return used / math.prod(self.patch)
+
+    def over(self, axis: int, wanted: Range) -> range:
+        """The patches along an axis that make results in a range."""
+        made, step = self.made[axis], self.step[axis]
+        first = max(0, (wanted[0] - made) // step + 1)
+        return range(first, min(self.counts[axis], (wanted[1] - 1) // step + 1))
+
+    def makes(self, axis: int, k: int) -> Range:
+        """The range of the result of patch ``k`` along an axis, as far as it is in the volume."""
+        start = k * self.step[axis]
+        return start, min(start + self.made[axis], self.grid[axis])
+
+    def taken(self, axis: int, k: int) -> np.ndarray:
+        """The voxels of the volume along an axis that patch ``k`` is given, or -1 for the constant."""
+        first = k * self.step[axis] * self.scale[axis] - self.before[axis]
+        n = self.of[axis]
+        stop = first + self.patch[axis]
+        known = min(stop, max(n, self._end(axis)))
+        index = pad_index(first, known, n, self.edges[axis])
+        # What lies beyond all that a result depends on does not matter: no more is read for it.
+        return np.pad(index, (0, stop - known), mode="edge")
+
+    def needs(self, axis: int, wanted: Range) -> Range:
+        """The range of the volume's axis that a range of the result takes."""
+        over = self.over(axis, wanted)
+        scale, step = self.scale[axis], self.step[axis]
+        start = over[0] * step * scale - self.before[axis]
+        stop = over[-1] * step * scale - self.before[axis] + self.patch[axis]
+        stop = max(start + 1, min(stop, max(self._end(axis), self.of[axis])))
+        n = self.of[axis]
+        inside = min(max(start, 0), n - 1), min(max(stop, 1), n)
+        halo = max(0, inside[0] - start), max(0, stop - inside[1])
+        return source_range(*inside, halo, n, self.edges[axis])
+
+    def _end(self, axis: int) -> int:
+        """Up to where voxels beyond the volume matter: for patches that are blended, all of their own."""
+        if self.blended:
+            last = (self.counts[axis] - 1) * self.step[axis] * self.scale[axis]
+            return last - self.before[axis] + self.patch[axis]
+        after = self.patch[axis] - self.before[axis] - self.made[axis] * self.scale[axis]
+        return self.grid[axis] * self.scale[axis] + after
+
+    def within(self, start: Triple, stop: Triple) -> Iterator[Triple]:
+        """The patches that make results in a box, in raster order."""
+        z, y, x = (self.over(a, (start[a], stop[a])) for a in range(3))
+        return ((i, j, k) for i in z for j in y for k in x)
+
+    def gather(self, block: Block, cell: Triple, to: np.ndarray) -> None:
+        """Copy what a patch is given from a block that holds it."""
+        z, y, x = (_relative(self.taken(a, cell[a]), block.start[a]) for a in range(3))
+        rows, cols = _run(y), _run(x)
+        for k, at in enumerate(z):
+            if at < 0:
+                to[k] = self.cval
+                continue
+            plane = block.slice(int(at))
+            to[k] = plane[rows][:, cols]
+            to[k][y < 0] = self.cval
+            to[k][:, x < 0] = self.cval
+
+
+def _relative(index: np.ndarray, first: int) -> np.ndarray:
+    return np.where(index >= 0, index - first, -1)
+
+
+def _run(index: np.ndarray) -> slice | np.ndarray:
+    """Positions as a slice, if they are one."""
+    first = int(index[0])
+    if first >= 0 and np.array_equal(index, np.arange(first, first + len(index))):
+        return slice(first, first + len(index))
+    return np.maximum(index, 0)

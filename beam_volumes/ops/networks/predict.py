@@ -1,0 +1,307 @@
+"""Networks over volumes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.channels import beside, separated
+from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Scalar, Volume, as_volume, check_alike, checked_dtype
+from beam_volumes.ops.building import first_channel, triple
+from beam_volumes.ops.measure.reductions import percentile
+from beam_volumes.ops.networks.layout import Asked, laid_out
+from beam_volumes.ops.networks.models import Model, model_of
+from beam_volumes.ops.networks.slices import of_slices
+from beam_volumes.ops.networks.stages import Predict
+from beam_volumes.ops.networks.turns import TURNS
+from beam_volumes.ops.networks.weights import BLENDS
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+
+MODES = ("auto", "valid", "blend")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@documented
+def predict(
+    volume: Volume,
+    model: Any,
+    *,
+    mode: str = "auto",
+    patch: int | Sequence[int] | None = None,
+    context: int | Sequence[int | Sequence[int]] | None = None,
+    stride: int | Sequence[int] | None = None,
+    overlap: int | Sequence[int] | None = None,
+    blend: str = "bump",
+    slices: int | None = None,
+    channels_out: int | Sequence[str] | None = None,
+    dtype: Any = None,
+    batch: int | None = None,
+    normalize: str | Sequence[Any] | None = None,
+    mask: Volume | None = None,
+    fill: float = 0.0,
+    augment: str | None = None,
+    edges: str | Sequence[str] = "reflect",
+    cval: float = 0.0,
+    device: str = "auto",
+    name: str | None = None,
+    version: str | int | None = None,
+) -> Volume:
+    """Run a network over a volume, patch by patch; how the volume is cut changes no voxel.
+
+    Parameters
+    ----------
+    %(volume)s
+    model : path, callable or ModelHandler
+        An ``.onnx`` file, by its path or URL; a function that takes float32 arrays with the axes
+        batch, c, z, y, x and returns one with as many patches; or a `ModelHandler` of Apache Beam
+        that takes numpy arrays c, z, y, x. Its channels are those of the volume. A network of
+        ``(batch, c, y, x)`` is run slice by slice.
+    mode : {"auto", "valid", "blend"}, default: "auto"
+        ``"valid"``: the result of one pass over the whole volume, cut together from patches of
+        which ``context`` is thrown away. ``"blend"``: patches overlap, and are averaged by weights.
+        ``"auto"`` is valid where the context is known, from ``context=``, the file's metadata, or
+        because the network gives less than it is given; else blend.
+    patch : int or sequence of int, optional
+        Voxels that the network is given at once along z, y, x (y, x for a network of slices).
+        Larger patches throw away less, and take more memory. By default up to two million voxels.
+    context : int or sequence, optional
+        How far around a voxel its result depends on others: one number for all axes, or for each
+        axis a number or a pair (before, after). For `mode="valid"`.
+    stride : int or sequence of int, optional
+        By how many voxels its input has to be shifted so that its result is shifted alike: the
+        product of its poolings. Patches begin at multiples of it.
+    overlap : int or sequence of int, optional
+        Voxels that neighbouring patches share, for ``mode="blend"``; half a patch by default.
+    blend : {"bump", "gaussian", "linear", "none"}, default: "bump"
+        The weights then: chunkflow's bump function, nnU-Net's Gaussian (sigma is an eighth of a
+        patch), rising to the middle, or even.
+    slices : int, optional
+        For a network of slices: how many neighbouring slices it takes as channels, an odd number.
+    channels_out : int or sequence of str, optional
+        How many channels the result must have, or their names.
+    dtype : dtype, optional
+        Dtype of the result, cast as `Volume.astype` does; that of the network by default.
+    batch : int, optional
+        Patches that the network is given at a time.
+    normalize : {"patch"} or sequence of two, optional
+        ``(low, high)`` are brought to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
+        such as ``("1%%", "99%%")``. ``"patch"`` brings each patch to mean 0 and standard deviation
+        1: the result depends on the grid of patches then.
+    mask : Volume or numpy.ndarray, optional
+        Patches that make results for no voxel of it are not run.
+    fill : float, default: 0.0
+        What their results are instead.
+    augment : {"flips", "rot90"}, optional
+        Average the results of each patch over its flips, or its quarter turns in the plane, turned
+        back. For results that do not name a direction.
+    edges : str or sequence of str, default: "reflect"
+        How the volume goes on beyond its edges, as ``mode`` of `gaussian_filter`.
+    cval : float, default: 0.0
+        The value beyond them if that is ``"constant"``, before `normalize`.
+    device : {"auto", "cpu", "cuda"}, default: "auto"
+        Where ONNX Runtime computes: on CUDA if it is there.
+    %(name_and_version)s
+
+    Returns
+    -------
+    Volume
+        A volume with the axis c first; on a coarser grid if the network makes one voxel of several.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the network fails on a patch of noise, makes numbers
+        that are not finite, or other channels than asked for.
+    TypeError
+        If ``volume`` is no volume or array, or ``model`` nothing that can be run.
+    FileNotFoundError, ImportError
+        If the file is not there, or ONNX Runtime is not installed.
+
+    See Also
+    --------
+    probe_model : finds context and stride.
+    map_overlap : a function of blocks of any shape.
+
+    Notes
+    -----
+    One sweep; percentiles take their own before. The network is run twice on noise when it is given,
+    which tells its shapes and its memory, and whether it repeats itself. If it does not, a warning
+    says so, and its result is stored and never computed twice. The digest of its file is part of what
+    a run is known by; workers read it from where it lies.
+
+    References
+    ----------
+    `Lee et al., chunkflow, Nature Methods 2021 <https://doi.org/10.1038/s41592-021-01088-5>`_;
+    `Isensee et al., nnU-Net, Nature Methods 2021 <https://doi.org/10.1038/s41592-020-01008-z>`_.
+
+    Examples
+    --------
+    >>> def brightest(batch):  # the maximum along x of voxel and next voxel: one less than given
+    ...     return np.maximum(batch[..., :-1], batch[..., 1:])
+    >>> v = bv.open(np.array([[3, 1, 4, 1, 5, 9, 2, 6]], "f4"))
+    >>> np.asarray(bv.predict(v, brightest, patch=(1, 5), edges="nearest", name="max", version=1))
+    array([[[3., 4., 4., 5., 9., 9., 6., 6.]]], dtype=float32)
+    """
+    what = "predict"
+    v = as_volume(volume)
+    _check_words(mode, blend, augment, device)
+    network = model_of(model, what, device, name, version)
+    visible = v.space.visible
+    flat = network.ndim == 2 or slices is not None or (network.ndim is None and 0 not in visible)
+    planes = _slices(network, len(v.nodes), slices) if flat else 1
+    _check_channels(network, len(v.nodes), planes)
+    axes = tuple(a for a in visible if a) if flat else visible
+    asked = Asked(
+        mode, _per(patch, axes, "patch", 1), _contexts(context, network, axes),
+        _per(_declared(stride, network, "stride"), axes, "stride", 1),
+        _per(overlap, axes, "overlap", 0), blend, planes,
+        batch if batch is None else par.whole_number(batch, "batch", what),
+        par.modes_of(edges, visible, what), float(cval), augment or "",
+        flat, ((None,) * (3 - len(network.fixed)) + network.fixed),
+    )  # fmt: skip
+    prepared = _normalized(v, normalize)
+    shape = first_channel(v).grid_shape
+    laid = laid_out(of_slices(network) if flat else network, len(v.nodes), shape, asked)
+    if not laid.trial.repeatable:
+        warnings.warn(
+            f"{what}: {network.name} does not give the same bits twice, or in another place of a batch: its "
+            "result is stored, and may differ between runs",
+            stacklevel=3,
+        )
+    names, made = _names(channels_out, laid.trial.channels, network)
+    given = list(prepared.nodes)
+    if mask is not None:
+        masked = as_volume(mask)
+        check_alike(what, first_channel(v), first_channel(masked))
+        if masked.space.has_channels:
+            raise ValueError(f"{what}: mask= has channels; choose one by mask[k]")
+        given.append(masked.astype(bool).nodes[0])
+    found = laid.trial.dtype if laid.trial.dtype.kind == "f" else np.dtype(np.float32)
+    found = np.dtype(np.float32) if found.itemsize < 4 else found
+    stage = Predict(
+        f"{what} {network.name}", beside(found, made), shape, laid.patches.grid, laid.model,
+        laid.patches, len(v.nodes), laid.batch, blend if laid.patches.blended else "", augment or "",
+        normalize == "patch", float(fill), laid.trial.repeatable, laid.trial.network_bytes,
+    )  # fmt: skip
+    mixed = StageNode.of(stage, tuple(given))
+    space = v.space if mask is None else shared_space(what, v, as_volume(mask))
+    scale = laid.patches.scale
+    if scale != (1, 1, 1):
+        z, y, x = ((s - 1) / 2 for s in scale)
+        space = space.resampled(scale, (z, y, x))
+    result = Volume(separated(mixed, what), space.with_leading(space.times, True, names))
+    return result if dtype is None else result.astype(checked_dtype(dtype))
+
+
+def _check_words(mode: str, blend: str, augment: str | None, device: str) -> None:
+    for what, given, offered in (
+        ("mode", mode, MODES),
+        ("blend", blend, BLENDS),
+        ("augment", augment, (None, *TURNS)),
+        ("device", device, DEVICES),
+    ):
+        if given not in offered:
+            raise ValueError(
+                f"predict: {what}={given!r}; offered are {', '.join(map(repr, offered))}"
+            )
+
+
+def _declared(given: Any, network: Model, what: str) -> Any:
+    return network.said.get(what) if given is None else given
+
+
+def _per(given: Any, axes: tuple[int, ...], what: str, least: int) -> Triple | None:
+    if given is None:
+        return None
+    return triple(par.whole_numbers(given, axes, least if what == "overlap" else 1, what, least))
+
+
+def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple, Triple] | None:
+    """Give the context before and after, if it is known."""
+    given = _declared(given, network, "context")
+    if given is None:
+        return None
+    pairs = []
+    for c in par.per_axis(given, axes, 0, "context"):
+        pair = tuple(c) if isinstance(c, Sequence) else (c, c)
+        if len(pair) != 2 or not all(par.is_whole(n) and n >= 0 for n in pair):
+            raise ValueError(f"predict: context={given!r} is not made of whole numbers from 0 on")
+        pairs.append(pair)
+    before, after = zip(*pairs, strict=True)
+    return triple(before), triple(after)
+
+
+def _slices(network: Model, channels: int, slices: int | None) -> int:
+    """How many slices a network of slices takes as channels."""
+    if slices is None:
+        known = network.channels
+        several = known is not None and known > channels and known % channels == 0
+        slices = known // channels if several and known is not None else 1
+    if network.ndim == 3:
+        raise ValueError(
+            f"predict: slices={slices} is for a network of slices; {network.name} takes volumes"
+        )
+    if not par.is_whole(slices) or slices < 1 or slices % 2 == 0:
+        raise ValueError(
+            f"predict: slices={slices!r} is no odd number: as many before a slice as after it"
+        )
+    return int(slices)
+
+
+def _check_channels(network: Model, channels: int, slices: int) -> None:
+    if network.channels is not None and network.channels != channels * slices:
+        has = f"{channels} (times {slices} slices)" if slices > 1 else f"{channels}"
+        raise ValueError(
+            f"predict: {network.name} takes {network.channels} channels, and the volume has {has}; choose "
+            "channels by v.sel(c=...), or put volumes beside each other by stack"
+        )
+
+
+def _normalized(volume: Volume, normalize: Any) -> Volume:
+    """Bring two numbers of a volume to 0 and 1."""
+    if normalize is None or (isinstance(normalize, str) and normalize == "patch"):
+        return volume
+    if isinstance(normalize, str) or not isinstance(normalize, Sequence) or len(normalize) != 2:
+        raise ValueError(
+            f'predict: normalize={normalize!r}; give (low, high), ("1%", "99%") or "patch"'
+        )
+    low, high = (_bound(volume, n) for n in normalize)
+    if par.is_number(low) and par.is_number(high) and not low < high:
+        raise ValueError(f"predict: normalize={normalize!r}; low must be less than high")
+    single = volume.astype(np.float32)
+    if par.is_number(low) and low == 0:
+        return (single / high).astype(np.float32)
+    return ((single - low) / (high - low)).astype(np.float32)
+
+
+def _bound(volume: Volume, given: Any) -> Any:
+    """Read a number, a lazy number, or a percentile of the volume."""
+    if isinstance(given, str):
+        try:
+            share = float(given.strip().removesuffix("%"))
+        except ValueError:
+            share = -1.0
+        if not given.strip().endswith("%") or not 0 <= share <= 100:
+            raise ValueError(f'predict: normalize: {given!r} is no percentile such as "99%"')
+        return percentile(volume, share)
+    if isinstance(given, Scalar) or par.is_number(given):
+        return given
+    raise ValueError(f"predict: normalize: {given!r} is neither a number nor a percentile")
+
+
+def _names(wanted: Any, made: int, network: Model) -> tuple[tuple[str, ...], int]:
+    """Names of the result's channels, as far as they are known, and how many there are."""
+    names = () if wanted is None or par.is_whole(wanted) else tuple(map(str, wanted))
+    count = made if wanted is None else int(wanted) if par.is_whole(wanted) else len(names)
+    if count != made or len({*names}) != len(names):
+        raise ValueError(
+            f"predict: channels_out={wanted!r}, and {network.name} makes {made} channels"
+        )
+    return names, made

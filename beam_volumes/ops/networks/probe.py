@@ -1,0 +1,196 @@
+"""How far a network sees, found by changing single planes of what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.ops.building import triple
+from beam_volumes.ops.networks.models import Model, model_of
+from beam_volumes.ops.networks.slices import of_slices
+from beam_volumes.ops.networks.trial import called
+from beam_volumes.ops.parameters import checks as par
+
+#: The largest shift that is looked for.
+_MOST_STRIDE = 64
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What `probe_model` found, along z, y and x, or y and x for a network of slices.
+
+    Attributes
+    ----------
+    stride : tuple of int
+        The smallest shifts of the input, of which the result is shifted alike.
+    reach : tuple of (int, int)
+        How many voxels before and after a voxel its result may depend on.
+    context : tuple of (int, int)
+        What to say to `predict`: the reach, as multiples of the stride if patches have to be.
+    scale : tuple of int
+        Voxels for one of the result.
+    channels : int
+        Of the result.
+    """
+
+    stride: tuple[int, ...]
+    reach: tuple[tuple[int, int], ...]
+    context: tuple[tuple[int, int], ...]
+    scale: tuple[int, ...]
+    channels: int
+
+
+def probe_model(
+    model: Any,
+    patch: int | Sequence[int] = 64,
+    *,
+    channels: int | None = None,
+    device: str = "auto",
+) -> Probed:
+    """Find out how far a network sees, and by which shifts its result is shifted alike.
+
+    Parameters
+    ----------
+    model : path, callable or ModelHandler
+        An ``.onnx`` file, a function of float32 arrays with the axes batch, c, z, y, x, or a
+        `ModelHandler` of Apache Beam that takes numpy arrays c, z, y, x.
+    patch : int or sequence of int, default: 64
+        Voxels that it is given, along z, y, x, or y, x for a network of slices. More than twice
+        its reach to each side.
+    channels : int, optional
+        Channels that it takes; what its file says, or 1.
+    device : {"auto", "cpu", "cuda"}, default: "auto"
+        Where ONNX Runtime computes.
+
+    Returns
+    -------
+    Probed
+        ``stride``, ``context``, ``scale`` and ``channels``, and ``reach`` as it was measured.
+
+    Raises
+    ------
+    ValueError
+        If the patch is too small, or shifted noise gives results of which none is shifted alike.
+    TypeError
+        If ``model`` is nothing that can be run.
+    FileNotFoundError, ImportError
+        If the file is not there, or ONNX Runtime is not installed.
+
+    See Also
+    --------
+    predict : takes what is found as ``context=`` and ``stride=``.
+
+    Notes
+    -----
+    Noise is shifted to find the stride. Then single planes near the middle are changed, one in each
+    position that the stride tells apart, by more and by less, and where the result changes is seen. A
+    dependence that none of these changes shows is not found. The network is run two times for each
+    such plane, and once for each shift that is tried.
+
+    References
+    ----------
+    `Luo et al., Understanding the effective receptive field, NIPS 2016 <https://arxiv.org/abs/1701.04128>`_.
+
+    Examples
+    --------
+    >>> def before(batch):  # the voxel and the two before it along x
+    ...     return batch + np.roll(batch, 1, axis=-1) + np.roll(batch, 2, axis=-1)
+    >>> found = bv.probe_model(before, (1, 16, 16))
+    >>> found.stride, found.context
+    ((1, 1, 1), ((0, 0), (0, 0), (2, 0)))
+    """
+    what = "probe_model"
+    network = model_of(model, what, device, None, None)
+    flat = network.ndim == 2
+    axes = [1, 2] if flat else [0, 1, 2]
+    size = triple(par.whole_numbers(patch, axes, 1, "patch", 1))
+    volume: Model = of_slices(network) if flat else network
+    probe = _Probe(volume, what, size, channels or network.channels or 1)
+    stride = [probe.stride(a) for a in axes]
+    found = [probe.reach(a, s) for a, s in zip(axes, stride, strict=True)]
+    context = [
+        # Patches have to be multiples of the stride if nothing is cropped.
+        pair if probe.rest[a] else (-(-pair[0] // s) * s, -(-pair[1] // s) * s)
+        for a, s, pair in zip(axes, stride, found, strict=True)
+    ]
+    scale = tuple(probe.scale[a] for a in axes)
+    return Probed(tuple(stride), tuple(found), tuple(context), scale, probe.made.shape[1])
+
+
+class _Probe:
+    """A network and a patch of noise, of which planes are changed."""
+
+    def __init__(self, model: Model, function: str, patch: Triple, channels: int):
+        self.model, self.function, self.patch = model, function, patch
+        self._rng = np.random.default_rng(1)
+        self.noise = self._rng.random((1, channels, *patch), dtype=np.float32)
+        self.made = self._run(self.noise)
+        if self.made.ndim != 5:
+            raise ValueError(
+                f"{function}: {model.name} made shape {self.made.shape}, and not (batch, c, z, y, x)"
+            )
+        given, made = patch, self.made.shape[2:]
+        self.scale = triple(
+            [1 if 2 * m > p + 1 else max(1, p // m) for p, m in zip(given, made, strict=True)]
+        )
+        self.rest = [p - m * s for p, m, s in zip(given, made, self.scale, strict=True)]
+
+    def _run(self, batch: np.ndarray) -> np.ndarray:
+        return called(self.model.loaded(1), batch, self.model, self.function)
+
+    def stride(self, axis: int) -> int:
+        """Find the smallest shift along an axis that shifts the result, in the middle of the patch."""
+        n, scale = self.patch[axis], self.scale[axis]
+        if n == 1:
+            return 1
+        for shift in range(scale, min(_MOST_STRIDE, n // 4) + 1, scale):
+            moved = np.roll(self.noise, shift, axis=axis + 2)
+            there = np.roll(self._run(moved), -(shift // scale), axis=axis + 2)
+            if np.array_equal(_middle(there, axis), _middle(self.made, axis)):
+                return shift
+        raise ValueError(
+            f"{self.function}: no shift of {self.patch[axis]} voxels along {'zyx'[axis]} by up to "
+            f"{min(_MOST_STRIDE, n // 4)} shifts the result of {self.model.name} alike: use a larger patch; "
+            "a network that normalises each patch, or knows positions, can only be blended"
+        )
+
+    def reach(self, axis: int, stride: int) -> tuple[int, int]:
+        """How far before and after a voxel its result depends on others, along an axis."""
+        before = after = 0
+        n, scale = self.patch[axis], self.scale[axis]
+        lead = self.rest[axis] // 2
+        for at in self._places(axis, stride):
+            for value in (3.0, -3.0):
+                changed = self.noise.copy()
+                # A whole plane, so that some path to each voxel is open.
+                plane = [slice(None)] * 5
+                plane[axis + 2] = slice(at, at + 1)
+                changed[tuple(plane)] += value * self._rng.random(changed[tuple(plane)].shape)
+                others = tuple(a for a in range(5) if a != axis + 2)
+                seen = np.flatnonzero((self._run(changed) != self.made).any(axis=others))
+                if not len(seen):
+                    continue
+                first, last = int(seen[0]) * scale + lead, int(seen[-1]) * scale + lead
+                if n > 1 and (seen[0] == 0 or seen[-1] == self.made.shape[axis + 2] - 1):
+                    raise ValueError(
+                        f"{self.function}: {self.model.name} sees from {'zyx'[axis]} = {at} to an edge of a "
+                        f"patch of {n}; use a larger patch"
+                    )
+                before, after = max(before, last - at), max(after, at - (first + scale - 1))
+        return max(0, before), max(0, after)
+
+    def _places(self, axis: int, stride: int) -> Iterator[int]:
+        middle = self.patch[axis] // 2 // stride * stride
+        yield from range(middle, min(middle + stride, self.patch[axis]))
+
+
+def _middle(made: np.ndarray, axis: int) -> np.ndarray:
+    """Two voxels of the result in the middle of an axis, where no edge is seen."""
+    n = made.shape[axis + 2]
+    part = [slice(None)] * 5
+    part[axis + 2] = slice(max(0, n // 2 - 1), n // 2 + 1)
+    return made[tuple(part)]

@@ -1,0 +1,267 @@
+"""The stage of a network: it runs patch by patch, and gives all channels of a voxel at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.ops.networks.models import Model, Network
+from beam_volumes.ops.networks.patches import Patches
+from beam_volumes.ops.networks.turns import turned
+from beam_volumes.ops.networks.weights import weights
+from beam_volumes.storage.extent import Extent
+from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.stage import Block, Regrid, Work, digest
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Predict(Regrid):
+    """What a network makes of patches: of each its own voxels, or sums of patches that overlap.
+
+    Attributes
+    ----------
+    model : Model
+    patches : Patches
+    channels : int
+        How many inputs are channels of what it is given; one more is the mask.
+    batch : int
+        Patches at a time, the last ones with others of zeros.
+    blend : str
+        How patches that overlap are weighed; empty if none do.
+    turns : str
+        Over which turns of a patch results are averaged; empty for none.
+    standardized : bool
+        Whether each channel of a patch is brought to mean 0 and standard deviation 1.
+    fill : float
+        What there is instead of patches without a voxel of the mask.
+    repeatable : bool
+        Whether a second run gives the same bits.
+    network_bytes : int
+        What the network allocates while it runs a batch.
+    """
+
+    model: Model
+    patches: Patches
+    channels: int
+    batch: int
+    blend: str
+    turns: str
+    standardized: bool
+    fill: float
+    repeatable: bool
+    network_bytes: int
+    nanoseconds: float = 500.0
+
+    def needs(self, axis: int, wanted: Range) -> Range:
+        return self.patches.needs(axis, wanted)
+
+    @property
+    def grain(self) -> Triple:
+        return self.patches.step
+
+    @property
+    def cost(self) -> float:
+        return self.nanoseconds
+
+    @property
+    def deterministic(self) -> bool:
+        return self.repeatable
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.model.extents
+
+    def token(self) -> str:
+        # Not how many patches run at a time: that changes no voxel of a network that is repeatable.
+        how = self.blend, self.turns, self.standardized, repr(self.fill)
+        return digest(
+            "Predict", self.model, self.patches, self.channels, str(self.dtype), self.of, *how
+        )
+
+    @property
+    def made(self) -> int:
+        """Channels of the result."""
+        return len(self.dtype.names or "1")
+
+    def begin(self, box: Box) -> Work:
+        return _Blended(self, box) if self.blend else _Tiled(self)
+
+    def kept_bytes(self, rows: int, cols: int) -> int:
+        return 8 * self.made * self.patches.made[0] * rows * cols if self.blend else 0
+
+    def working_bytes(self, shape: Triple, threads: int) -> int:
+        voxels = self.batch
+        for n in self.patches.patch:
+            voxels *= n
+        out = self.made
+        for n in self.patches.made:
+            out *= n
+        # The batch, what is made of it, and a patch in float64 with its weights.
+        given = 4 * self.channels * voxels * (1 + bool(self.turns) + 2 * self.standardized)
+        return self.network_bytes + given + (24 if self.blend or self.turns else 0) * out
+
+
+class _Runs:
+    """Batches of patches through a network, of one shape always."""
+
+    def __init__(self, stage: Predict):
+        self.stage = stage
+        shape = (stage.batch, stage.channels, *stage.patches.patch)
+        self._given = np.zeros(shape, np.float32)
+
+    def results(
+        self, inputs: Sequence[Block], cells: Iterator[Triple], threads: int
+    ) -> Iterator[tuple[Triple, np.ndarray | None]]:
+        """What is made of each patch, with the axes c, z, y, x; None where the mask has no voxel."""
+        stage = self.stage
+        network = turned(stage.model.loaded(threads), stage.turns)
+        while group := list(itertools.islice(cells, stage.batch)):
+            wanted = [cell for cell in group if self._is_wanted(inputs, cell)]
+            if wanted:
+                made = dict(zip(wanted, self._run(network, inputs, wanted), strict=False))
+            for cell in group:
+                yield cell, made[cell] if cell in wanted else None
+
+    def _run(self, network: Network, inputs: Sequence[Block], cells: list[Triple]) -> np.ndarray:
+        stage, given = self.stage, self._given
+        for k, cell in enumerate(cells):
+            for c in range(stage.channels):
+                stage.patches.gather(inputs[c], cell, given[k, c])
+                if stage.standardized:
+                    standardize(given[k, c])
+        given[len(cells) :] = 0
+        made = network(given)
+        z, y, x = (
+            slice(a, a + m) for a, m in zip(stage.patches.skipped, stage.patches.made, strict=True)
+        )
+        used = made[:, :, z, y, x]
+        if used.shape != (stage.batch, stage.made, *stage.patches.made):
+            raise ValueError(
+                f"{stage.model.name} made shape {made.shape} of {given.shape}, and another one when it "
+                "was tried"
+            )
+        return used
+
+    def _is_wanted(self, inputs: Sequence[Block], cell: Triple) -> bool:
+        """Whether the mask has a voxel where a patch makes results."""
+        if len(inputs) == self.stage.channels:
+            return True
+        mask, patches = inputs[-1], self.stage.patches
+
+        def inside(axis: int) -> slice:
+            scale, first = patches.scale[axis], mask.start[axis]
+            start, stop = patches.makes(axis, cell[axis])
+            return slice(start * scale - first, min(stop * scale, patches.of[axis]) - first)
+
+        z, y, x = map(inside, range(3))
+        return any(mask.slice(k)[y, x].any() for k in range(z.start, z.stop))
+
+
+def standardize(channel: np.ndarray) -> None:
+    """Bring a channel to mean 0 and standard deviation 1, in place; an even one to 0."""
+    voxels = channel.astype(np.float64)
+    spread = voxels.std()
+    channel[...] = (voxels - voxels.mean()) / (spread if spread > 0 else 1.0)
+
+
+class _Tiled(_Runs):
+    """Each voxel is of one patch."""
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
+    ) -> None:
+        patches = self.stage.patches
+        start = out.start
+        stop = (start[0] + out.depth, start[1] + out.rows, start[2] + out.cols)
+        for cell, made in self.results(inputs, patches.within(start, stop), threads):
+            own = [patches.makes(a, cell[a]) for a in range(3)]
+            box = [
+                (max(lo, a), min(hi, b)) for (lo, hi), a, b in zip(own, start, stop, strict=True)
+            ]
+            inside = [slice(a - lo, b - lo) for (a, b), (lo, _) in zip(box, own, strict=True)]
+            z, y, x = (slice(a - s, b - s) for (a, b), s in zip(box, start, strict=True))
+            for k in range(z.start, z.stop):
+                to = out.slice(k)[y, x]
+                part = None if made is None else made[:, inside[0].start + k - z.start]
+                for c, field in enumerate(fields(to)):
+                    field[...] = self.stage.fill if part is None else part[c][inside[1], inside[2]]
+
+
+class _Blended(_Runs):
+    """Sums of patches that overlap: layer by layer along z, each voxel in the raster order of patches."""
+
+    def __init__(self, stage: Predict, box: Box):
+        super().__init__(stage)
+        self.box, self.depth = box, stage.patches.made[0]
+        rows, cols = box.shape[1:]
+        self.sums = np.zeros((stage.made, self.depth, rows, cols))
+        self.layers = iter(stage.patches.over(0, (box.start[0], box.stop[0])))
+        self.next = next(self.layers, None)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, values: tuple[Any, ...], threads: int
+    ) -> None:
+        patches = self.stage.patches
+        at, stop = out.start[0], out.start[0] + out.depth
+        while at < stop:
+            if self.next is not None and self.next * patches.step[0] <= at:
+                self._add_layer(self.next, inputs, threads)
+                self.next = next(self.layers, None)
+                continue
+            self._give(at, out)
+            at += 1
+
+    def _add_layer(self, layer: int, inputs: tuple[Block, ...], threads: int) -> None:
+        patches, (_, y, x) = self.stage.patches, self.box.start
+        _, y1, x1 = self.box.stop
+        cells = ((layer, j, k) for j in patches.over(1, (y, y1)) for k in patches.over(2, (x, x1)))
+        for cell, made in self.results(inputs, cells, threads):
+            self._add(cell, made, threads)
+
+    def _add(self, cell: Triple, made: np.ndarray | None, threads: int) -> None:
+        patches = self.stage.patches
+        along, where, first = [], [], []
+        for a in range(3):
+            lo, hi = patches.makes(a, cell[a])
+            begin, end = max(lo, self.box.start[a]), min(hi, self.box.stop[a])
+            own = weights(
+                self.stage.blend, patches.made[a], patches.step[a], cell[a], patches.counts[a]
+            )
+            along.append(own[begin - lo : end - lo])
+            where.append(slice(begin - self.box.start[a], end - self.box.start[a]))
+            first.append(slice(begin - lo, end - lo))
+        begin = where[0].start + self.box.start[0]
+        plane = along[1][:, None] * along[2]
+
+        def add(a: int, b: int) -> None:
+            for k in range(a, b):
+                weighed = along[0][k] * plane
+                for c, sums in enumerate(self.sums[:, (begin + k) % self.depth]):
+                    voxels = (
+                        self.stage.fill
+                        if made is None
+                        else made[c, first[0].start + k][first[1], first[2]]
+                    )
+                    sums[where[1], where[2]] += weighed * voxels
+
+        in_strips(len(along[0]), plane.size * len(along[0]) * len(self.sums), threads, add)
+
+    def _give(self, at: int, out: Block) -> None:
+        """Hand out a slice to which no patch will add any more, and make room for a later one."""
+        sums = self.sums[:, at % self.depth]
+        for field, total in zip(fields(out.slice(at - out.start[0])), sums, strict=True):
+            field[...] = total
+        sums[...] = 0
+
+
+def fields(voxels: np.ndarray) -> list[np.ndarray]:
+    """The channels of an array."""
+    names = voxels.dtype.names
+    return [voxels] if names is None else [voxels[name] for name in names]

@@ -1,0 +1,137 @@
+"""A network tried on noise before any work starts: what it makes of a patch, and whether it repeats it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import psutil
+
+from beam_volumes.geometry import Triple
+from beam_volumes.ops.networks.models import Model
+
+#: Seen before in this process, by what was tried.
+_seen: dict[tuple[object, ...], Trial] = {}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was found.
+
+    Attributes
+    ----------
+    channels : int
+        Channels of the result.
+    shape : tuple of int
+        Of the result of a patch.
+    dtype : numpy.dtype
+    repeatable : bool
+        Whether a second run, with the patches of a batch in another order, gave the same bits.
+    network_bytes : int
+        What was allocated meanwhile, the result among it.
+    seconds : float
+        That a batch took.
+    """
+
+    channels: int
+    shape: Triple
+    dtype: np.dtype
+    repeatable: bool
+    network_bytes: int
+    seconds: float
+
+
+def tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
+    """Run a network twice on a batch of noise, once with the batch turned round.
+
+    Raises
+    ------
+    ValueError
+        What it makes is no batch of finite numbers with channels.
+    """
+    key = (model.token(), batch, channels, patch)
+    if key not in _seen:
+        _seen[key] = _tried(model, function, batch, channels, patch)
+    return _seen[key]
+
+
+def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
+    network = model.loaded(1)
+    noise = np.random.default_rng(0).random((batch, channels, *patch), dtype=np.float32)
+    begun = time.perf_counter()
+    with _Peak() as peak:
+        made = called(network, noise, model, function)
+    seconds = time.perf_counter() - begun
+    of = f"{function}: {model.name} made shape {made.shape} of {noise.shape}"
+    if made.ndim != 5 or len(made) != batch or 0 in made.shape:
+        raise ValueError(f"{of}; it must make (batch, c, z, y, x) of as many patches")
+    if any(n > m for n, m in zip(made.shape[2:], patch, strict=True)):
+        raise ValueError(
+            f"{of}; more voxels than it is given are not offered: upsample what it makes"
+        )
+    if made.dtype.kind not in "fiub":
+        raise ValueError(f"{of}, of dtype {made.dtype}; it must make real numbers")
+    if made.dtype.kind == "f" and not np.isfinite(made).all():
+        bad = int((~np.isfinite(made)).sum())
+        raise ValueError(
+            f"{function}: {model.name} makes {bad} of {made.size} numbers NaN or infinite from noise "
+            "between 0 and 1"
+        )
+    again = called(network, np.roll(noise, 1, axis=0), model, function)
+    same = again.shape == made.shape and np.array_equal(np.roll(again, -1, axis=0), made)
+    z, y, x = made.shape[2:]
+    bytes_ = max(peak.bytes, made.nbytes)
+    return Trial(made.shape[1], (z, y, x), made.dtype, bool(same), bytes_, seconds)
+
+
+def called(network, batch: np.ndarray, model: Model, function: str) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """What a network makes of a batch; what it raises says on what."""
+    try:
+        return np.asarray(network(batch))
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ValueError(
+            f"{function}: {model.name} fails on a batch of shape {batch.shape}: {first}; choose another "
+            "patch=, as the network asks for"
+        ) from error
+
+
+class _Peak:
+    """The most memory that a process takes inside, beyond what it had."""
+
+    bytes = 0
+
+    def __enter__(self) -> _Peak:
+        if sys.platform == "linux":
+            # Memory that was freed and is still held would hide what is taken.
+            trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+            if trim is not None:
+                trim(0)
+            self._resets = _reset_peak()
+        self._before = psutil.Process().memory_info().rss
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after = psutil.Process().memory_info().rss
+        if sys.platform == "linux" and self._resets:
+            after = max(after, _peak_rss())
+        self.bytes = math.ceil(1.1 * max(0, after - self._before))
+
+
+def _reset_peak() -> bool:
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:
+        return False
+    return True
+
+
+def _peak_rss() -> int:
+    with open("/proc/self/status") as file:
+        line = next((text for text in file if text.startswith("VmHWM")), "VmHWM: 0 kB")
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,197 @@
+"""Volumes of many points in time: each point is a run by itself, and a slab of the run of all.
+
+What is planned is one point. The run has a pass with a slab for each: a worker sweeps all passes of
+the point, and records what they wrote and found. So points are shared out to workers, retried and
+resumed as slabs are, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Grid, Lattice
+from beam_volumes.graph.nodes import Barrier, Node, SourceNode, Value, below
+from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.plan.memory import MemoryItem
+from beam_volumes.plan.partitioning import Partitioning
+from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.source import Source, ViewReader
+from beam_volumes.sweep.program import Edge, FoldEdge, Output, Program
+from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.schedule import OVERLAPS
+
+
+def times_of(targets: Sequence[Any]) -> int:
+    """How many points in time targets are of; 0 if of none.
+
+    Raises
+    ------
+    ValueError
+        They are not all of as many.
+    """
+    found: dict[int, Any] = {}
+    for t in targets:
+        found.setdefault(max(_times([*_roots(t)]), default=0), t)
+    if len(found) > 1:
+        (n, one), (m, other), *_ = found.items()
+        raise ValueError(
+            f"{one!r} is of {n or 'no'} points in time, and {other!r} of {m or 'none'}: compute them one "
+            "after the other"
+        )
+    return next(iter(found), 0)
+
+
+def _roots(target: Any) -> Iterator[Node | Value | Barrier]:
+    if isinstance(target, Scalar):
+        yield target.value
+    elif isinstance(target, Table | TableTarget):
+        yield (target if isinstance(target, Table) else target.table).barrier
+    elif isinstance(target, Volume | Target):
+        yield from (target if isinstance(target, Volume) else target.volume).nodes
+
+
+def _times(roots: list[Node | Value | Barrier]) -> Iterator[int]:
+    """Points in time of the sources below."""
+    seen: set[str] = set()
+    while roots:
+        item = roots.pop()
+        if item.token not in seen:
+            seen.add(item.token)
+            roots += below(item)
+            if isinstance(item, SourceNode) and "t" in item.source.space.leading:
+                yield item.source.leading[0]
+
+
+@dataclass(frozen=True, eq=False)
+class PerPoint(Reduction):
+    """What each point in time gave, under its number."""
+
+    def zero(self) -> dict[int, Any]:
+        return {}
+
+    def merge(self, a: dict[int, Any], b: dict[int, Any]) -> dict[int, Any]:
+        return a | b
+
+    def finish(self, state: dict[int, Any], values: tuple[Any, ...]) -> np.ndarray:
+        return np.array([state[k] for k in range(self.shape[0])], self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class PointsPass(Pass):
+    """A pass whose slabs are points in time, each computed as ``point`` says."""
+
+    @property
+    def times(self) -> int:
+        return self.program.shape[0]
+
+    @property
+    def chunks_read(self) -> int:
+        return self.times * sum(p.chunks_read for p in self.point.passes)
+
+    @property
+    def bytes_read(self) -> int:
+        return self.times * int(self.point.bytes_read)
+
+    @property
+    def bytes_once(self) -> int:
+        return self.times * sum(p.bytes_once for p in self.point.passes)
+
+    @property
+    def voxels(self) -> int:
+        return self.times * sum(p.voxels for p in self.point.passes)
+
+    def to_dict(self) -> dict[str, Any]:
+        numbers = super().to_dict()
+        return {**numbers, "points": self.times, "point": self.point.to_dict()}
+
+
+def rows_token(barrier: str) -> str:
+    """Under which token it is known how many shards of a table each point has written."""
+    return f"{barrier} shards"
+
+
+def of_points(point: Plan, times: int) -> Plan:
+    """The plan of many points in time, from that of one.
+
+    What outputs, tables and results of the plan of one stand for are those of all.
+    """
+    mine = [s for s in point.results if isinstance(s, Sink)]
+    values = [v for v in point.results if isinstance(v, Value)]
+    points = Lattice((times, 1, 1))
+    folds = [
+        FoldEdge(v.token, PerPoint(v.name, v.dtype, (times, *v.shape)), (), points) for v in values
+    ]
+    folds += [
+        FoldEdge(rows_token(token), PerPoint("shards", np.dtype(np.int64), (times,)), (), points)
+        for token in point.tables
+    ]
+    program = Program(
+        (times, 1, 1), (), tuple(Output(Edge(0), s, points) for s in mine), tuple(folds)
+    )
+    most = max(point.passes, key=lambda p: p.slab_memory, default=None)
+    parts: tuple[MemoryItem, ...] = () if most is None else most.partition.parts
+    grid = Grid((times, 1, 1), (1, 1, 1))
+    whole = PointsPass(
+        index=0,
+        program=program,
+        partition=Partitioning(grid, 1, OVERLAPS[0], parts),
+        values=(),
+        reads=(),
+        bytes_written=times * point.bytes_written,
+        units_written=times * sum(p.units_written for p in point.passes),
+    )
+    kept = tuple(s for s in point.intermediates if any(s is r for r in point.results))
+    between = tuple(s for s in point.intermediates if s not in kept)
+    whole = replace(
+        whole, point=replace(point, workers=1, processes=1, intermediates=between, tables={})
+    )
+    return replace(point, passes=(whole,), intermediates=kept, slab=None, window=None, planner=None)
+
+
+def at_point(point: Plan, k: int, of: Callable[[Sink], Sink]) -> Plan:
+    """The plan of one of the points.
+
+    Parameters
+    ----------
+    point : Plan
+        That of any.
+    k : int
+        Which one.
+    of : callable
+        Gives the part of point ``k`` of an output, from that of any.
+    """
+    # What an earlier pass of the point has written is read back.
+    written = {
+        part.read_back().reader.token(): part
+        for p in point.passes
+        for part in (o.sink for o in p.program.outputs)
+        if part.space.times and part.at is not None and part.samples == 1
+    }
+
+    def source(s: Source) -> Source:
+        if isinstance(s.reader, ViewReader):
+            return replace(s, reader=replace(s.reader, source=source(s.reader.source)))
+        part = written.get(s.reader.token())
+        if part is not None:
+            now = of(part).read_back()
+            return replace(s, name=now.name, reader=now.reader)
+        return s.point("t", k) if "t" in s.space.leading else s
+
+    def sink(s: Sink) -> Sink:
+        return of(s) if s.space.times and s.at is not None else s
+
+    def moved(p: Pass) -> Pass:
+        steps = tuple(
+            s if s.source is None else replace(s, source=source(s.source)) for s in p.program.steps
+        )
+        outputs = tuple(replace(o, sink=sink(o.sink)) for o in p.program.outputs)
+        return replace(p, program=replace(p.program, steps=steps, outputs=outputs))
+
+    return replace(point, passes=tuple(map(moved, point.passes)))

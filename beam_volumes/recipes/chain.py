@@ -1,0 +1,360 @@
+"""A recipe told in one line of words, as a command line has them.
+
+Inputs come first, then operations in the order in which they are applied, each with its inputs and options
+behind it::
+
+    slices gaussian_filter --sigma 1.5 greater 128 label -o cells.ome.zarr
+
+An option belongs to what it stands behind: an input, an operation, or, behind ``-o PATH``, an output.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes.recipes.catalogue import footprints, operations
+from beam_volumes.recipes.described import Parameter, described
+from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
+from beam_volumes.recipes.recipe import NAME, split_name
+from beam_volumes.recipes.words import WHERE, Part, Words, spelt
+from beam_volumes.text import nearest
+
+_FOOTPRINT = re.compile(r"(\w+):(\d+)")
+
+
+def document(words: Words) -> Entry:
+    """The recipe that words mean.
+
+    Parameters
+    ----------
+    words : Words
+
+    Returns
+    -------
+    Entry
+        As `checked_recipe` takes it; its places are the words, for messages.
+
+    Raises
+    ------
+    RecipeError
+        A word means nothing, or a result goes nowhere.
+
+    Examples
+    --------
+    >>> from beam_volumes.recipes.words import read_words
+    >>> line = "em.zarr gaussian_filter 2 greater 128 -o mask.zarr"
+    >>> document(read_words(line.split(), {}.get)).plain()["steps"]
+    {'gaussian_filter': {'sigma': 2}, 'greater': {'inputs': ['gaussian_filter', 128]}}
+    """
+    return _Document(words).entry()
+
+
+@dataclass(frozen=True)
+class _Step:
+    operation: str
+    inputs: list[Entry]
+    parameters: dict[str, Entry]
+
+    def entry(self, name: str, before: str | None) -> Entry:
+        """As a recipe has it: what it takes by itself, the one before, is left out."""
+        op = Entry(self.operation, self.operation)
+        said = dict(self.parameters)
+        if [i.value for i in self.inputs] != [before]:
+            several = Entry(self.inputs, op.where)
+            one = self.inputs[0] if len(self.inputs) == 1 else None
+            said = {"inputs": several, **said} if one is None else {"input": one, **said}
+        if name != self.operation:
+            said = {"op": op, **said}
+        return Entry(said, op.where) if said else op
+
+
+class _Document:
+    """The parts of a document, as they come about word by word."""
+
+    def __init__(self, words: Words) -> None:
+        if not words.inputs:
+            raise RecipeError(
+                WHERE,
+                "no input is given: IN comes before the operations (beam-volumes chain --help)",
+            )
+        self.inputs: dict[str, Entry] = {}
+        self.steps: dict[str, _Step] = {}
+        #: What each input and step gives, as `Description.gives` says it, and which are used.
+        self.gives: dict[str, str] = {}
+        self.used: set[str] = set()
+        for part in words.inputs:
+            self._input(part, alone=len(words.inputs) == 1)
+        #: The volume that an operation takes where nothing else is said.
+        self.current = next(iter(self.inputs))
+        written = [(self.current, part) for n, part in words.outputs if n == 0]
+        for n, part in enumerate(words.steps, 1):
+            name = self._step(part)
+            written += [(name, output) for k, output in words.outputs if k == n]
+        self.outputs = self._outputs(written)
+
+    def entry(self) -> Entry:
+        """The whole document."""
+        found: dict[str, Entry] = {"inputs": _at(self.inputs)}
+        if list(self.inputs) == ["input"]:
+            found = {"input": self.inputs["input"]}
+        before = next(iter(self.inputs)) if len(self.inputs) == 1 else None
+        steps = {}
+        for name, step in self.steps.items():
+            steps[name] = step.entry(name, before)
+            before = name
+        if steps:
+            found["steps"] = _at(steps)
+        return _at({**found, "outputs": _at(self.outputs)})
+
+    # inputs
+
+    def _input(self, part: Part, alone: bool) -> None:
+        word = part.words[0]
+        name, equals, path = word.partition("=")
+        if not (equals and NAME.fullmatch(name)) or os.path.exists(word):
+            path, name = word, "input" if alone else self._free(_stem(word))
+            close = difflib.get_close_matches(word, operations(), 1, 0.8)
+            if close and not _is_place(word):
+                raise RecipeError(
+                    WHERE,
+                    f"{word!r} is neither a file nor an operation; did you mean {close[0]!r}?",
+                )
+        self._check_name(name)
+        options = {k: _plain(text, spelt(k)) for k, text in part.options.items()}
+        self._open(name, path, options)
+
+    def _open(self, name: str, path: str, options: dict[str, Entry]) -> None:
+        if "index" in options:
+            options["index"] = _index(options["index"])
+        place = {"spec": _spec(path)} if path.startswith("{") else {"path": Entry(path, path)}
+        short = not options and "path" in place
+        self.inputs[name] = place["path"] if short else Entry({**place, **options}, path)
+        self.gives[name] = "volume"
+
+    # names
+
+    def _free(self, name: str) -> str:
+        """A name like this one that nothing has."""
+        number, found = 1, name
+        while found in self.gives:
+            number += 1
+            found = f"{name}_{number}"
+        return found
+
+    def _check_name(self, name: str) -> None:
+        if name in self.gives:
+            raise RecipeError(WHERE, f"{name!r} is there already; choose another name")
+        if name in operations():
+            raise RecipeError(WHERE, f"{name!r} is an operation; choose another name")
+        if not NAME.fullmatch(name):
+            raise RecipeError(
+                WHERE,
+                f"{name!r} is not a name: letters, digits, _ and -, beginning with a letter",
+            )
+
+    def _is_known(self, word: str) -> bool:
+        return split_name(word)[0] in self.gives
+
+    def _volume(self, word: str) -> Entry:
+        """The name of a volume, or what names one that is not open yet: its path."""
+        if not self._is_known(word):
+            if not _is_place(word):
+                known = [n for n in self.gives if n not in operations()]
+                hint = nearest(word, [*known, *operations()]) if known else ""
+                hint = hint or "; give a path, or a name said before by --as NAME or NAME=PATH"
+                raise RecipeError(WHERE, f"{word!r} is no volume and no operation{hint}")
+            same = [n for n, e in self.inputs.items() if e.value == word]
+            if same:
+                word = same[0]
+            else:
+                path, word = word, self._free(_stem(word))
+                self._open(word, path, {})
+        self.used.add(split_name(word)[0])
+        return Entry(word, word)
+
+    # steps
+
+    def _step(self, part: Part) -> str:
+        operation = part.operation
+        assert operation is not None
+        told = described(operation)
+        said = {
+            name: self._given(told.parameters[name], text, f"{spelt(name)} {text}")
+            for name, text in part.options.items()
+        }
+        inputs: list[Entry] = []
+        is_arithmetic = not operation.parameters
+        words = [*part.words]
+        if self._wants_current(part):
+            words.insert(0, self.current)
+        if not operation.is_of_many and len(words) > len(operation.positional):
+            for word in part.words:
+                if _number(word) is None:
+                    self._volume(word)  # it may mean nothing at all
+            most = len(operation.positional)
+            raise RecipeError(
+                operation.name, f"takes up to {most}, and gets {len(words)}: {', '.join(words)}"
+            )
+        for k, word in enumerate(words):
+            name = operation.positional[0 if operation.is_of_many else k]
+            if name in said:
+                raise RecipeError(
+                    operation.name, f"{spelt(name)} is given twice: {word} is another"
+                )
+            if is_arithmetic and _number(word) is not None:
+                inputs.append(Entry(_number(word), word))
+            elif is_arithmetic or operation.parameters[name]:
+                inputs.append(self._volume(word))
+            else:
+                said[name] = self._given(told.parameters[name], word, word)
+        for name in operation.positional[len(inputs) :]:
+            if name not in said or not operation.parameters[name] or operation.is_of_many:
+                break
+            inputs.append(said.pop(name))
+        return self._add(part, inputs, said, told.gives)
+
+    def _wants_current(self, part: Part) -> bool:
+        """Whether an operation takes the current volume before what is written behind it."""
+        operation = part.operation
+        assert operation is not None
+        if not operation.parameters:
+            return len(part.words) < len(operation.positional)
+        wanted = [
+            name
+            for name in operation.required
+            if operation.parameters[name] and name not in part.options
+        ]
+        given = 0
+        for name, word in zip(operation.positional, part.words, strict=False):
+            if not operation.parameters[name] or not (self._is_known(word) or _is_place(word)):
+                break
+            given += 1
+        return given < len(wanted)
+
+    def _add(self, part: Part, inputs: list[Entry], said: dict[str, Entry], gives: str) -> str:
+        operation = part.operation
+        assert operation is not None
+        name = part.name or self._free(operation.name)
+        if part.name:
+            self._check_name(name)
+        self.steps[name] = _Step(operation.name, inputs, said)
+        self.gives[name] = gives
+        if gives in ("volume", "volumes"):
+            self.current = name
+        return name
+
+    def _given(self, parameter: Parameter, text: str, where: str) -> Entry:
+        """The value of a parameter, as its type reads the text."""
+        if parameter.kind == "volume":
+            return self._volume(text)
+        if parameter.is_text:
+            return Entry(text, where)
+        name = split_name(text)[0]
+        if self.gives.get(name) == "number" or (
+            name in self.gives and parameter.kind.startswith("volume")
+        ):
+            self.used.add(name)
+            return Entry({"step": Entry(text, where)}, where)
+        footprint = _FOOTPRINT.fullmatch(text)
+        if footprint and footprint[1] in footprints():
+            return Entry({footprint[1]: Entry(int(footprint[2]), where)}, where)
+        found = _plain(text, where)
+        if parameter.is_sequence and not isinstance(found.value, list):
+            return Entry([found], where)
+        return found
+
+    # outputs
+
+    def _outputs(self, written: list[tuple[str, Part]]) -> list[Entry]:
+        """What is written, and the numbers and tables that nobody else takes."""
+        outputs = []
+        for name, part in written:
+            path, options = part.words[0], {}
+            for key, text in part.options.items():
+                options[key] = _stored(key, text)
+            said = {"step": Entry(name, path), "path": Entry(path, path), **options}
+            outputs.append(Entry(said, path))
+        gone = {name for name, _ in written} | self.used
+        for name in self.steps:
+            if name in gone:
+                continue
+            if self.gives[name].startswith("volume"):
+                raise RecipeError(
+                    WHERE, f"nothing says where the result of {name} goes: put -o OUT behind it"
+                )
+            outputs.append(Entry({"step": Entry(name, name)}, name))
+        if not outputs:
+            raise RecipeError(WHERE, "nothing is asked for: name operations, or -o OUT")
+        return outputs
+
+
+def _at(value: Any) -> Entry:
+    return Entry(value, WHERE)
+
+
+def _is_place(word: str) -> bool:
+    """Whether a word looks like a path, a glob, a URL or a spec."""
+    looks = re.search(r"[/\\.*{]", word) and _number(word) is None
+    return bool(looks) or os.path.exists(word)
+
+
+def _stem(path: str) -> str:
+    """A name for what lies at a path."""
+    last = re.split(r"[/\\]", path.rstrip("/\\"))[-1].partition(".")[0]
+    name = re.sub(r"[^\w-]+", "_", last).strip("_-")
+    return name if NAME.fullmatch(name) and name not in operations() else f"in_{name}".rstrip("_")
+
+
+def _number(word: str) -> int | float | None:
+    found = _plain(word, word).value
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _plain(text: str, where: str) -> Entry:
+    """A value as YAML reads it; commas alone make a list.
+
+    Examples
+    --------
+    >>> _plain("1,2.5", "--sigma").plain(), _plain("15 nm", "--sigma").plain()
+    ([1, 2.5], '15 nm')
+    """
+    if "," in text and text[0] not in "[{\"'":
+        return Entry([_plain(part.strip(), where) for part in text.split(",")], where)
+    return parse_value(text, where)
+
+
+def _spec(text: str) -> Entry:
+    try:
+        return placed(json.loads(text), WHERE)
+    except ValueError as error:
+        raise RecipeError(WHERE, f"{text} is not JSON: {error}") from None
+
+
+def _index(said: Entry) -> Entry:
+    """``t=0,c=DAPI`` as a mapping."""
+    if isinstance(said.value, dict):
+        return said
+    parts = said.value if isinstance(said.value, list) else [said]
+    found = {}
+    for part in parts:
+        axis, equals, value = (s.strip() for s in str(part.value).partition("="))
+        if not (axis and equals and value):
+            raise RecipeError(f"--index {part.plain()}", "write it as --index t=0,c=DAPI")
+        found[axis] = parse_value(value, "--index")
+    return Entry(found, said.where)
+
+
+def _stored(key: str, text: str) -> Entry:
+    """An option of an output: ``--codec zstd:5`` and ``--shards auto`` have short forms."""
+    where = f"{spelt(key)} {text}"
+    name, colon, level = text.partition(":")
+    if key == "codec" and colon and level.isdigit():
+        return Entry({"name": Entry(name, where), "level": Entry(int(level), where)}, where)
+    if key == "shards" and text == "auto":
+        return Entry(True, where)
+    return _plain(text, where)

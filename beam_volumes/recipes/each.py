@@ -1,0 +1,133 @@
+"""One recipe for each of many volumes: what is at a pattern, and the recipe that each of them has."""
+
+from __future__ import annotations
+
+import copy
+import glob
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.text import nearest
+
+
+@dataclass(frozen=True)
+class Item:
+    """A volume of many: its path, and a name that no other one has."""
+
+    path: str
+    name: str
+
+
+def items(pattern: str) -> list[Item]:
+    """What is at a pattern, in the order of names.
+
+    Names are those of the files without what follows their first dot, with the folders that differ. Files
+    of which the rest differs keep it.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    ValueError
+        It is no pattern of this machine's files.
+    """
+    if "://" in pattern:
+        raise ValueError(
+            f"--each {pattern}: it takes files of this machine; write a loop for a bucket"
+        )
+    paths = sorted(glob.glob(pattern, recursive=True))
+    if not paths:
+        raise FileNotFoundError(f"--each {pattern}: nothing is there")
+    top = os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths])
+    full = [os.path.relpath(os.path.abspath(p), top).replace(os.sep, "/") for p in paths]
+    short = [os.path.join(os.path.dirname(n), os.path.basename(n).partition(".")[0]) for n in full]
+    times = Counter(short)
+    names = []
+    for brief, whole in zip(short, full, strict=True):
+        names.append(brief if times[brief] == 1 and os.path.basename(brief) else whole)
+    return [Item(path, name) for path, name in zip(paths, names, strict=True)]
+
+
+def input_of(recipe: Recipe, said: str) -> tuple[str, str]:
+    """The input that is another one each time, and the pattern: ``--each`` may begin with ``NAME=``."""
+    name, equals, pattern = said.partition("=")
+    if equals and name in recipe.inputs:
+        return name, pattern
+    if len(recipe.inputs) == 1:
+        return next(iter(recipe.inputs)), said
+    hint = nearest(name, recipe.inputs) if equals else f"; known are {', '.join(recipe.inputs)}"
+    raise ValueError(f"--each {said}: say which input it is, as NAME=PATTERN{hint}")
+
+
+def recipe_for(recipe: Recipe, name: str, item: Item, out: str) -> Recipe:
+    """A recipe with another input, whose outputs go into a folder of the item's name.
+
+    Raises
+    ------
+    ValueError
+        Two outputs would be one.
+    """
+    folder = f"{out.rstrip('/')}/{item.name}"
+    outputs = []
+    for output in recipe.outputs:
+        path = output.path
+        if path is not None:
+            path = f"{folder}/{path.rstrip('/').rpartition('/')[2]}"
+        outputs.append(replace(output, path=path))
+    paths = [o.path for o in outputs if o.path is not None]
+    if len(set(paths)) < len(paths):
+        twice = next(p for p in paths if paths.count(p) > 1)
+        raise ValueError(
+            f"two outputs of the recipe are called {twice.rpartition('/')[2]!r}, and --out puts them into "
+            "one folder: give them different names"
+        )
+    inputs = {**recipe.inputs, name: replace(recipe.inputs[name], what=item.path)}
+    return replace(
+        recipe, inputs=inputs, outputs=outputs, document=_told(recipe, name, item, paths)
+    )
+
+
+def _told(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
+    """The recipe as plain data, with the same changes."""
+    told = copy.deepcopy(recipe.document)
+    places, key = (told, "input") if "input" in told else (told["inputs"], name)
+    entry = places[key]
+    if isinstance(entry, dict):
+        rest = {k: v for k, v in entry.items() if k not in ("path", "spec")}
+        places[key] = {"path": item.path, **rest}
+    else:
+        places[key] = item.path
+    left = iter(paths)
+    entries = told["outputs"] if "outputs" in told else [told["output"]]
+    for k, output in enumerate(entries):
+        if isinstance(output, str):
+            entries[k] = next(left)
+        elif output.get("path") is not None:
+            entries[k] = {**output, "path": next(left)}
+    if "outputs" not in told:
+        told["output"] = entries[0]
+    return told
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What `ComputeAll` calls in a worker: the targets of a path by names of their own."""
+
+    recipe: Recipe
+    name: str
+    out: str
+    names: dict[str, str]
+    crop: str | None = None
+
+    def __call__(self, path: str) -> dict[str, Any]:
+        item = Item(path, self.names[path])
+        built = build(recipe_for(self.recipe, self.name, item, self.out), self.crop)
+        names = [n or "result" for n in built.names]
+        return {
+            f"{n} {k + 1}" if names.count(n) > 1 else n: target
+            for k, (n, target) in enumerate(zip(names, built.targets, strict=True))
+        }

@@ -1,0 +1,133 @@
+"""The JSON schema of recipes, written from the catalogue: editors complete and check recipes by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beam_volumes.recipes.catalogue import Operation, operations
+from beam_volumes.recipes.described import Parameter, described
+from beam_volumes.recipes.recipe import OPEN_OPTIONS, OUTPUT_KEYS
+
+Schema = dict[str, Any]
+
+#: What ``${name}`` may stand for.
+_VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
+_NAME: Schema = {"type": "string", "description": "the name of a step or an input"}
+_SIMPLE: dict[str, Schema] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "None": {"type": "null"},
+}
+
+
+def schema() -> Schema:
+    """The schema, of draft 2020-12.
+
+    Examples
+    --------
+    >>> schema()["$defs"]["crop"]["properties"]["box"]["anyOf"][0]
+    {'type': 'string'}
+    """
+    known = operations()
+    step = {
+        "type": "object",
+        "properties": {"op": {"enum": sorted(known)}},
+        "required": ["op"],
+        "allOf": [
+            {"if": _has_op({"const": n}), "then": {"$ref": f"#/$defs/{n}"}} for n in sorted(known)
+        ],
+    }
+    short = {"enum": sorted(known), "description": "an operation, of the step before"}
+    own = {n: {"anyOf": [{"type": "null"}, short, _either(n)]} for n in sorted(known)}
+    text_or_more: Schema = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/an input"}]}
+    output: Schema = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/an output"}]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "beam-volumes recipe",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "description": {"type": "string"},
+            "variables": {"type": ["object", "null"]},
+            "input": text_or_more,
+            "inputs": {"type": "object", "additionalProperties": text_or_more},
+            "steps": {
+                "type": ["object", "null"],
+                "properties": own,
+                "additionalProperties": {"anyOf": [short, {"$ref": "#/$defs/a step"}]},
+            },
+            "output": output,
+            "outputs": {"type": "array", "items": {"$ref": "#/$defs/an output"}, "minItems": 1},
+            "memory": {"type": ["string", "integer"]},
+            "workers": {"anyOf": [{"type": "integer", "minimum": 1}, _VARIABLE]},
+        },
+        "oneOf": [{"required": ["input"]}, {"required": ["inputs"]}],
+        "anyOf": [{"required": ["output"]}, {"required": ["outputs"]}],
+        "$defs": {
+            "a step": step,
+            "an input": _mapping(["path", "spec", *OPEN_OPTIONS]),
+            "an output": _mapping(OUTPUT_KEYS),
+            **{name: _operation(operation) for name, operation in known.items()},
+        },
+    }
+
+
+def _has_op(what: Schema) -> Schema:
+    return {"properties": {"op": what}, "required": ["op"]}
+
+
+def _either(name: str) -> Schema:
+    """A step of an operation's name: another one if it says so, else that operation."""
+    return {
+        "if": _has_op({}),
+        "then": {"$ref": "#/$defs/a step"},
+        "else": {"$ref": f"#/$defs/{name}"},
+    }
+
+
+def _mapping(keys: Any) -> Schema:
+    properties: Schema = {key: {} for key in keys}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _operation(operation: Operation) -> Schema:
+    about = described(operation)
+    inputs = {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1}
+    own = {
+        name: {**_parameter(p, operation.parameters[name]), "description": p.text}
+        for name, p in about.parameters.items()
+        if name in operation.parameters
+    }
+    said = {
+        "op": {"const": operation.name},
+        "input": {"type": ["string", "number"]},
+        "inputs": inputs,
+    }
+    return {
+        "type": "object",
+        "description": about.summary,
+        "properties": {**own, **said},
+        "additionalProperties": False,
+    }
+
+
+def _parameter(p: Parameter, volume: str) -> Schema:
+    """What a parameter may be, with ``${name}`` and ``{step: name}`` wherever they may stand."""
+    if volume:
+        return {"anyOf": [_NAME, {"type": ["number", "null"]}]}
+    if p.annotation == "bool":
+        return {"anyOf": [{"type": "boolean"}, _VARIABLE], "default": p.default}
+    if p.choices and p.is_text and p.kind.rstrip().endswith("}"):
+        return {"anyOf": [{"enum": list(p.choices)}, _VARIABLE], "default": p.default}
+    kinds = [_SIMPLE[k] for k in map(str.strip, p.annotation.split("|")) if k in _SIMPLE]
+    if (
+        not kinds
+        or "[" in p.annotation
+        or "Any" in p.annotation
+        or len(kinds) <= p.annotation.count("|")
+    ):
+        return {}  # a list, an array, a footprint: the operation itself says what is wrong
+    step = {"type": "object", "required": ["step"], "properties": {"step": _NAME}}
+    return {"anyOf": [*kinds, _VARIABLE, step]}

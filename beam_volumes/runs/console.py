@@ -1,0 +1,162 @@
+"""Showing how far a run is: a bar of tqdm on a terminal and in a notebook, elsewhere lines."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import warnings
+from typing import Any, TextIO
+
+from beam_volumes.runs.progress import OnProgress, Progress
+from beam_volumes.text import printable
+
+#: Seconds without a slab after which it is said what may be going on.
+_PATIENCE = 3.0
+#: Seconds that a run takes before a bar that nobody has asked for is drawn.
+_SHORT = 1.0
+
+
+class Lines:
+    """A line now and then and at the end of each pass, for what is no terminal."""
+
+    def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._every = every
+        self._last = time.monotonic()
+
+    def __call__(self, progress: Progress) -> None:
+        if progress.finished or time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
+            self._stream.write(f"{title(progress)} {state(progress)}\n")
+            self._stream.flush()
+
+
+class Bar:
+    """A bar of tqdm for each pass, on a terminal or in a notebook.
+
+    Parameters
+    ----------
+    stream : file, optional
+        Standard error by default.
+    after : float
+        Seconds from now that go by before it is drawn: what is over by then shows none.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, after: float = 0.0) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._from = time.monotonic() + after
+        self._bar: Any = None
+        self._index = -1
+
+    def __call__(self, progress: Progress) -> None:
+        if self._index < 0 and time.monotonic() < self._from:
+            return
+        if self._bar is None or self._index != progress.index:
+            self.close()
+            self._index = progress.index
+            self._bar = _tqdm(progress, self._stream)
+        self._bar.n = progress.total if progress.finished else round(_done(progress), 3)
+        self._bar.ncols = _columns()
+        self._bar.unit = state(progress)  # the one word of a bar that takes any text
+        self._bar.refresh()
+        if progress.finished:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the bar as it is, and its line."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def reporter(progress: bool | OnProgress | None) -> OnProgress | None:
+    """The callback behind a ``progress=`` argument; None where nothing is shown.
+
+    True shows a bar or lines. None shows a bar where somebody looks, if the run is not over at once.
+    """
+    if callable(progress):
+        return progress
+    looked_at = sys.stderr.isatty() or in_notebook()
+    if progress:
+        return Bar() if looked_at else Lines()
+    return Bar(after=_SHORT) if progress is None and looked_at else None
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    try:
+        return "IPKernelApp" in sys.modules["IPython"].get_ipython().config  # type: ignore[attr-defined]
+    except (KeyError, AttributeError):
+        return False
+
+
+def _done(p: Progress) -> float:
+    return min(p.total, p.done + p.under_way)
+
+
+def _tqdm(p: Progress, stream: TextIO) -> Any:
+    """A bar for a pass; in a notebook without ipywidgets it is one of letters."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there might be a finer one
+        from tqdm.auto import tqdm
+    return tqdm(
+        total=max(1, p.total),
+        desc=title(p),
+        unit=state(p),
+        file=stream,
+        bar_format="{desc} {percentage:3.0f}%|{bar}| {unit}",
+        ncols=_columns(),
+        nrows=24,  # what some terminals say of themselves is 0
+        miniters=0,
+        mininterval=0,
+    )
+
+
+def _columns() -> int | None:
+    """The width of a bar: that of the terminal, less one; a notebook has its own."""
+    return None if in_notebook() else shutil.get_terminal_size().columns - 1
+
+
+def title(p: Progress) -> str:
+    """Which pass it is."""
+    return f"pass {p.index + 1}/{p.passes} {printable(p.name)}"
+
+
+def state(p: Progress) -> str:
+    """How far a pass is, in words."""
+    parts = [f"{p.done}/{p.total} slabs"]
+    if p.compiling is not None:
+        c = p.compiling
+        before = f"{c.kernels} kernel{'' if c.kernels == 1 else 's'} so far, {duration(c.seconds)}"
+        parts.append(f"compiling {c.kernel.lstrip('_')} ({before})")
+    elif not p.done and not p.under_way and p.seconds >= _PATIENCE:
+        also = (
+            "or compute the first"
+            if p.compiling_is_known
+            else "and compile what they have not before"
+        )
+        parts.append(f"none yet: workers start, {also}")
+    if p.bytes_per_second:
+        parts.append(f"{p.bytes_per_second / 1e6:,.0f} MB/s")
+    if p.finished:
+        parts.append(f"{duration(p.seconds)}")
+    elif p.eta is not None:
+        parts.append(f"{duration(p.eta)} left")
+    return ", ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Examples
+    --------
+    >>> duration(7), duration(75), duration(7500)
+    ('7 s', '1 min 15 s', '2 h 05 min')
+    """
+    s = round(seconds)
+    if s < 60:
+        return f"{s} s"
+    if s < 3600:
+        return f"{s // 60} min {s % 60:02d} s"
+    return f"{s // 3600} h {s % 3600 // 60:02d} min"

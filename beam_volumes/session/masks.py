@@ -1,0 +1,157 @@
+"""Foreign masks: bytes of 0 and 1, or of 0 and 255, where an operation would not take them for a mask."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.graph.elementwise import Elementwise
+from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
+from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.ops.labels.label_surveys import FilterSurvey
+from beam_volumes.plan.passes import Levels
+from beam_volumes.plan.plan import Plan
+from beam_volumes.storage.source import Source
+
+#: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
+_LOOKS, _MOST = 3, 16 << 20
+_PACKAGE = str(Path(__file__).parent.parent)
+#: What has been warned of in this process.
+_told: set[tuple[str, str]] = set()
+
+
+class MaskWarning(UserWarning):
+    """Bytes that look like a mask are used as numbers, or as labels.
+
+    `compute` gives it once for a volume and an operation, before it begins: it looks at up to three
+    chunks of each such input.
+
+    Parameters
+    ----------
+    text : str
+        The volume, the operation, and the remedy.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> v = bv.open(np.array([[0, 1, 1]], "u1"))
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always", bv.MaskWarning)
+    ...     np.asarray(~v)
+    array([[255, 254, 254]], dtype=uint8)
+    >>> print(str(told[0].message)[:71])
+    a numpy array of shape (1, 3) looks like a mask: its uint8 voxels are 0
+    >>> np.asarray(~(v != 0))
+    array([[ True, False, False]])
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+
+def warn_of_masks(plan: Plan) -> None:
+    """Warn of inputs that look like masks and are not treated so; a few chunks of each are read."""
+    for source, name, why in _suspects(plan):
+        whole = getattr(source.reader, "whole", source.reader)  # of which it may be a channel
+        key = whole.token(), name
+        if key in _told:
+            continue
+        found = looks_like_mask(source)
+        if found is None:
+            continue
+        text = (
+            f"{source.name} looks like a mask: its uint8 voxels are 0 and {found} as far as we looked. "
+            f"{name} {why}; if it is a mask, write v != 0 in its place"
+        )
+        warnings.warn(text, MaskWarning, stacklevel=_outside())
+        _told.add(key)
+
+
+def looks_like_mask(source: Source) -> int | None:
+    """Tell what stands for true in a mask of bytes, 1 or 255; None for what looks like no mask."""
+    highest, has_background = 0, False
+    if "t" in source.space.leading:  # there may be millions
+        source = source.point("t", 0)
+    for box in _samples(source):
+        try:
+            voxels = source.read(box)
+        except (OSError, ValueError):  # the run will tell
+            return None
+        top = int(voxels.max(initial=0))
+        if top not in (0, 1, 255) or (top and highest not in (0, top)):
+            return None
+        if not ((voxels == 0) | (voxels == top)).all():
+            return None
+        highest = max(highest, top)
+        has_background = has_background or not voxels.all()
+    return highest if highest and has_background else None
+
+
+def _suspects(plan: Plan) -> Iterator[tuple[Source, str, str]]:
+    """Find sources of bytes that an operation takes at their word: its name, and what it does."""
+    levels = Levels(
+        [n for t in plan.targets if isinstance(t, Volume) for n in t.nodes]
+        + [n for t in plan.targets if isinstance(t, Target) for n in t.volume.nodes],
+        [t.value for t in plan.targets if isinstance(t, Scalar)],
+        [t.barrier for t in plan.targets if isinstance(t, Table)]
+        + [t.table.barrier for t in plan.targets if isinstance(t, TableTarget)],
+    )
+    for node in levels.nodes.values():
+        if (
+            isinstance(node, StageNode)
+            and isinstance(node.stage, Elementwise)
+            and node.stage.function == "invert"
+        ):
+            source = _bytes_of(node.operands[0])
+            if source is not None:
+                yield source, "~", "inverts bits, and gives 255 for 0, 254 for 1 and 0 for 255"
+    for barrier in levels.barriers.values():
+        if isinstance(barrier.survey, FilterSurvey):
+            source = _bytes_of(barrier.operands[0])
+            if source is not None:
+                yield (
+                    source,
+                    barrier.name,
+                    "counts all voxels of one value together, as those of a label",
+                )
+
+
+def _bytes_of(node: Node) -> Source | None:
+    while isinstance(node, CropNode | ViewNode):
+        node = node.operand
+    is_source = isinstance(node, SourceNode) and node.dtype == np.uint8
+    return node.source if is_source else None  # type: ignore[attr-defined]
+
+
+def _samples(source: Source) -> Iterator[Box]:
+    """Give parts of a source that are cheap to read: some chunks from the first to the last."""
+    shape, unit = source.shape, source.read_unit
+    if 0 in shape:
+        return
+    if source.held or source.array is not None:  # rows of some slices
+        unit = (1, min(shape[1], max(1, (1 << 20) // shape[2])), shape[2])
+    elif max(math.prod(unit), source.decode_bytes) > _MOST:
+        return
+    counts = [-(-n // u) for n, u in zip(shape, unit, strict=True)]
+    seen: set[Triple] = set()
+    for k in range(_LOOKS):
+        z, y, x = ((c - 1) * k // (_LOOKS - 1) * u for c, u in zip(counts, unit, strict=True))
+        if (z, y, x) not in seen:
+            seen.add((z, y, x))
+            end = (min(a + u, n) for a, u, n in zip((z, y, x), unit, shape, strict=True))
+            yield Box((z, y, x), tuple(end))  # type: ignore[arg-type]
+
+
+def _outside() -> int:
+    """Find the stack level of the user's line: the first that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

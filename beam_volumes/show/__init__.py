@@ -1,0 +1,1 @@
+"""Looking at volumes, plans, tables and runs: pictures, pages, and what viewers ask for."""

@@ -1,0 +1,113 @@
+"""Voxels as colours: intensities within a window of percentiles, labels each in its own colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from beam_volumes.graph.nodes import AcrossNode
+from beam_volumes.graph.volume import Volume
+
+#: What channels are shown in, where there are several: they add up.
+CHANNELS = ((0, 255, 0), (255, 0, 255), (0, 255, 255), (255, 255, 0), (255, 64, 64), (96, 96, 255))
+#: Voxels that are not finite.
+NOT_FINITE = (176, 32, 32)
+_PRIMARY = ({"r", "red", "0"}, {"g", "green", "1"}, {"b", "blue", "2"})
+
+Window = tuple[float, float]
+
+
+def is_labels(volume: Volume) -> bool:
+    """Whether voxels are names of regions rather than intensities.
+
+    So are results of `label`, and integers of 32 and 64 bits.
+
+    Examples
+    --------
+    >>> is_labels(bv.open(np.zeros((4, 5), "u4"))), is_labels(bv.open(np.zeros((4, 5), "u1")))
+    (True, False)
+    """
+    wide = volume.dtype.kind in "iu" and volume.dtype.itemsize >= 4
+    return wide or (isinstance(volume.nodes[0], AcrossNode) and volume.dtype.kind in "iu")
+
+
+def is_rgb(volume: Volume) -> bool:
+    """Whether three channels of bytes are red, green and blue."""
+    names = [name.lower() for name in volume.channels]
+    return (
+        len(names) == 3
+        and volume.dtype == np.uint8
+        and all(name in known for name, known in zip(names, _PRIMARY, strict=True))
+    )
+
+
+def window_of(planes: Iterable[np.ndarray], percentiles: Window) -> Window:
+    """The range of intensities that is shown from black to white.
+
+    Examples
+    --------
+    >>> window_of([np.arange(101.0)], (1, 99))
+    (1.0, 99.0)
+    """
+    parts = [p.ravel() for p in planes]
+    found = np.concatenate(parts) if parts else np.empty(0)
+    if found.dtype.kind == "f":
+        found = found[np.isfinite(found)]
+    if not found.size:
+        return 0.0, 1.0
+    if found.dtype.kind == "b":
+        return 0.0, 1.0
+    low, high = np.percentile(found.astype(np.float64), percentiles)
+    if low == high:  # a few bright voxels on nothing, or voxels of one value
+        low, high = float(found.min()), float(found.max())
+    return float(low), float(high)
+
+
+def grey(plane: np.ndarray, window: Window) -> np.ndarray:
+    """Intensities as bytes: below the window 0, above 255; of voxels of one value 128."""
+    low, high = window
+    with np.errstate(all="ignore"):
+        values = plane.astype(np.float64)
+        level = (values - low) / (high - low) if high > low else np.where(values == 0, 0.0, 0.5)
+        return np.nan_to_num(np.clip(level, 0, 1) * 255, nan=0).round().astype(np.uint8)
+
+
+def coloured(labels: np.ndarray) -> np.ndarray:
+    """Labels in colours, the same for a label everywhere; 0 is black.
+
+    Examples
+    --------
+    >>> colours = coloured(np.array([[0, 1, 2, 1]]))
+    >>> colours[0, 0].tolist(), bool((colours[0, 1] == colours[0, 3]).all())
+    ([0, 0, 0], True)
+    """
+    ids = np.ascontiguousarray(labels).astype(np.int64, copy=False).view(np.uint64)
+    mixed = ids * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    hue = (mixed >> np.uint64(40)).astype(np.float64) / 2**24 * 6
+    value = 150 + ((mixed >> np.uint64(20)) & np.uint64(63)).astype(np.float64) * 105 / 63
+    parts = [np.clip(np.abs((hue + turn) % 6 - 3) - 1, 0, 1) for turn in (0, 4, 2)]
+    rgb = np.stack([value * (0.3 + 0.7 * p) for p in parts], axis=-1)
+    rgb[ids == 0] = 0
+    return rgb.round().astype(np.uint8)
+
+
+def painted(
+    channels: np.ndarray, windows: Sequence[Window], labels: bool, rgb: bool = False
+) -> np.ndarray:
+    """Planes of several channels as one picture of bytes: rows, columns, and red, green and blue."""
+    if labels:
+        return coloured(channels[0])
+    if rgb:
+        return np.moveaxis(channels, 0, -1)
+    if len(channels) == 1:
+        picture = np.repeat(grey(channels[0], windows[0])[..., None], 3, axis=-1)
+    else:
+        total = np.zeros((*channels.shape[1:], 3))
+        for plane, window, colour in zip(channels, windows, CHANNELS, strict=False):
+            total += grey(plane, window)[..., None] * (np.array(colour) / 255)
+        picture = np.minimum(total, 255).round().astype(np.uint8)
+    if channels.dtype.kind == "f":
+        picture[~np.isfinite(channels).all(axis=0)] = NOT_FINITE
+    return picture

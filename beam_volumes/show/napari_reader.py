@@ -1,0 +1,162 @@
+"""napari's reader: opens whatever `beam_volumes.open` does; planes are read as they are looked at.
+
+``beam_volumes/napari.yaml`` names it. napari itself is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.options import options
+from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.show.colours import CHANNELS, is_labels, window_of
+from beam_volumes.show.sampling import coarser
+from beam_volumes.show.sections import sections
+from beam_volumes.text import format_bytes
+
+#: What napari takes: voxels, what they are called and where they lie, and the kind of layer.
+Layer = tuple[Any, dict[str, Any], str]
+
+
+class Planes:
+    """A volume as an array of which parts are read or computed when they are indexed.
+
+    Parameters
+    ----------
+    volume : Volume
+        Without channels.
+
+    Examples
+    --------
+    >>> planes = Planes(bv.open(np.arange(24).reshape(2, 3, 4)))
+    >>> planes.shape, planes[1, :, ::2].tolist()
+    ((2, 3, 4), [[12, 14], [16, 18], [20, 22]])
+    """
+
+    def __init__(self, volume: Volume) -> None:
+        self._volume = volume
+        self.shape, self.dtype, self.ndim = volume.shape, volume.dtype, volume.ndim
+        self.size, self.nbytes = volume.size, volume.nbytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        keys += [slice(None)] * (self.ndim - len(keys))
+        crop, after = [], []
+        for k, n in zip(keys, self.shape, strict=True):
+            if isinstance(k, slice):
+                wanted = range(n)[k]
+                low, high = (min(wanted), max(wanted) + 1) if wanted else (0, 0)
+                crop.append(slice(low, high))
+                after.append(slice(None, None, k.step) if wanted else slice(0, 0))
+            else:
+                crop.append(int(k))  # type: ignore[arg-type]
+        part = self._volume[tuple(crop)]
+        if part.nbytes > options.max_inmemory:
+            raise ValueError(
+                f"{part!r} is larger than options.max_inmemory, "
+                f"{format_bytes(options.max_inmemory)}: look at planes of it, or at a level of a pyramid"
+            )
+        if not part.size:
+            return np.empty(part.shape, part.dtype)
+        return np.asarray(part)[tuple(after)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[...], dtype)
+
+
+def get_reader(path: str | Sequence[str]) -> Callable[[Any], list[Layer]] | None:
+    """What reads a path for napari; None if nothing of ours is there."""
+    try:
+        open_volume(_place(path))
+    except (OSError, ValueError, TypeError):
+        return None
+    return read
+
+
+def read(path: str | Sequence[str]) -> list[Layer]:
+    """The layers of what is at a path."""
+    place = _place(path)
+    name = place if isinstance(place, str) else place[0]
+    return layers(open_volume(place), os.path.basename(name.rstrip("/")))
+
+
+def _place(path: str | Sequence[str]) -> str | list[str]:
+    if isinstance(path, str | os.PathLike):
+        return os.fspath(path)
+    return os.fspath(path[0]) if len(path) == 1 else [os.fspath(p) for p in path]
+
+
+def layers(volume: Volume, name: str) -> list[Layer]:
+    """A volume as layers of napari: one, or one for each channel; labels, or an image with its pyramid.
+
+    Parameters
+    ----------
+    volume : Volume
+        Also one that is still to be computed.
+    name : str
+
+    Examples
+    --------
+    >>> (planes, about, kind), = layers(bv.open(np.ones((2, 3, 4)), voxel_size=2, unit="nm"), "em")
+    >>> planes.shape, about["scale"], kind
+    ((2, 3, 4), [2.0, 2.0, 2.0], 'image')
+    """
+    labels = is_labels(volume)
+    names = volume.channels
+    found: list[Layer] = []
+    for c in range(len(volume.nodes)):
+        one = volume.sel(c=c) if names else volume
+        about = {"name": f"{name} {names[c]}" if names else name, **_place_of(one)}
+        if labels:
+            found.append((_levels(one), about, "labels"))
+            continue
+        about["contrast_limits"] = _limits(one)
+        if names:
+            red, green, blue = (v / 255 for v in CHANNELS[c % len(CHANNELS)])
+            about |= {"colormap": [[0.0, 0.0, 0.0], [red, green, blue]], "blending": "additive"}
+        found.append((_levels(one), about, "image"))
+    return found
+
+
+def _levels(volume: Volume) -> Any:
+    """A volume, or it and the levels of its pyramid."""
+    node = volume.nodes[0]
+    levels = [] if not isinstance(node, SourceNode) or volume.space.times else coarser(node.source)
+    if not levels:
+        return Planes(volume)
+    lower = [Volume(SourceNode.of(source), volume.space) for source in levels]
+    return [Planes(volume), *map(Planes, lower)]
+
+
+def _place_of(volume: Volume) -> dict[str, Any]:
+    """Scale, translation and units, along the volume's axes; time counts points."""
+    before = volume.ndim - len(volume.space.axes)
+    size = volume.voxel_size or (1.0,) * len(volume.space.axes)
+    return {
+        "scale": [1.0] * before + [float(s) for s in size],
+        "translate": [0.0] * before + [float(o) for o in volume.origin],
+        "axis_labels": volume.axes,
+        "units": ("pixel",) * before + (volume.unit or "pixel",) * len(volume.space.axes),
+    }
+
+
+def _limits(volume: Volume) -> tuple[float, float]:
+    """What napari shows as black and as white."""
+    try:
+        found = sections(volume, most=256, most_bytes=64 << 20)
+        low, high = window_of((s.voxels[0] for s in found.sections), (0.5, 99.5))
+    except ValueError:
+        low, high = 0.0, 1.0
+    return (low, high) if low < high else (low, low + 1)

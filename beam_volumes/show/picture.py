@@ -1,0 +1,129 @@
+"""Sections put beside each other as one picture, in the proportions of their voxels; PNG."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume
+from beam_volumes.show.colours import Window, is_labels, is_rgb, painted, window_of
+from beam_volumes.show.sampling import Section, along
+from beam_volumes.show.sections import Sections
+
+#: Pixels between sections, and what is there.
+GAP, PAPER = 4, 236
+#: Pixels of the thinnest side of a section: a few slices of a large plane are still seen.
+THINNEST = 12
+
+
+def png(picture: np.ndarray) -> bytes:
+    """A picture of bytes as PNG."""
+    import imagecodecs
+
+    return bytes(imagecodecs.png_encode(np.ascontiguousarray(picture)))
+
+
+def png_uri(picture: np.ndarray) -> str:
+    """A picture as a link that holds it: for pages that need no other file."""
+    return f"data:image/png;base64,{base64.b64encode(png(picture)).decode()}"
+
+
+def windows_of(
+    found: Sections, percentiles: Window, labels: bool | None = None
+) -> tuple[list[Window], bool]:
+    """What is shown from black to white of each channel; and whether it is labels."""
+    as_labels = is_labels(found.of) if labels is None else labels
+    if as_labels or not found.sections:
+        return [], as_labels
+    many = len(found.sections[0].voxels)
+    return [
+        window_of((s.voxels[k] for s in found.sections), percentiles) for k in range(many)
+    ], False
+
+
+def lengths_of(volume: Volume, section: Section) -> tuple[float, float]:
+    """How long rows and columns of a section are, in the volume's unit or in voxels."""
+    size: Any = volume.space.voxel_size or (1.0, 1.0, 1.0)
+    rows, columns = (
+        (b - a) * abs(size[axis]) or 1.0
+        for (a, b), axis in zip(section.spans, along(section.axis), strict=True)
+    )
+    return rows, columns
+
+
+def picture(
+    found: Sections,
+    most: int,
+    windows: Sequence[Window],
+    labels: bool,
+) -> np.ndarray:
+    """Sections as one picture: z in the corner, x to its right, y below.
+
+    ``most`` pixels is its longest section.
+    """
+    if not found.sections:
+        return np.full((THINNEST, THINNEST, 3), PAPER, np.uint8)
+    tiles = {s.axis: tile(found, s, most, windows, labels) for s in found.sections}
+    if len(tiles) == 1:
+        return next(iter(tiles.values()))
+    sizes = {a: tile.shape[:2] for a, tile in tiles.items()}
+    # Rows of z and x are y, columns of z and y are x; columns of x and rows of y are z.
+    height = max(sizes.get(0, (0, 0))[0], sizes.get(2, (0, 0))[0])
+    width = max(sizes.get(0, (0, 0))[1], sizes.get(1, (0, 0))[1])
+    below, right = sizes.get(1, (0, 0))[0], sizes.get(2, (0, 0))[1]
+    whole = np.full(
+        (
+            height + below + GAP * bool(height and below),
+            width + right + GAP * bool(width and right),
+            3,
+        ),
+        PAPER,
+        np.uint8,
+    )
+    corners = {
+        0: (0, 0),
+        1: (height + GAP * bool(height), 0),
+        2: (0, width + GAP * bool(width)),
+    }
+    for axis, part in tiles.items():
+        y, x = corners[axis]
+        whole[y : y + part.shape[0], x : x + part.shape[1]] = part
+    return whole
+
+
+def tile(
+    found: Sections, section: Section, most: int, windows: Sequence[Window], labels: bool
+) -> np.ndarray:
+    """One section as a picture, as large as its part of all of them."""
+    longest = max(max(lengths_of(found.of, s)) for s in found.sections)
+    rows, columns = (
+        max(THINNEST, round(length / longest * most)) for length in lengths_of(found.of, section)
+    )
+    return resized(
+        painted(section.voxels, windows, labels, is_rgb(found.of)), rows, columns, mixed=not labels
+    )
+
+
+def resized(picture: np.ndarray, rows: int, columns: int, mixed: bool) -> np.ndarray:
+    """A picture of another size: larger by repeating pixels, smaller by means, or the middle ones.
+
+    Examples
+    --------
+    >>> resized(np.array([[[0], [2]], [[4], [6]]], "u1"), 1, 4, mixed=True)[..., 0].tolist()
+    [[2, 2, 4, 4]]
+    """
+    for axis, target in ((0, rows), (1, columns)):
+        n = picture.shape[axis]
+        if n > target and mixed:
+            starts = np.arange(target) * n // target
+            counts = np.diff(np.append(starts, n))
+            sums = np.add.reduceat(picture.astype(np.float64), starts, axis)
+            shape = [1] * picture.ndim
+            shape[axis] = target
+            picture = (sums / counts.reshape(shape)).round().astype(np.uint8)
+        elif n != target:
+            picture = np.take(picture, (2 * np.arange(target) + 1) * n // (2 * target), axis)
+    return picture

@@ -1,0 +1,170 @@
+"""`preview`: three sections of a volume in seconds, without a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.show.picture import picture, png, png_uri, windows_of
+from beam_volumes.show.sections import Sections, sections, title
+from beam_volumes.space import AXES
+
+#: What a picture can be at most: it is held several times while it is painted.
+LARGEST = 8192
+
+
+class Preview:
+    """A picture of three sections, and what has to be known of it.
+
+    Notebooks show it; elsewhere `save` writes it.
+
+    Attributes
+    ----------
+    image : numpy.ndarray
+        Rows, columns, and red, green and blue as bytes.
+    note : str
+        Where the sections lie, at which resolution, and what part they show.
+    window : list of tuple of float
+        For each channel, the intensities that are shown as black and as white; empty for labels.
+
+    Examples
+    --------
+    >>> v = bv.open(np.arange(120, dtype="u1").reshape(4, 5, 6))
+    >>> bv.preview(v)
+    <preview of z=4 y=5 x=6, uint8: 3 sections at z=2, y=2, x=3; every voxel; black 5.19, white 114.8>
+    """
+
+    def __init__(self, found: Sections, most: int, percentiles: tuple[float, float], labels: Any):
+        self.window, self._labels = windows_of(found, percentiles, labels)
+        self.image = picture(found, most, self.window, self._labels)
+        self.note = title(found)
+        axes = zip(found.of.axes, found.of.shape, strict=True)
+        self._of = f"{' '.join(f'{a}={n}' for a, n in axes)}, {found.of.dtype}"
+
+    @property
+    def caption(self) -> str:
+        """The note, and what black and white mean."""
+        if self._labels:
+            return f"{self.note}; a colour for each label"
+        shown = (f"black {low:.4g}, white {high:.4g}" for low, high in self.window[:1])
+        return "; ".join([self.note, *shown])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture as PNG."""
+        with open(checked_path(path), "wb") as file:
+            file.write(self._repr_png_())
+
+    def __repr__(self) -> str:
+        return f"<preview of {self._of}: {self.caption}>"
+
+    def _repr_png_(self) -> bytes:
+        return png(self.image)
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<figure style="margin:0"><img src="{png_uri(self.image)}" style="max-width:100%"/>'
+            f"<figcaption>{escape(self.caption)}</figcaption></figure>"
+        )
+
+
+def preview(
+    volume: Volume | np.ndarray,
+    *,
+    at: Sequence[int] | None = None,
+    t: int = 0,
+    size: int = 512,
+    percentiles: tuple[float, float] = (0.5, 99.5),
+    labels: bool | None = None,
+    most_bytes: int = 512 << 20,
+) -> Preview:
+    """Picture three sections of a volume, at low resolution and without a run.
+
+    A stored volume is read thinned: the level of its pyramid that is fine enough, or one voxel in so many,
+    so that few chunks are read. A volume that is still to be computed is computed at full resolution, in
+    whole planes or, where these take too much reading, in their middle. The note says which.
+
+    Parameters
+    ----------
+    volume : Volume or numpy.ndarray
+        What to look at; up to 6 channels are shown, each in its own colour.
+    at : sequence of int, optional
+        The voxel where the sections meet, along z, y and x; the middle by default.
+    t : int, default: 0
+        Which point in time.
+    size : int, default: 512
+        Pixels of the longest section.
+    percentiles : tuple of float, default: (0.5, 99.5)
+        Percentiles of the intensities that become black and white.
+    labels : bool, optional
+        Whether voxels are labels, each in a colour of its own; by default of results of `label`, and of
+        integers of 32 and 64 bits.
+    most_bytes : int, default: 536870912
+        Bytes of chunks that are read at most: for a section of a stored volume, or for all of an
+        expression.
+
+    Returns
+    -------
+    Preview
+        The picture; notebooks show it, and ``.save("preview.png")`` writes it.
+
+    Raises
+    ------
+    ValueError
+        If ``at`` lies outside, a parameter is out of its range, or no section can be had by reading so
+        little.
+
+    Notes
+    -----
+    Where numbers of a whole volume or labels are needed, and the volume is large, they are computed of the
+    middle alone. The note says so.
+
+    Examples
+    --------
+    >>> v = bv.open(np.arange(120, dtype="u1").reshape(4, 5, 6), voxel_size=(2, 1, 1))
+    >>> p = bv.preview(v, at=(0, 2, 3), size=60)
+    >>> p.image.shape, p.note
+    ((102, 109, 3), '3 sections at z=0, y=2, x=3; every voxel')
+    >>> p.save("preview.png")
+    """
+    v = as_volume(volume)
+    if not isinstance(size, int) or not 16 <= size <= LARGEST:
+        raise ValueError(f"size={size!r}: pixels from 16 to {LARGEST}")
+    low, high = percentiles
+    if not 0 <= low < high <= 100:
+        raise ValueError(
+            f"percentiles={percentiles!r}: two percentiles from 0 to 100, the lower first"
+        )
+    return Preview(
+        sections(v, _fractions(v, at), t, size, most_bytes), size, (float(low), float(high)), labels
+    )
+
+
+def checked_path(path: str | os.PathLike[str]) -> str:
+    """Return a path where a picture may be written; an error if it does not end in .png."""
+    text = os.fspath(path)
+    if not text.lower().endswith(".png"):
+        raise ValueError(f"{text}: a preview is a PNG; give a path that ends in .png")
+    return text
+
+
+def _fractions(volume: Volume, at: Sequence[int] | None) -> tuple[float, ...]:
+    """Where sections meet, from 0 to 1 along z, y and x."""
+    found = [0.5] * 3
+    if at is None:
+        return tuple(found)
+    visible = volume.space.visible
+    given = list(at)
+    if len(given) != len(visible):
+        axes = ", ".join(AXES[a] for a in visible)
+        raise ValueError(f"at={tuple(given)}: one voxel index for each of the axes {axes}")
+    for a, k in zip(visible, given, strict=True):
+        n = volume.grid_shape[a]
+        if not 0 <= k < n:
+            raise ValueError(f"at={tuple(given)}: {k} is outside of axis {AXES[a]}, of extent {n}")
+        found[a] = (k + 0.5) / n
+    return tuple(found)

@@ -1,0 +1,272 @@
+"""Three sections of a volume, stored or computed: what is read or computed for them is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from beam_volumes.drive.compute import plan_run, run
+from beam_volumes.geometry import Box
+from beam_volumes.graph.nodes import (
+    AcrossNode,
+    Barrier,
+    CropNode,
+    FoldValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+    ViewNode,
+    below,
+    with_sources,
+)
+from beam_volumes.graph.volume import Volume, at_points
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of
+from beam_volumes.space import AXES, Space
+from beam_volumes.storage.source import Source
+from beam_volumes.sweep.stage import Regrid
+from beam_volumes.text import counted, format_bytes
+
+#: Channels that are shown at a time.
+MOST_CHANNELS = 6
+#: Sides of the parts of planes that are tried, where whole planes take too much reading.
+SIDES = (None, 1024, 512, 256, 128)
+
+_HERE = RunOptions(runner=None, progress=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Sections:
+    """Sections of a volume along the axes that it has.
+
+    Attributes
+    ----------
+    of : Volume
+        The volume, at one point in time.
+    sections : tuple of Section
+        Normal to z, y and x, as far as they were read.
+    how : str
+        At which resolution, and which part: what a reader has to know.
+    """
+
+    of: Volume
+    sections: tuple[Section, ...]
+    how: str
+
+
+def sections(
+    volume: Volume,
+    at: Sequence[float] = (0.5, 0.5, 0.5),
+    t: int = 0,
+    most: int = 512,
+    most_bytes: int = 512 << 20,
+) -> Sections:
+    """Read or compute three sections.
+
+    Parameters
+    ----------
+    volume : Volume
+    at : sequence of float
+        Where they meet along z, y and x, from 0 to 1.
+    t : int
+        Which point in time.
+    most : int
+        Rows and columns of a stored volume that are read at most.
+    most_bytes : int
+        Of chunks that are read at most: for a section of what is stored, for all of what is computed.
+
+    Raises
+    ------
+    ValueError
+        No section can be had by reading so little.
+    """
+    told = []
+    if volume.space.times:
+        if not 0 <= t < volume.space.times:
+            raise ValueError(
+                f"t={t}: {volume!r} has the points in time 0 to {volume.space.times - 1}"
+            )
+        told.append(f"point {t} of {volume.space.times} in time")
+        volume = at_points(volume, t)
+    if len(volume.nodes) > MOST_CHANNELS:
+        told.append(f"the first {MOST_CHANNELS} of {len(volume.nodes)} channels")
+        names = volume.space.channels[:MOST_CHANNELS]
+        volume = Volume(volume.nodes[:MOST_CHANNELS], replace(volume.space, channels=names))
+    if 0 in volume.grid_shape:
+        return Sections(volume, (), "it has no voxels")
+    nodes = [n for n in volume.nodes if isinstance(n, SourceNode)]
+    if len(nodes) == len(volume.nodes):
+        found, how = _read([n.source for n in nodes], normals(volume), at, most, most_bytes)
+    else:
+        found, how = _computed(volume, at, most_bytes)
+    return Sections(volume, tuple(found), "; ".join([how, *told]))
+
+
+def normals(volume: Volume) -> tuple[int, ...]:
+    """The axes to which there are sections: one of a plane, three of a volume.
+
+    Examples
+    --------
+    >>> normals(bv.open(np.zeros((4, 5)))), normals(bv.open(np.zeros((4, 5, 6))))
+    ((0,), (0, 1, 2))
+    """
+    visible = volume.space.visible
+    if len(visible) == 3:
+        return (0, 1, 2)
+    if len(visible) == 2:
+        return tuple(a for a in range(3) if a not in visible)
+    return (0,)
+
+
+def _read(
+    channels: list[Source], axes: tuple[int, ...], at: Sequence[float], most: int, most_bytes: int
+) -> tuple[list[Section], str]:
+    """Sections of what is stored: of the level of a pyramid that is large enough, thinned."""
+    of = [[source, *coarser(source)] for source in channels]
+    level = fitting(of[0], most) if len({len(levels) for levels in of}) == 1 else 0
+    sources = [levels[level] for levels in of]
+    whole, coarse = channels[0].shape, sources[0].shape
+    step: dict[int, int] = {}
+    found, left_out = [], []
+    for axis in axes:
+        try:
+            steps = steps_of(sources[0], axis, most, most_bytes // len(sources))
+        except TooDear as error:
+            left_out.append(str(error))
+            continue
+        rows, columns = along(axis)
+        voxels = sampled(sources, axis, at[axis], steps)
+        where = min(int(at[axis] * whole[axis]), whole[axis] - 1)
+        found.append(Section(axis, where, voxels, ((0, whole[rows]), (0, whole[columns]))))
+        for a, s in zip((rows, columns), steps, strict=True):
+            step[a] = max(step.get(a, 1), s)
+    if not found:
+        raise TooDear(f"{left_out[0]}, more than {format_bytes(most_bytes)}: look at a part of it")
+    how = "every voxel" if set(step.values()) <= {1} else _thinned(step)
+    if level:
+        times = " x ".join(f"{o / m:.3g}" for o, m in zip(whole, coarse, strict=True))
+        how += f" of level {level} of its pyramid ({times} times as coarse)"
+    return found, "; ".join([how, *(f"left out: {text}" for text in left_out)])
+
+
+def _thinned(step: dict[int, int]) -> str:
+    by: dict[int, list[str]] = {}
+    for axis in sorted(step):
+        by.setdefault(step[axis], []).append(AXES[axis])
+    texts = [
+        f"{'all voxels' if s == 1 else f'one voxel in {s}'} along {' and '.join(names)}"
+        for s, names in sorted(by.items(), reverse=True)
+    ]
+    return ", ".join(texts)
+
+
+def _computed(volume: Volume, at: Sequence[float], most_bytes: int) -> tuple[list[Section], str]:
+    """Sections of an expression: exact, of planes or the middle of them; else of a part of its inputs."""
+    shape, axes = volume.grid_shape, normals(volume)
+    for side in SIDES:
+        if side is not None and side >= max(shape):
+            continue
+        boxes = [_part(shape, axis, at, side) for axis in axes]
+        wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in volume.nodes]
+        if plan_run(wanted, _HERE).bytes_read <= most_bytes:
+            how = "computed at full resolution, whole planes"
+            if side is not None:
+                how = f"computed at full resolution, {side} voxels a side around the middle"
+            return _arrays(wanted, boxes, axes), how
+    for side in (256, 128, 64):
+        nodes = _of_part(volume.nodes, at, side)
+        if nodes is None:
+            break
+        start = _box(shape, at, side).start
+        inside = [0.5] * 3
+        boxes = [_part(nodes[0].shape, axis, inside, None) for axis in axes]
+        wanted = [_whole(CropNode.of(n, box)) for box in boxes for n in nodes]
+        if plan_run(wanted, _HERE).bytes_read <= most_bytes:
+            how = (
+                f"computed as if the inputs were the {side} voxels a side around the middle alone, so that "
+                "numbers and labels that rest on the whole volume differ"
+            )
+            moved = [box.translate(start) for box in boxes]
+            return _arrays(wanted, moved, axes), how
+    raise TooDear(
+        f"{volume!r}: even a small part of it takes more than {format_bytes(most_bytes)} of reading: compute "
+        "it to a file and look at that, or look at an input"
+    )
+
+
+def _whole(node: Node) -> Volume:
+    return Volume(node, Space())
+
+
+def _arrays(wanted: Sequence[Volume], boxes: Sequence[Box], axes: Sequence[int]) -> list[Section]:
+    results = iter(run(wanted, _HERE).results)
+    many, found = len(wanted) // len(boxes), []
+    for axis, box in zip(axes, boxes, strict=True):
+        rows, columns = along(axis)
+        planes = [np.squeeze(next(results), axis) for _ in range(many)]
+        voxels = np.stack([p if rows < columns else p.T for p in planes])
+        spans = tuple((box.start[a], box.stop[a]) for a in (rows, columns))
+        found.append(Section(axis, box.start[axis], voxels, spans))  # type: ignore[arg-type]
+    return found
+
+
+def _box(shape: Sequence[int], at: Sequence[float], side: int | None) -> Box:
+    """A cube of voxels around a place, as far as there are voxels."""
+    start, stop = [], []
+    for n, f in zip(shape, at, strict=True):
+        m = n if side is None else min(n, side)
+        first = min(max(0, int(f * n) - m // 2), n - m)
+        start.append(first)
+        stop.append(first + m)
+    return Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
+
+
+def _part(shape: Sequence[int], axis: int, at: Sequence[float], side: int | None) -> Box:
+    """A plane normal to an axis, or its part around a place."""
+    box = _box(shape, at, side)
+    k = min(int(at[axis] * shape[axis]), shape[axis] - 1)
+    start, stop = list(box.start), list(box.stop)
+    start[axis], stop[axis] = k, k + 1
+    return Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
+
+
+def _of_part(nodes: Sequence[Node], at: Sequence[float], side: int) -> tuple[Node, ...] | None:
+    """An expression as it is of a part of its inputs; None if they do not all lie alike."""
+    whole = nodes[0].shape
+    for item in everything(nodes):
+        moves = isinstance(item, CropNode | ViewNode)
+        if isinstance(item, StageNode):
+            moves = isinstance(item.stage, Regrid)
+        if moves or (isinstance(item, Node) and item.shape != whole):
+            return None
+    box = _box(whole, at, side)
+    return with_sources(nodes, lambda source: source.crop(box))
+
+
+def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | Barrier]:
+    """All that an expression rests on, itself included."""
+    found: dict[str, Node | Value | Barrier] = {}
+    stack = list(items)
+    while stack:
+        item = stack.pop()
+        if item.token not in found:
+            found[item.token] = item
+            stack.extend(below(item))
+    return list(found.values())
+
+
+def rests_on_all(volume: Volume) -> bool:
+    """Whether any voxel of it can rest on all voxels of an input: on a number, or on labels."""
+    return any(isinstance(i, FoldValue | AcrossNode | Barrier) for i in everything(volume.nodes))
+
+
+def title(found: Sections) -> str:
+    """Where the sections lie, in words."""
+    places = ", ".join(f"{AXES[s.axis]}={s.at}" for s in found.sections)
+    visible = found.of.space.visible
+    if len(visible) < 3 or not places:
+        return found.how
+    return f"{counted(len(found.sections), 'section')} at {places}; {found.how}"

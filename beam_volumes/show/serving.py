@@ -1,0 +1,250 @@
+"""A server for viewers on this machine: files by ranges, chunks as they are computed, and the viewer itself.
+
+It listens on the loopback interface alone. Addresses begin with a secret word, and the name that a browser
+asked for has to be this machine's: another page in it can read nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+#: Answers a path below its own: the bytes and their type, or None.
+Answer = Callable[[str], "tuple[bytes, str] | None"]
+#: Takes what a browser sends, and answers it.
+Take = Callable[[bytes], "tuple[bytes, str]"]
+#: Tells a browser events, one after the other, for as long as it listens; an empty one keeps it listening.
+Events = Callable[[], Iterator[bytes]]
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_PIECE = 1 << 20
+#: Bytes that a browser may send at a time.
+MOST_SENT = 16 << 20
+
+
+class Server:
+    """Serves folders and functions by name.
+
+    Parameters
+    ----------
+    port : int
+        0 chooses a free one.
+
+    Attributes
+    ----------
+    url : str
+        Where all of it begins, with a slash at its end.
+    failed : list of str
+        Requests that ended in an error, and why.
+
+    Examples
+    --------
+    >>> from urllib.request import urlopen
+    >>> server = Server()
+    >>> server.answers("hello", lambda path: (f"you asked for {path}".encode(), "text/plain"))
+    >>> with server:
+    ...     urlopen(server.url + "hello/a/b").read()
+    b'you asked for a/b'
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self._folders: dict[str, tuple[str, str]] = {}
+        self._answers: dict[str, Answer] = {}
+        self.takers: dict[str, Take] = {}
+        self.tellers: dict[str, Events] = {}
+        self._http = _Http(("127.0.0.1", port), _Handler)
+        self._http.of = self
+        self.word = secrets.token_urlsafe(12)
+        self.failed: list[str] = []
+        self.url = f"http://127.0.0.1:{self._http.server_port}/{self.word}/"
+
+    def folder(self, name: str, path: str, below: str = "") -> None:
+        """Offer the files of a folder, and no others, as ``name/below...``."""
+        self._folders[name] = (os.path.realpath(path), below)
+
+    def answers(self, name: str, answer: Answer) -> None:
+        """Offer what a function gives."""
+        self._answers[name] = answer
+
+    def file(self, name: str, path: str) -> str | None:
+        """The file of a folder that a path means; None if there is none."""
+        root, below = self._folders.get(name, ("", ""))
+        if not root or "\0" in path or not path.startswith(below):
+            return None
+        found = os.path.realpath(os.path.join(root, path.removeprefix(below)))
+        if os.path.commonpath([root, found]) != root or not os.path.isfile(found):
+            return None
+        return found
+
+    def answer(self, name: str, path: str) -> tuple[bytes, str] | None:
+        function = self._answers.get(name)
+        return None if function is None else function(path)
+
+    def serve(self) -> None:
+        """Answer until somebody calls `close`, in this thread."""
+        self._http.serve_forever(poll_interval=0.2)
+
+    def __enter__(self) -> Server:
+        threading.Thread(target=self.serve, name="beam-volumes server", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop."""
+        self._http.shutdown()
+        self._http.server_close()
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    of: Server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Http
+
+    def do_GET(self) -> None:
+        self._respond(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._respond(with_body=False)
+
+    def do_POST(self) -> None:
+        name, _ = self._asked()
+        take = self.server.of.takers.get(name)
+        length = self.headers.get("Content-Length", "")
+        if take is None or not length.isdecimal() or int(length) > MOST_SENT:
+            self.close_connection = True  # what was sent stays unread
+            self._send(403, b"", "text/plain", True)
+            return
+        self._send(200, *take(self.rfile.read(int(length))), True)
+
+    def _asked(self) -> tuple[str, str]:
+        """The name that is asked for, and what below it; no name if this is not for whoever asks."""
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        parts = unquote(urlsplit(self.path).path).split("/", 3)
+        if (
+            host not in ("127.0.0.1", "localhost")
+            or len(parts) < 3
+            or parts[1] != self.server.of.word
+        ):
+            return "", ""
+        return parts[2], parts[3] if len(parts) > 3 else ""
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _respond(self, with_body: bool) -> None:
+        try:
+            self._answer(with_body)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True  # whoever asked has gone elsewhere
+
+    def _answer(self, with_body: bool) -> None:
+        server = self.server.of
+        name, rest = self._asked()
+        if self.path == "/favicon.ico":  # browsers ask for it by themselves
+            self._send(204, b"", "image/x-icon", with_body)
+            return
+        if not name:
+            self._send(403, b"", "text/plain", with_body)
+            return
+        if name in server.tellers and with_body:
+            self._tell(server.tellers[name]())
+            return
+        file = server.file(name, rest)
+        if file is not None:
+            self._send_file(file, with_body)
+            return
+        try:
+            found = server.answer(name, rest)
+        except Exception as error:
+            server.failed.append(f"{name}/{rest}: {type(error).__name__}: {error}")
+            self._send(500, " ".join(str(error).split()).encode(), "text/plain", with_body)
+            return
+        if found is None:
+            self._send(404, b"", "text/plain", with_body)
+        else:
+            self._send(200, *found, with_body)
+
+    def _tell(self, events: Iterator[bytes]) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Cache-Control", "no-cache")
+        self.end_headers()
+        for event in events:
+            self.wfile.write(b"data: " + event + b"\n\n" if event else b":\n\n")
+            self.wfile.flush()
+
+    def _send(
+        self,
+        status: int,
+        body: bytes,
+        kind: str,
+        with_body: bool,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-cache")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+    def _send_file(self, path: str, with_body: bool) -> None:
+        kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            span = self._range(size)
+            if span is None:
+                self._send(416, b"", kind, with_body, {"Content-Range": f"bytes */{size}"})
+                return
+            first, stop, partial = span
+            self.send_response(206 if partial else 200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(stop - first))
+            self.send_header("Accept-Ranges", "bytes")
+            self.send_header("Cache-Control", "no-cache")
+            if partial:
+                self.send_header("Content-Range", f"bytes {first}-{stop - 1}/{size}")
+            self.end_headers()
+            file.seek(first)
+            while with_body and first < stop:
+                piece = file.read(min(_PIECE, stop - first))
+                if not piece:
+                    self.close_connection = True
+                    return
+                self.wfile.write(piece)
+                first += len(piece)
+
+    def _range(self, size: int) -> tuple[int, int, bool] | None:
+        """The bytes that are asked for; None if there are no such ones."""
+        asked = self.headers.get("Range")
+        match = None if asked is None else _RANGE.fullmatch(asked.strip())
+        if match is None or match.groups() == ("", ""):
+            return 0, size, False
+        a, b = match.groups()
+        if a == "":
+            return max(0, size - int(b)), size, True
+        first, stop = int(a), size if b == "" else min(size, int(b) + 1)
+        return (first, stop, True) if first < stop else None
+
+
+def as_json(document: Any) -> tuple[bytes, str]:
+    """A document as an answer."""
+    return json.dumps(document).encode(), "application/json"

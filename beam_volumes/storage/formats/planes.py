@@ -1,0 +1,205 @@
+"""Images that a library decodes plane by plane: a volume is put together of them in TensorStore's threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.space import Space
+from beam_volumes.storage.axes import Selection, select
+from beam_volumes.storage.context import context
+from beam_volumes.storage.errors import alone
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.text import printable
+
+#: Gives the part ``y``, ``x`` of the plane at a position along each of the other axes, as y, x or as y, x, c.
+ReadPlane = Callable[[Mapping[str, int], slice, slice], np.ndarray]
+
+
+class Planes(Protocol):
+    """What a format supplies: where planes lie, as plain data that pickles."""
+
+    @property
+    def path(self) -> str:
+        """The file, or the folder, on this machine's disks."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Which files of the folder; None if the path is all."""
+        ...
+
+    def open(self) -> ReadPlane:
+        """The function that reads, from several threads at once; called once in each process."""
+        ...
+
+    def token(self) -> str:
+        """What tells them from others, the same in every process."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneReader:
+    """A volume of planes.
+
+    Attributes
+    ----------
+    planes : Planes
+    axes : tuple of str
+        Those of the file. The last ones are y, x, or y, x, c where a plane holds all channels.
+    sizes, chunk : tuple of int
+        Their extents, and how much of each is read in one piece: 1 of all axes before y.
+    dtype : numpy.dtype
+    selection : Selection
+        What of it is the volume.
+    flipped : tuple of bool
+        Which of the volume's axes z, y, x are reversed.
+    """
+
+    planes: Planes
+    axes: tuple[str, ...]
+    sizes: tuple[int, ...]
+    chunk: tuple[int, ...]
+    dtype: np.dtype
+    selection: Selection
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+
+    portable = True
+    remote = False
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return (Extent({"driver": "file", "path": self.planes.path}, self.planes.names),)
+
+    @property
+    def decode_bytes(self) -> int:
+        return math.prod(self.chunk) * self.dtype.itemsize
+
+    def open(self) -> ts.TensorStore:
+        read, first = self.planes.open(), self.axes.index("y")
+
+        everywhere = (slice(None), slice(None))
+
+        def fill(domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+            *before, y, x = domain.index_exp[: first + 2]
+            within = domain.index_exp[first + 2 :]
+            for at in product(*(range(s.start, s.stop) for s in before)):
+                plane = read(dict(zip(self.axes, at, strict=False)), y, x)
+                here = tuple(a - s.start for a, s in zip(at, before, strict=True))
+                out[here] = plane[everywhere + within]
+
+        store = ts.virtual_chunked(
+            alone(fill),
+            dtype=self.dtype,
+            shape=self.sizes,
+            chunk_layout=ts.ChunkLayout(chunk_shape=[max(1, c) for c in self.chunk]),
+            context=context(),
+        )
+        found = self.selection.apply(store)
+        for axis, back in enumerate(self.flipped):
+            if back:
+                found = found[ts.d[axis - 3].stride[-1]][ts.d[axis - 3].translate_to[0]]
+        return found
+
+    def token(self) -> str:
+        chosen = (self.selection.fixed, self.selection.dims)
+        shape = (self.axes, self.sizes, self.dtype.str, self.flipped)
+        return digest("planes", self.planes.token(), shape, chosen)
+
+
+def source_of_planes(
+    name: str,
+    planes: Planes,
+    axes: Sequence[str],
+    sizes: Sequence[int],
+    chunk: Sequence[int],
+    dtype: np.dtype,
+    index: Mapping[str, int | str] | None,
+    *,
+    channels: Sequence[str] = (),
+    voxel_size: tuple[float, float, float] | None = None,
+    unit: str | None = None,
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    encoded: bool = True,
+    letters: Sequence[str] | None = None,
+    flipped: tuple[bool, bool, bool] = (False, False, False),
+) -> Source:
+    """A source of planes; parameters as of `PlaneReader`, `select` and `Space`.
+
+    ``letters`` are what axes are called in the volume, if that is not ``axes``: where planes are turned.
+    """
+    if dtype not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"{name} holds {dtype}; voxels are one of {known}")
+    chosen = select(axes if letters is None else letters, sizes, index, name, channels)
+    for axis in "yx":
+        if axis not in chosen.axes:
+            raise ValueError(
+                f"index={dict(index or {})}: take one row or column by slicing instead"
+            )
+    shape, part = chosen.triple(sizes, 1), chosen.triple([max(1, c) for c in chunk], 1)
+    return Source(
+        name=name,
+        shape=shape,
+        dtype=dtype,
+        chunk=part,
+        chunk_origin=(0, 0, 0),
+        space=Space(
+            axes=chosen.axes,
+            voxel_size=voxel_size,
+            unit=unit,
+            origin=origin,
+            leading=chosen.leading,
+            channels=chosen.channels,
+        ),
+        reader=PlaneReader(planes, tuple(axes), tuple(sizes), tuple(chunk), dtype, chosen, flipped),
+        encoded=encoded,
+        leading=chosen.before(sizes),
+        leading_chunk=chosen.before(chunk),
+    )
+
+
+def named_part(dataset: str | None, count: int, names: Sequence[str], where: str, what: str) -> int:
+    """Which of several images of a file is meant, by its number or its name.
+
+    Parameters
+    ----------
+    dataset : str or None
+        What the user says; None where there is only one.
+    count : int
+    names : sequence of str
+        Those of the first ones, if they have any.
+    where, what : str
+        How messages call the file, and one of its images.
+
+    Examples
+    --------
+    >>> named_part("left", 2, ("right", "left"), "a.czi", "scene")
+    1
+    >>> named_part(None, 2, ("right", "left"), "a.czi", "scene")
+    Traceback (most recent call last):
+    ValueError: a.czi has 2 scenes: choose one by dataset=, e.g. dataset='0'; they are 0 (right), 1 (left)
+    """
+    shown = [f"{k} ({n})" if n else f"{k}" for k, n in enumerate(names[: min(count, 20)])]
+    if len(names) < count:
+        shown = [*shown, f"{len(shown)} to {count - 1}"] if shown else [f"0 to {count - 1}"]
+    listed = printable(", ".join(shown))
+    if dataset is None:
+        if count == 1:
+            return 0
+        raise ValueError(
+            f"{where} has {count} {what}s: choose one by dataset=, e.g. dataset='0'; they are {listed}"
+        )
+    named = [k for k, n in enumerate(names) if n == str(dataset)]
+    if len(named) == 1:
+        return named[0]
+    if str(dataset).isdecimal() and len(str(dataset)) < 10 and int(dataset) < count:
+        return int(dataset)
+    raise ValueError(f"dataset={dataset!r}: {where} has no such {what}; there are {listed}")

@@ -1,0 +1,311 @@
+"""Tiles and strips of TIFF pages: where they lie in a page, and how they are decoded and encoded."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import imagecodecs
+import numpy as np
+
+#: Compressions of bytes: all but the last argument of the decoder is what is stored.
+_BYTES: dict[int, str] = {
+    1: "",
+    5: "lzw_decode",
+    8: "zlib_decode",
+    32946: "zlib_decode",
+    32773: "packbits_decode",
+    34925: "lzma_decode",
+    34926: "zstd_decode",
+    50000: "zstd_decode",
+}
+#: Compressions of images, which know their size by themselves.
+_IMAGES: dict[int, str] = {
+    33003: "jpeg2k_decode",
+    33004: "jpeg2k_decode",
+    33005: "jpeg2k_decode",
+    34712: "jpeg2k_decode",
+    34927: "webp_decode",
+    50001: "webp_decode",
+    34933: "png_decode",
+    50002: "jpegxl_decode",
+    52546: "jpegxl_decode",
+}
+_JPEG = (7, 33007, 34892)
+_FAX: dict[int, str] = {2: "ccittrle_decode", 3: "ccittfax3_decode", 4: "ccittfax4_decode"}
+_JPEG2000 = (33003, 33004, 33005, 34712)
+NAMES = {
+    1: "none", 2: "CCITT RLE", 3: "CCITT fax 3", 4: "CCITT fax 4", 5: "LZW", 6: "old JPEG", 7: "JPEG",
+    8: "deflate", 32773: "packbits", 32946: "deflate", 34887: "LERC", 34925: "LZMA", 34926: "zstd",
+    50000: "zstd", 34927: "WebP", 50001: "WebP", 33003: "JPEG 2000", 33004: "JPEG 2000", 33005: "JPEG 2000",
+    34712: "JPEG 2000", 50002: "JPEG XL", 52546: "JPEG XL", 34892: "lossy JPEG", 33007: "JPEG", 34933: "PNG",
+}  # fmt: skip
+#: Codecs that we write: their number, and how bytes are compressed.
+CODECS: dict[str, tuple[int, Callable[..., bytes | bytearray]]] = {
+    "deflate": (8, imagecodecs.zlib_encode),
+    "lzw": (5, imagecodecs.lzw_encode),
+    "zstd": (50000, imagecodecs.zstd_encode),
+}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """How a page is cut into tiles or strips, and what is in them.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of a page: separate samples, depth, length, width, samples side by side.
+    tile : tuple of int
+        Depth, length and width of a tile; a strip is as wide as the page.
+    tiled : bool
+        Tiles at the far edges are whole ones; a strip there is cut.
+    dtype : numpy.dtype
+        Of decoded voxels, in the machine's byte order.
+    bits : int
+        Of a sample, as stored.
+    compression, predictor, fill_order, t4 : int
+        The tags' values.
+    colours : tuple
+        Of JPEG: the colour space that is stored, and the one that is wanted.
+    fill : float
+        What tiles that are not stored hold.
+    """
+
+    shape: tuple[int, int, int, int, int]
+    tile: tuple[int, int, int]
+    tiled: bool
+    dtype: np.dtype
+    bits: int
+    compression: int = 1
+    predictor: int = 1
+    fill_order: int = 1
+    t4: int = 0
+    colours: tuple[Any, Any] = (None, None)
+    fill: float = 0
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """How many there are along separate samples, depth, length and width."""
+        sp, d, y, x, _ = self.shape
+        td, th, tw = self.tile
+        return sp, -(-d // td), -(-y // th), -(-x // tw)
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row of a tile or strip: it ends with a whole byte."""
+        return -(-self.tile[2] * self.shape[4] * self.bits // 8)
+
+    @property
+    def nbytes(self) -> int:
+        """Of a whole one, as it is before it is compressed."""
+        return self.tile[0] * self.tile[1] * self.row_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        """Of a page that is not compressed, in strips."""
+        sp, d, y, _, _ = self.shape
+        return sp * d * y * self.row_bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are stored as they are, but for the order of bytes."""
+        plain = self.compression == self.predictor == self.fill_order == 1
+        return plain and self.bits == 8 * self.dtype.itemsize and self.dtype.kind != "b"
+
+    def refusal(self) -> str | None:
+        """Why its tiles cannot be decoded; None if they can."""
+        c = self.compression
+        if c not in _BYTES and c not in _IMAGES and c not in _JPEG and c not in _FAX:
+            return f"compression {c}{f' ({NAMES[c]})' if c in NAMES else ''} is not read"
+        if self.predictor not in (1, 2, 3):
+            return f"predictor {self.predictor} is not read"
+        if self.predictor == 3 and self.dtype.kind != "f":
+            return "a floating-point predictor of whole numbers is not read"
+        is_float24 = self.dtype.kind == "f" and self.bits == 24 and self.predictor == 1
+        odd = self.bits not in (8, 16, 32, 64) and (self.dtype.kind == "f" or self.bits > 32)
+        if odd and not is_float24:
+            return f"{self.dtype.kind}{self.bits}-bit samples are not read"
+        name = (
+            _BYTES.get(c) or _IMAGES.get(c) or _FAX.get(c) or ("jpeg_decode" if c in _JPEG else "")
+        )
+        codec = getattr(imagecodecs, name.removesuffix("_decode").upper(), None)
+        if name and not getattr(codec, "available", True):
+            return f"this imagecodecs has no {name}; install a complete one"
+        return None
+
+    def rows(self, at: int) -> int:
+        """How many rows of the page the tile has that begins at row ``at``."""
+        return self.tile[1] if self.tiled else min(self.tile[1], self.shape[2] - at)
+
+    def index(self, sample: int, z: int, y: int, x: int) -> int:
+        """The position of a tile in the tables, from its position in the grid."""
+        _, nd, ny, nx = self.counts
+        return ((sample * nd + z) * ny + y) * nx + x
+
+    def decode(self, data: Any, order: Any, at: int, tables: bytes | None = None) -> np.ndarray:
+        """The voxels of a tile: depth, length, width, samples.
+
+        Parameters
+        ----------
+        data : bytes
+        order : str
+            Of the file's bytes.
+        at : int
+            The first row, in the page.
+        tables : bytes, optional
+            Of JPEG.
+
+        Raises
+        ------
+        ValueError
+            It holds something else.
+        """
+        td, _, tw = self.tile
+        shape = (td, self.rows(at), tw, self.shape[4])
+        c = self.compression
+        if c in _JPEG or c in _IMAGES:
+            return self._fitted(self._image(data, shape, tables), shape)
+        if self.fill_order == 2:
+            data = imagecodecs.bitorder_decode(data)
+        if c in _FAX:
+            more = {"t4options": self.t4} if c == 3 else {}
+            pixels = getattr(imagecodecs, _FAX[c])(data, shape[1], tw, **more)
+            return self._fitted(np.asarray(pixels), shape)
+        if c in (8, 32946) and imagecodecs.DEFLATE.available:  # the faster of two
+            data = imagecodecs.deflate_decode(data, out=self.nbytes)
+        elif c != 1:
+            data = getattr(imagecodecs, _BYTES[c])(data, out=self.nbytes)
+        return self._unpredicted(self._unpacked(data, order, shape))
+
+    def _image(self, data: bytes, shape: tuple[int, ...], tables: bytes | None) -> np.ndarray:
+        c = self.compression
+        size = jpeg_size(data) if c in _JPEG else jpeg2000_size(data) if c in _JPEG2000 else None
+        if size is not None and (size[0] > self.tile[0] * self.tile[1] or size[1] > self.tile[2]):
+            raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
+        if c in _JPEG:
+            found = imagecodecs.jpeg_decode(
+                data,
+                bitspersample=self.bits,
+                tables=tables,
+                colorspace=self.colours[0],
+                outcolorspace=self.colours[1],
+                shape=(shape[1], shape[2]),
+            )
+        else:
+            found = getattr(imagecodecs, _IMAGES[c])(data)
+        return np.asarray(found)
+
+    def _unpacked(self, data: Any, order: Any, shape: tuple[int, ...]) -> np.ndarray:
+        need = shape[0] * shape[1] * self.row_bytes
+        if len(data) < need:
+            raise ValueError(f"it holds {len(data)} bytes, not {need}")
+        data = memoryview(data)[:need]
+        if self.bits == 8 * self.dtype.itemsize and self.dtype.kind != "b":
+            stored = self.dtype
+            if self.predictor != 3:  # that one keeps bytes in an order of its own
+                stored = stored.newbyteorder(order)
+            return np.frombuffer(data, stored).reshape(shape)
+        if self.dtype.kind == "f":
+            # imagecodecs names the file's order with the same signs
+            return imagecodecs.float24_decode(bytes(data), byteorder=order).reshape(shape)
+        if self.bits in (8, 16, 32, 64):
+            kind = "i" if self.dtype.kind == "i" else "u"
+            found = np.frombuffer(data, f"{order}{kind}{self.bits // 8}")
+            return found.reshape(shape).astype(self.dtype)
+        unsigned = np.dtype("u1") if self.dtype.kind == "b" else self.dtype
+        dtype = unsigned.newbyteorder(order) if unsigned.itemsize > 1 else unsigned
+        found = imagecodecs.packints_decode(
+            bytes(data), dtype, self.bits, runlen=shape[2] * shape[3]
+        )
+        found = np.asarray(found)[: math.prod(shape)].reshape(shape)
+        return found.astype(self.dtype.newbyteorder("="), copy=False)
+
+    def _unpredicted(self, voxels: np.ndarray) -> np.ndarray:
+        if self.predictor == 1:
+            return voxels
+        native = voxels.astype(self.dtype.newbyteorder("="), copy=True)
+        if self.predictor == 3:
+            out = np.empty_like(native)
+            out[...] = imagecodecs.floatpred_decode(np.ascontiguousarray(voxels), axis=-2)
+            return out
+        if native.dtype.kind == "f":
+            bits = native.view(f"u{native.itemsize}")
+            imagecodecs.delta_decode(bits, axis=-2, out=bits)
+            return native
+        found = np.asarray(imagecodecs.delta_decode(native, axis=-2, out=native))
+        if self.bits not in (8, 16, 32, 64):
+            found = found & found.dtype.type((1 << self.bits) - 1)
+        return found
+
+    def _fitted(self, found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """What a decoder has found, as a tile; at the far edges some writers store less than a tile."""
+        if found.dtype != self.dtype:
+            if found.dtype.itemsize > self.dtype.itemsize or self.dtype.kind not in "bui":
+                raise ValueError(f"it holds {found.dtype}, not {self.dtype}")
+            found = found.astype(self.dtype)
+        if found.size == math.prod(shape):
+            return found.reshape(shape)
+        samples = shape[3]
+        if found.ndim == 2:
+            found = found[..., None]
+        if found.ndim != 3 or found.shape[2] != samples or shape[0] != 1:
+            raise ValueError(f"it holds {found.shape} voxels, not {shape}")
+        out = np.full(shape, self.fill, self.dtype)
+        rows, columns = min(found.shape[0], shape[1]), min(found.shape[1], shape[2])
+        out[0, :rows, :columns] = found[:rows, :columns]
+        return out
+
+
+def jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """Rows and columns that a JPEG stream claims, before it is decoded; None if it does not say.
+
+    Examples
+    --------
+    >>> jpeg_size(imagecodecs.jpeg8_encode(np.zeros((3, 5), "u1")))
+    (3, 5)
+    """
+    at = 2
+    while at + 9 <= len(data):
+        if data[at] != 0xFF:
+            at += 1
+            continue
+        mark = data[at + 1]
+        if mark == 0xFF or mark == 0 or 0xD0 <= mark <= 0xD9 or mark == 1:
+            at += 1 if mark == 0xFF else 2
+            continue
+        if 0xC0 <= mark <= 0xCF and mark not in (0xC4, 0xC8, 0xCC):
+            rows, columns = struct.unpack_from(">HH", data, at + 5)
+            return rows, columns
+        if mark == 0xDA:
+            return None
+        at += 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
+    return None
+
+
+def jpeg2000_size(data: bytes) -> tuple[int, int] | None:
+    """Rows and columns that a JPEG 2000 stream claims, before it is decoded."""
+    at = data.find(b"\xff\x4f\xff\x51")
+    if at < 0 or at + 24 > len(data):
+        return None
+    x1, y1, x0, y0 = struct.unpack_from(">IIII", data, at + 8)
+    return max(0, y1 - y0), max(0, x1 - x0)
+
+
+def encode(tile: np.ndarray, codec: str, level: int | None, predictor: int) -> bytes:
+    """A tile of y, x, which may have samples behind them, as it is stored: in little-endian order."""
+    tile = np.ascontiguousarray(tile, tile.dtype.newbyteorder("<"))
+    if codec == "none":
+        return tile.tobytes()
+    if predictor == 2:
+        tile = imagecodecs.delta_encode(tile, axis=1)
+    data = np.ascontiguousarray(tile).tobytes()
+    _, compress = CODECS[codec]
+    return bytes(compress(data) if codec == "lzw" else compress(data, level))

@@ -1,0 +1,162 @@
+"""Elements that a step could not do, as rows of another PCollection: dead letters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
+
+from beam_volumes.storage.claims import Superseded
+from beam_volumes.text import printable
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.waiting import together
+
+_BAD = "bad"
+_Step = TypeVar("_Step", bound="Excepting")
+
+
+class Failed(NamedTuple):
+    """What a step could not do, and why: a row, which other SDKs and Beam YAML read too.
+
+    Parameters
+    ----------
+    step : str
+        The transform, e.g. ``"ApplyStages"``.
+    volume : str
+        Which volume; for `ComputeAll`, the element.
+    box : str
+        Which voxels, as ``"[0:16, 0:512, 0:512]"``; empty if all.
+    stage : str
+        What was done with them: the functions that were applied.
+    error : str
+        Name of the error's type.
+    message : str
+        What the error says.
+
+    Examples
+    --------
+    >>> bv.Failed("ReadSlabs", "em.zarr", "[0:2, 0:4, 0:4]", "read", "OSError", "gone").error
+    'OSError'
+    """
+
+    step: str
+    volume: str
+    box: str
+    stage: str
+    error: str
+    message: str
+
+
+beam.coders.registry.register_coder(Failed, beam.coders.RowCoder)
+
+#: Of an element, where it is: volume, box and stage.
+Where = Callable[[Any], tuple[str, str, str]]
+
+
+class Excepting:
+    """A transform that can hand on failures instead of raising them: ``(good, bad)``."""
+
+    #: Share of elements that may fail, or None: errors are raised then.
+    threshold: float | None = None
+
+    def with_exception_handling(self: _Step, *, threshold: float = 1) -> _Step:
+        """Give ``(good, bad)``: what went well, and a `Failed` for each element that did not.
+
+        Parameters
+        ----------
+        threshold : float, default: 1
+            The pipeline fails at its end if a larger share of the elements is bad.
+
+        Returns
+        -------
+        PTransform
+            Another transform, which is applied to what this one is applied to.
+
+        Raises
+        ------
+        ValueError
+            If the threshold is not between 0 and 1.
+        """
+        if not 0 <= threshold <= 1:
+            raise ValueError(f"threshold={threshold}: give a share of the elements, from 0 to 1")
+        handling = copy.copy(self)
+        handling.threshold = threshold
+        return handling
+
+    def tried(
+        self,
+        elements: beam.PCollection,
+        label: str,
+        function: Callable[..., Any],
+        hint: Any,
+        where: Where,
+        **sides: Any,
+    ) -> Any:
+        """Apply a function to each element: a PCollection, or ``(good, bad)`` if that is asked for."""
+        if self.threshold is None:
+            return elements | label >> beam.Map(function, **sides).with_output_types(hint)
+        step = beam.ParDo(_Trying(type(self).__name__, function, where), **sides)
+        out = elements | label >> step.with_outputs(_BAD, main="good")
+        good, bad = out["good"], out[_BAD]
+        good.element_type, bad.element_type = hint, Failed
+        self.check(good, bad, label)
+        return good, bad
+
+    def check(self, good: beam.PCollection, bad: beam.PCollection, label: str) -> None:
+        """Have the pipeline fail if too many elements have failed."""
+        if self.threshold is None or self.threshold == 1:
+            return
+        counts = [
+            some
+            | f"{label}: {name} in no window" >> together()
+            | f"{label}: {name}" >> beam.Map(lambda _, one: one, one)
+            for name, some, one in (("good", good, (1, 0)), ("bad", bad, (0, 1)))
+        ]
+        _ = (
+            tuple(counts)
+            | f"{label}: all" >> beam.Flatten()
+            | f"{label}: count" >> beam.CombineGlobally(_sums).without_defaults()
+            | f"{label}: share" >> beam.Map(_check, type(self).__name__, self.threshold)
+        )
+
+
+def failed(step: str, where: tuple[str, str, str], error: Exception) -> Failed:
+    """Make a row of an error. One that says nothing of the element is raised: another run has its place."""
+    if isinstance(error, Superseded):
+        raise error
+    return Failed(step, *where, type(error).__name__, printable(str(error)))
+
+
+class _Trying(beam.DoFn):
+    """Applies a function, and tells of an element of which it fails."""
+
+    def __init__(self, step: str, function: Callable[..., Any], where: Where):
+        self.step, self.function, self.where = step, function, where
+
+    def process(self, element: Any, **sides):  # type: ignore[no-untyped-def]  # Beam checks it
+        try:
+            result = self.function(element, **sides)
+        except Exception as error:
+            seen.FAILED.inc()
+            yield TaggedOutput(_BAD, failed(self.step, self.where(element), error))
+            return
+        yield result
+
+
+def _sums(counts: Any) -> tuple[int, int]:
+    good = bad = 0
+    for g, b in counts:
+        good, bad = good + g, bad + b
+    return good, bad
+
+
+def _check(counts: tuple[int, int], step: str, threshold: float) -> None:
+    good, bad = counts
+    if bad > threshold * (good + bad):
+        raise ValueError(
+            f"{step}: {bad:,} of {good + bad:,} elements have failed, more than the share of {threshold} "
+            "that threshold= allows"
+        )

@@ -1,0 +1,125 @@
+"""Labels of slabs as one step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+
+from beam_volumes.geometry import Grid
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.transforms.steps.components import (
+    LabelComponents,
+    MergeEquivalences,
+    RelabelSlabs,
+)
+from beam_volumes.transforms.steps.grids import SlabGrid
+from beam_volumes.transforms.steps.slabs import ReadSlabs
+
+
+@documented
+class LabelSlabs(beam.PTransform):
+    """Label the components of slabs across their borders: ``(SlabKey, Slab)`` to slabs of labels.
+
+    Labels are those of `label` of the whole volume: 1, 2, ... in the raster order of first voxels. Slabs
+    may come from anywhere, by any steps, in any order and windows, as long as they are all slabs of the
+    grid.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs, SlabGrid or Grid
+        How the volume is cut. Slabs have the halo ``(0, 1)`` along each axis, or more: one plane more
+        on the upper side.
+    %(connectivity)s
+    %(neighbours)s
+    by_value : bool, default: False
+        Whether neighbours belong together only if they are equal.
+    background : number or None, default: 0
+        With ``by_value``, the value that is left out; None for none.
+    min_size : int, optional
+        Keep components of at least so many voxels.
+    max_size : int, optional
+        Keep components of at most so many voxels.
+    touches_border : bool, optional
+        Keep components that touch the border of the volume, or those that do not.
+    k_largest : int, optional
+        Keep so many of those, the largest.
+    dtype : dtype, default: numpy.uint32
+        Dtype of the labels; bool for a mask of the components that are kept.
+    mask : Volume, optional
+        What the slabs are of, if workers can read it: each then reads its voxels again. By default
+        slabs meet their labels by key, and are shuffled once.
+    memory : int or str, optional
+        Memory that one step of the merge may hold, e.g. ``"1GiB"``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range; in a worker, if a slab lacks the plane above, or one is
+        missing or there twice.
+
+    See Also
+    --------
+    LabelComponents, MergeEquivalences, RelabelSlabs : its steps.
+    beam_volumes.label : the same of a whole volume.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> mask = bv.open(np.array([[[1, 0, 1]], [[1, 0, 0]], [[1, 1, 1]]], "u1"))
+    >>> read = bv.ReadSlabs(mask, depth=2, halo=1)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     labels = p | read | bv.LabelSlabs(read)
+    ...     _ = labels | beam.MapTuple(lambda key, slab: print(key.z, slab.voxels[:, 0].tolist()))
+    0 [[1, 0, 2], [1, 0, 0]]
+    2 [[1, 1, 1]]
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | SlabGrid | Grid,
+        connectivity: int = 1,
+        structure: Any = None,
+        *,
+        by_value: bool = False,
+        background: Any = 0,
+        min_size: int | None = None,
+        max_size: int | None = None,
+        touches_border: bool | None = None,
+        k_largest: int | None = None,
+        dtype: Any = np.uint32,
+        mask: Volume | None = None,
+        memory: int | str | None = None,
+    ):
+        super().__init__()
+        sized = (min_size, max_size, k_largest) != (None, None, None)
+        measures = ("size",) * sized + ("touches_border",) * (touches_border is not None)
+        as_mask = np.dtype(dtype) == bool
+        self.components = LabelComponents(
+            slabs,
+            connectivity,
+            structure,
+            by_value=by_value,
+            background=background,
+            measures=measures,
+        )
+        self.merge = MergeEquivalences(
+            self.components,
+            min_size=min_size,
+            max_size=max_size,
+            touches_border=touches_border,
+            k_largest=k_largest,
+            as_mask=as_mask,
+            dtype=np.uint32 if as_mask else dtype,
+            memory=memory,
+        )
+        self.grid = self.components.grid
+        self.relabel = RelabelSlabs(mask, self.components, dtype=dtype)
+
+    def expand(self, slabs: beam.PCollection) -> beam.PCollection:
+        answers = (slabs | "Label" >> self.components | "Merge" >> self.merge)["answers"]
+        if self.relabel.mask is not None:
+            return answers | "Relabel" >> self.relabel
+        return {"answers": answers, "slabs": slabs} | "Relabel" >> self.relabel

@@ -1,0 +1,167 @@
+"""Slabs of many volumes, which are elements themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.display import DisplayDataItem
+
+from beam_volumes.graph.volume import Volume
+from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.steps.grids import HaloLike
+from beam_volumes.transforms.steps.slab import KeyedSlab, Slab, SlabKey
+from beam_volumes.transforms.steps.slabs import (
+    ReadSlabs,
+    function_name,
+    read_slab,
+    source_names,
+)
+
+#: Volumes that a worker keeps open.
+_KEPT = 8
+
+
+class ReadAll(Excepting, beam.PTransform):
+    """Read all volumes of a PCollection as slabs: paths or specs to ``(SlabKey, Slab)`` of all.
+
+    Volumes are opened and cut in the workers. The keys' ``volume`` says of which a slab is.
+
+    Parameters
+    ----------
+    function : callable, optional
+        From an element to a `Volume`: opened, or an expression of pointwise and neighbourhood
+        functions. `beam_volumes.open` by default.
+    depth : int, default: 32
+        Number of slices of a slab's core.
+    tile : pair of int, optional
+        Rows and columns of a slab's core, where whole planes are too large.
+    halo : int or sequence, default: 0
+        Voxels around the core that each slab has too, as `ReadSlabs` has it.
+
+    Raises
+    ------
+    TypeError
+        If ``function`` is not callable; in a worker, if an element is neither a path nor a pair of a
+        name and what ``function`` takes.
+    ValueError
+        In a worker, as `ReadSlabs` says, with the volume's name.
+
+    See Also
+    --------
+    ReadSlabs : of one volume, which is known when the pipeline is made.
+    ComputeAll : computes each volume whole.
+
+    Notes
+    -----
+    Elements are paths, which are the volumes' names, or pairs of a name and anything that ``function``
+    takes. A volume of another name is another one.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> for name in "ab":
+    ...     _ = bv.compute(bv.open(np.zeros((5, 8, 8), "u1")).to(f"{name}.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | beam.Create(["a.zarr", "b.zarr"]) | bv.ReadAll(depth=4)
+    ...     _ = slabs | bv.WriteSlabs(lambda name: f"copy-of-{name}", chunks=(4, 8, 8))
+    >>> bv.open("copy-of-b.zarr").shape
+    (5, 8, 8)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Volume] | None = None,
+        depth: int = 32,
+        tile: tuple[int, int] | None = None,
+        halo: HaloLike = 0,
+    ):
+        super().__init__()
+        if function is not None and not callable(function):
+            raise TypeError(f"ReadAll: {function!r} is not a function from an element to a Volume")
+        self.opened = Opened(function, depth, tile, halo)
+
+    def expand(self, elements: beam.PCollection) -> Any:
+        # What cannot be opened is told as one element, before there are slabs of it.
+        out = self.tried(elements, "Plan", partial(_planned, opened=self.opened), Any, _what)
+        plans, told = out if isinstance(out, tuple) else (out, None)
+        spread = plans | "Slabs" >> beam.FlatMap(_slabs) | "Spread" >> beam.Reshuffle()
+        out = self.tried(spread, "Read", partial(_read, opened=self.opened), KeyedSlab, _where)
+        if told is None:
+            return out
+        slabs, bad = out
+        return slabs, (told, bad) | "Bad" >> beam.Flatten()
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "function": DisplayDataItem(
+                function_name(self.opened.function or open_volume), label="Opens"
+            ),
+            "depth": DisplayDataItem(self.opened.how[0], label="Slices of a slab"),
+        }
+
+
+class Opened:
+    """Volumes of elements, cut into slabs; the last few stay open in each process."""
+
+    def __init__(self, function: Callable[[Any], Volume] | None, *how: Any):
+        self.function, self.how = function, how
+        self.kept: dict[str, ReadSlabs] = {}
+
+    def __call__(self, name: str, what: Any) -> ReadSlabs:
+        if name not in self.kept:
+            volume = (self.function or open_volume)(what)
+            if not isinstance(volume, Volume):
+                raise TypeError(f"ReadAll: for {name} the function gave {volume!r}, not a Volume")
+            while len(self.kept) >= _KEPT:
+                self.kept.pop(next(iter(self.kept)), None)
+            self.kept[name] = ReadSlabs(volume, *self.how)
+        return self.kept[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self.function, "how": self.how, "kept": {}}
+
+
+def _named(element: Any) -> tuple[str, Any]:
+    if isinstance(element, str | os.PathLike):
+        return os.fspath(element), element
+    if isinstance(element, tuple) and len(element) == 2 and isinstance(element[0], str):
+        return element[0], element[1]
+    raise TypeError(
+        f"ReadAll takes paths, or pairs (name, what to open), and was given {element!r}"
+    )
+
+
+def _planned(element: Any, opened: Opened) -> tuple[str, Any, int]:
+    name, what = _named(element)
+    try:
+        return name, what, len(opened(name, what).grid)
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"{name}: {error}") from error
+
+
+def _slabs(plan: tuple[str, Any, int]) -> Iterator[tuple[str, Any, int]]:
+    name, what, count = plan
+    for index in range(count):
+        yield name, what, index
+
+
+def _read(slab: tuple[str, Any, int], opened: Opened) -> tuple[SlabKey, Slab]:
+    name, what, index = slab
+    cut = opened(name, what)
+    found = read_slab(index, cut.volume, cut.grid, cut.halo, name)  # type: ignore[arg-type]
+    seen.reads(source_names(cut.volume))
+    return found.key, found
+
+
+def _what(element: Any) -> tuple[str, str, str]:
+    return (element if isinstance(element, str) else repr(element)[:300]), "", "open"
+
+
+def _where(slab: tuple[str, Any, int]) -> tuple[str, str, str]:
+    return slab[0], "", f"read slab {slab[2]}"

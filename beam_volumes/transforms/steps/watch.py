@@ -1,0 +1,431 @@
+"""Slabs of a volume that is still being written, slice by slice: each as soon as all its slices are there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.coders import FloatCoder, PickleCoder, StrUtf8Coder, TupleCoder, VarIntCoder
+from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import PBegin, TaggedOutput
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.transforms.timeutil import TimeDomain
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
+from apache_beam.typehints import Tuple
+from apache_beam.utils.timestamp import Timestamp
+
+from beam_volumes.geometry import Box, Grid, Halo
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.space import Space
+from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.formats.slices import decoded_slice, slice_content
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.failures import Failed
+from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
+from beam_volumes.transforms.steps.render import BlockSource
+from beam_volumes.transforms.steps.slab import KeyedSlab, Slab
+from beam_volumes.transforms.waiting import together
+
+_TOLD, _NAMED = "told", 20
+#: Seconds of event time, so that what is missing is told before the window ends: it is at the end of time.
+_BEFORE = 3600
+
+
+class Watched(NamedTuple):
+    """What `WatchSlices` gives.
+
+    Parameters
+    ----------
+    slabs : PCollection of (SlabKey, Slab)
+        Each once, when all its slices are there.
+    told : PCollection of Failed
+        Slices that are missing, damaged, not of the volume, or written again after use.
+    """
+
+    slabs: Any
+    told: Any
+
+
+class WatchSlices(beam.PTransform):
+    """Watch a folder to which slices are written, and give slabs: each as soon as its slices are there.
+
+    Slices may come in any order, late and repeatedly. Applied to a pipeline it looks for files again and
+    again, until all slices are there, or for ``timeout`` seconds. Applied to a PCollection of paths, such
+    as notifications of a bucket, or of Beam's file metadata, it takes those.
+
+    Parameters
+    ----------
+    pattern : str
+        Path of the files, PNG, JPEG or TIFF, with ``{z}`` for the number of the slice:
+        ``"scan/slice_{z}.tif"``. Zeros before the number do not matter.
+    shape : tuple of int
+        Slices, rows and columns of the whole volume.
+    dtype : dtype
+        The dtype of the voxels.
+    depth : int, default: 16
+        Number of slices of a slab's core.
+    halo : int or sequence, default: 0
+        Slices (voxels) around the core that each slab has too, as `ReadSlabs` has them. A slab waits
+        for those of its halo.
+    first : int, default: 0
+        Number of the first slice.
+    voxel_size : sequence of float, optional
+        Along z, y, x.
+    unit : str, optional
+        The unit of the voxel size.
+    interval : float, default: 1
+        Seconds between two looks.
+    timeout : float, optional
+        Seconds after which no more slices are waited for; by default for ever.
+
+    Returns
+    -------
+    Watched
+        ``slabs`` and ``told``: slabs, and a `Failed` for each slab that was still incomplete at the end,
+        with the slices that it lacked, and for each slice that could not be read or was changed after a
+        slab was made of it. The slab stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If the pattern has no ``{z}``, or a slab would be larger than 8 MiB.
+
+    See Also
+    --------
+    ReadSlabs : of a volume that is complete.
+    LabelSlabs : labels whose merge ends when the last slice is there.
+
+    Notes
+    -----
+    Needs a runner that has state and timers. Which slices have come is kept in the runner's state, with
+    its checkpoints. Write a slice under another name first and rename it: one that is read half-written is
+    told, and taken once it has changed.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> _ = bv.compute(bv.open(np.zeros((4, 6, 7), "u1")).to("scan", format="png"), runner=None)
+    >>> watch = bv.WatchSlices("scan/{z}.png", (4, 6, 7), "u1", depth=2)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs, told = p | beam.Create([f"scan/{z}.png" for z in (3, 1, 0)]) | watch
+    ...     _ = slabs | beam.Keys() | "Slabs" >> beam.Map(print)
+    ...     _ = told | beam.Map(lambda bad: print(bad.box, bad.message))
+    (0, 0, 0)
+    [2:4, 0:6, 0:7] have not come: slice 2
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        shape: Sequence[int],
+        dtype: Any,
+        depth: int = 16,
+        halo: HaloLike = 0,
+        *,
+        first: int = 0,
+        voxel_size: Sequence[float] | None = None,
+        unit: str | None = None,
+        interval: float = 1,
+        timeout: float | None = None,
+    ):
+        super().__init__()
+        self.pattern = Pattern(os.fspath(pattern), first)
+        if len(shape) != 3 or not all(isinstance(n, int) and n > 0 for n in shape):
+            raise ValueError(f"WatchSlices: shape={shape!r}: give slices, rows and columns")
+        if not interval > 0 or (timeout is not None and not timeout > 0):
+            raise ValueError(f"WatchSlices: interval={interval}, timeout={timeout}: give seconds")
+        z, y, x = shape
+        none = Box((0, 0, 0), (0, 0, 0))
+        block = BlockSource.of(np.empty((0, 0, 0), dtype), none, (z, y, x), Space())
+        plain = Volume(SourceNode.of(block), Space())
+        #: Stands for the whole volume, where a step asks what it is like.
+        self.volume = (
+            plain if voxel_size is None else plain.with_space(voxel_size=voxel_size, unit=unit)
+        )
+        cut = SlabGrid(self.volume, depth, None, halo)
+        self.grid, self.halo = cut.grid, cut.halo
+        self.interval, self.timeout = interval, timeout
+
+    def expand(self, given: Any) -> Watched:
+        if isinstance(given, PBegin | beam.Pipeline):
+            pipeline = given if isinstance(given, beam.Pipeline) else given.pipeline
+            arrivals = pipeline | "Look" >> self._looking()
+        elif isinstance(given, beam.PCollection):
+            pipeline = given.pipeline
+            arrivals = (
+                given
+                | "In no window" >> together()
+                | "Notified" >> beam.FlatMap(_notified, self.pattern)
+            )
+        else:
+            raise TypeError(
+                "WatchSlices is applied to a pipeline, or to a PCollection of paths; not to a "
+                f"{type(given).__name__}"
+            )
+        slabs = Needs(self.grid, self.halo)  # type: ignore[arg-type]
+        # Slabs of which no slice ever comes are waited for too.
+        wanted = (
+            pipeline
+            | "Ranges" >> beam.Create(slab_ranges(len(self.grid)))
+            | "Wanted" >> beam.FlatMap(lambda span: ((i, None) for i in range(*span)))
+        )
+        to_slabs = arrivals | "To slabs" >> beam.FlatMap(_to_slabs, slabs).with_outputs(
+            _TOLD, main="main"
+        )
+        gather = beam.ParDo(_Gather(slabs, self.volume.space, self.volume.dtype))
+        out = (
+            (wanted, to_slabs["main"])
+            | "All" >> beam.Flatten().with_output_types(Tuple[int, Any])
+            | "Gather" >> gather.with_outputs(_TOLD, main="slabs")
+        )
+        out["slabs"].element_type = KeyedSlab
+        out[_TOLD].element_type = to_slabs[_TOLD].element_type = Failed
+        told = (out[_TOLD], to_slabs[_TOLD]) | "Told" >> beam.Flatten()
+        return Watched(out["slabs"], told)
+
+    def _looking(self) -> beam.PTransform:
+        from apache_beam.io.watch import Watch, after_total_of, never
+
+        pattern, count = self.pattern, self.grid.shape[0]
+        coder = TupleCoder([VarIntCoder(), StrUtf8Coder(), VarIntCoder(), FloatCoder()])
+        watch = Watch(
+            Poll(pattern, count),
+            self.interval,
+            never() if self.timeout is None else after_total_of(self.timeout),
+            output_coder=coder,
+            output_key_coder=coder,
+        )
+        return _Looking(pattern.glob, watch)
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "pattern": DisplayDataItem(self.pattern.text, label="Slices"),
+            "shape": DisplayDataItem(str(self.grid.shape), label="Shape of the volume"),
+            "slabs": DisplayDataItem(len(self.grid), label="Number of slabs"),
+            "halo": DisplayDataItem(str(self.halo), label="Halo"),
+        }
+
+
+class _Looking(beam.PTransform):
+    def __init__(self, glob: str, watch: beam.PTransform):
+        super().__init__()
+        self.glob, self.watch = glob, watch
+
+    def expand(self, begin: Any) -> beam.PCollection:
+        files = begin | beam.Create([self.glob]) | "Watch" >> self.watch
+        return files | "File" >> beam.Values()
+
+
+#: A slice that has come: its index, path, size and time of the last change.
+Arrival = tuple[int, str, int, float]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A path with ``{z}`` for the number of a slice.
+
+    Examples
+    --------
+    >>> pattern = Pattern("scan/s_{z}.tif", first=1)
+    >>> pattern.glob, pattern.index("scan/s_0012.tif"), pattern.index("scan/notes.txt")
+    ('scan/s_*.tif', 11, None)
+    """
+
+    text: str
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        if self.text.count("{z}") != 1:
+            raise ValueError(
+                f"WatchSlices: the pattern {self.text!r} needs one {{z}}, where the number of the slice "
+                "is: 'scan/slice_{z}.tif'"
+            )
+
+    @property
+    def glob(self) -> str:
+        """What all slices match."""
+        return self.text.replace("{z}", "*")
+
+    def index(self, path: str) -> int | None:
+        """Return the index of a slice, from its path; None of other files."""
+        before, after = map(re.escape, self.text.split("{z}"))
+        found = re.fullmatch(rf"{before}(\d+){after}", path)
+        return None if found is None else int(found[1]) - self.first
+
+
+class Poll:
+    """Looks for slices; has done so for good when all are there, and have not changed since the last look."""
+
+    def __init__(self, pattern: Pattern, count: int):
+        self.pattern, self.count = pattern, count
+        self.last: list[Arrival] | None = None
+
+    def __call__(self, glob: str) -> Any:
+        from apache_beam.io.watch import PollResult
+
+        found = sorted(
+            arrival
+            for file in FileSystems.match([glob])[0].metadata_list
+            for arrival in _arrival(file, self.pattern)
+        )
+        whole = {z for z, *_ in found if 0 <= z < self.count}
+        done = len(whole) == self.count and found == self.last
+        self.last = found
+        now = Timestamp.now()
+        return PollResult.complete(found, now) if done else PollResult.incomplete(found, now)
+
+
+def _arrival(file: FileMetadata, pattern: Pattern) -> Iterator[Arrival]:
+    z = pattern.index(file.path)
+    if z is not None:
+        yield z, file.path, int(file.size_in_bytes), float(file.last_updated_in_seconds or 0)
+
+
+def _notified(told: Any, pattern: Pattern) -> Iterator[Arrival]:
+    """Say what is told of a file, by its path or by Beam's metadata; others than slices are left out."""
+    if isinstance(told, FileMetadata):
+        yield from _arrival(told, pattern)
+    elif isinstance(told, str | os.PathLike):
+        path = os.fspath(told)
+        if pattern.index(path) is not None:
+            for file in FileSystems.match([path])[0].metadata_list:
+                yield from _arrival(file, pattern)
+    else:
+        raise TypeError(f"WatchSlices takes paths or Beam's FileMetadata, and was given {told!r}")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Which slices slabs need, and which slabs need a slice."""
+
+    grid: Grid
+    halo: Halo
+
+    def box(self, index: int) -> Box:
+        """Core and halo of a slab."""
+        core = self.grid.box(index)
+        return core.expand(self.halo).intersect(Box.of_shape(self.grid.shape))
+
+    def slabs(self, z: int) -> range:
+        """Return the slabs that need a slice."""
+        (before, after), depth = self.halo[0], self.grid.step[0]
+        return range(max(0, (z - after) // depth), min((z + before) // depth + 1, len(self.grid)))
+
+
+def _to_slabs(arrival: Arrival, needs: Needs) -> Iterator[Any]:
+    z, path, *_ = arrival
+    if not 0 <= z < needs.grid.shape[0]:
+        message = f"{path} would be slice {z} of {needs.grid.shape[0]}; check shape= and first="
+        yield TaggedOutput(_TOLD, Failed("WatchSlices", "", "", "come", "ValueError", message))
+        return
+    for index in needs.slabs(z):
+        yield index, arrival
+
+
+@dataclass
+class _Kept:
+    """What is known of a slab: its slices as they came, and digests of those that it was made of."""
+
+    came: dict[int, Arrival]
+    made: dict[int, bytes] | None = None
+
+
+class _Gather(beam.DoFn):
+    """Waits for the slices of each slab; then makes it, once."""
+
+    KEPT = ReadModifyWriteStateSpec("kept", PickleCoder())
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+
+    def __init__(self, needs: Needs, space: Space, dtype: np.dtype):
+        self.needs, self.space, self.dtype = needs, space, dtype
+
+    def process(
+        self,
+        element: tuple[int, Arrival | None],
+        window: Any = beam.DoFn.WindowParam,
+        state: Any = beam.DoFn.StateParam(KEPT),  # noqa: B008  # that is how Beam has it
+        end: Any = beam.DoFn.TimerParam(END),  # noqa: B008
+    ) -> Iterator[Any]:
+        index, arrival = element
+        kept = state.read() or _Kept({})
+        if kept.made is None:
+            end.set(window.max_timestamp() - _BEFORE)
+        if arrival is not None and kept.came.get(arrival[0]) != arrival:
+            if kept.made is None:
+                kept.came[arrival[0]] = arrival
+            else:
+                yield from self.again(index, kept, arrival)
+        box = self.needs.box(index)
+        if kept.made is None and len(kept.came) == box.shape[0]:
+            yield from self.made(index, kept)
+        state.write(kept)
+
+    def made(self, index: int, kept: _Kept) -> Iterator[Any]:
+        """Make a slab of its slices; one that is damaged is waited for once more."""
+        core, box = self.needs.grid.box(index), self.needs.box(index)
+        data, digests = np.empty(box.shape, self.dtype), {}
+        with seen.timed(core.size):
+            for k, z in enumerate(range(box.start[0], box.stop[0])):
+                try:
+                    plane, digests[z] = self.read(kept.came[z])
+                except VolumeError as error:
+                    del kept.came[z]
+                    yield self.told(index, "read", error)
+                    continue
+                data[k] = plane
+        if len(digests) < len(data):
+            return
+        kept.made = digests
+        seen.reads([os.path.dirname(kept.came[box.start[0]][1])])
+        slab = Slab(core, halo_of(core, box), data, self.needs.grid.shape, self.space)
+        yield slab.key, slab
+
+    def read(self, arrival: Arrival) -> tuple[np.ndarray, bytes]:
+        """Voxels of a slice, and a digest of its file."""
+        z, path, *_ = arrival
+        content = slice_content(path)
+        plane = decoded_slice(content, path)
+        if plane.shape != self.needs.grid.shape[1:] or plane.dtype != self.dtype:
+            raise VolumeError(
+                f"slice {z}, {path}, is {plane.shape} {plane.dtype}, and the volume's slices are "
+                f"{self.needs.grid.shape[1:]} {self.dtype}"
+            )
+        return plane, hashlib.blake2b(content, digest_size=16).digest()
+
+    def again(self, index: int, kept: _Kept, arrival: Arrival) -> Iterator[Any]:
+        """Tell of a slice that has changed since a slab was made of it; the same once more is nothing."""
+        z, path, *_ = arrival
+        assert kept.made is not None
+        kept.came[z] = arrival
+        if hashlib.blake2b(slice_content(path), digest_size=16).digest() != kept.made[z]:
+            yield self.told(
+                index, "use", VolumeError(f"slice {z}, {path}, was written again after it was used")
+            )
+
+    @on_timer(END)
+    def missing(
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        state: Any = beam.DoFn.StateParam(KEPT),  # noqa: B008
+    ) -> Any:
+        kept, box = state.read(), self.needs.box(key)
+        if kept is None or kept.made is not None:
+            return
+        lost = [z for z in range(box.start[0], box.stop[0]) if z not in kept.came]
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        which = f"slice{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost[:_NAMED]))}{more}"
+        yield self.told(key, "wait", VolumeError(f"have not come: {which}"))
+
+    def told(self, index: int, stage: str, error: Exception) -> TaggedOutput:
+        core = str(self.needs.grid.box(index))
+        row = Failed("WatchSlices", "", core, stage, type(error).__name__, str(error))
+        return TaggedOutput(_TOLD, row)

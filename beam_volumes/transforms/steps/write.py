@@ -1,0 +1,291 @@
+"""Slabs written to outputs: one that is known when the pipeline is made, or one for each volume."""
+
+from __future__ import annotations
+
+import functools
+import re
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import AsDict, AsSingleton
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Tuple
+
+from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
+from beam_volumes.plan.passes import Levels
+from beam_volumes.storage.claims import Superseded, lost
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.transfer import write_units
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.complete import CheckComplete
+from beam_volumes.transforms.compute import Compute
+from beam_volumes.transforms.failures import Excepting, Failed
+from beam_volumes.transforms.steps.outputs import (
+    Boxes,
+    CheckEach,
+    Kind,
+    Kinds,
+    Outputs,
+    kind_of,
+    one_kind,
+)
+from beam_volumes.transforms.steps.slab import Slab, SlabKey, slab_of
+from beam_volumes.transforms.steps.slabs import function_name, place_of
+from beam_volumes.transforms.waiting import together
+
+
+class WriteSlabs(Excepting, beam.PTransform):
+    """Write slabs to an output, or to one for each volume: ``(SlabKey, Slab)`` to the keys of those written.
+
+    An output is made once, before its first slab is written. Slabs are whole write units (chunks, or
+    shards), so that none is written twice or read, and a retry writes the same again.
+
+    Parameters
+    ----------
+    path : str, os.PathLike, dict or callable
+        A path, a URL (``s3://``, ``gs://``) or the spec of a TensorStore key-value store, which
+        all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr`` (OME-Zarr 0.5), or in
+        anything with ``format``. A function gives the path for each volume, by the ``volume``
+        of its slabs' keys.
+    like : Volume, optional
+        An expression of the shape, dtype and space that the slabs have. The output is made by the
+        pipeline's first step then, and whatever is wrong with it is said when the transform is made.
+        By default all is taken from the slabs, and nothing is written before all of them have come.
+    overwrite : bool, default: False
+        Whether to replace an output that exists; otherwise it is an error.
+    partial : bool, default: False
+        Whether slabs may be missing: voxels that no slab has written are read as 0. Otherwise
+        the pipeline fails, at its end, if the slabs are not the whole volume.
+    **options : options
+        ``format``, ``chunks``, ``shards``, ``codec``, ``zarr_version`` and ``ome_version``, as
+        `Volume.to` takes them.
+
+    Raises
+    ------
+    ValueError
+        If the output exists, or is read by a step before; in a worker, if a slab is not made of
+        whole write units or not of the shape and dtype of ``like``, or slabs are missing. The
+        message names them.
+
+    See Also
+    --------
+    ReadSlabs : makes slabs.
+    ReadAll : makes slabs of many volumes.
+
+    Notes
+    -----
+    With `with_exception_handling` a slab that could not be written is told, and not missing. One that
+    another step has left out is: say ``partial=True``.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | bv.ReadSlabs(em, depth=2, halo=1)
+    ...     smooth = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3))
+    ...     _ = smooth | bv.WriteSlabs("out.zarr", like=em, chunks=(2, 3, 4))
+    >>> out = np.asarray(bv.open("out.zarr"))
+    >>> bool((out == np.asarray(bv.median_filter(em, 3))).all())
+    True
+    """
+
+    def __init__(
+        self,
+        path: Any,
+        *,
+        like: Volume | None = None,
+        overwrite: bool = False,
+        partial: bool = False,
+        **options: Any,
+    ):
+        super().__init__()
+        self.outputs = Outputs(path, overwrite, partial, uuid.uuid4().hex, options)
+        self.partial = partial
+        self.sink: Sink | None = None
+        if like is not None and not callable(path):
+            target = self.outputs.target(like)
+            self.sink = target.sink
+            check_in_place(inputs_below(Levels([target.volume.node], [])), [self.sink])
+            self.replaces = self.sink.begun_run()
+        elif like is not None:
+            raise ValueError(
+                "WriteSlabs: path is a function, which gives each volume an output of its own, and "
+                "like= is one volume; leave it out"
+            )
+
+    def expand(self, slabs: beam.PCollection) -> Any:
+        if self.sink is None:
+            return self._one_for_each(slabs)
+        steps = list(_steps_before(slabs))
+        check_in_place(_read_by(steps), [self.sink])
+        make = beam.Map(
+            _make, self.sink, self.outputs.run_id, self.outputs.overwrite, self.replaces
+        )
+        made = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> make
+        how = {"sink": self.sink, "made": AsSingleton(made)}
+        out = self.tried(slabs, "Write", _write, _Written, _where, **how)
+        written, told = out if isinstance(out, tuple) else (out, None)
+        if not self.partial:
+            boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
+            if told is not None:
+                bad = told | "Told" >> beam.Map(_box_of).with_output_types(Box)
+                boxes = (boxes, bad) | "All" >> beam.Flatten()
+            grid = next(_grids_of(steps, self.sink.shape), None)
+            whole = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
+            if self.sink.assembles:
+                _ = whole | "Finish" >> beam.Map(
+                    lambda _, sink, run_id: sink.finish(run_id), self.sink, self.outputs.run_id
+                )
+        keys = written | "Keys" >> beam.Keys().with_output_types(SlabKey)
+        return keys if told is None else (keys, told)
+
+    def _one_for_each(self, slabs: beam.PCollection) -> Any:
+        sinks = (
+            slabs
+            | "In no window" >> together()
+            | "Volumes" >> beam.Map(_kind).with_output_types(Kinds)
+            | "One of each" >> beam.CombinePerKey(one_kind)
+            | "Make" >> beam.MapTuple(self.outputs.made)
+        )
+        how = {"sinks": AsDict(sinks), "made": self.outputs.run_id}
+        out = self.tried(slabs, "Write", _write_one, _Written, _where, **how)
+        written, told = out if isinstance(out, tuple) else (out, None)
+        if not self.partial:
+            boxes = written | "Boxes" >> beam.MapTuple(_of_volume).with_output_types(Boxes)
+            if told is not None:
+                bad = told | "Told" >> beam.Map(_told_of).with_output_types(Boxes)
+                boxes = (boxes, bad) | "All" >> beam.Flatten()
+            finish = functools.partial(_finish, run_id=self.outputs.run_id)
+            _ = (boxes, sinks) | "Complete" >> CheckEach(finish)
+        keys = written | "Keys" >> beam.Keys().with_output_types(SlabKey)
+        return keys if told is None else (keys, told)
+
+    def display_data(self) -> dict[str, Any]:
+        path = self.outputs.path
+        name = self.sink.name if self.sink is not None else function_name(path)
+        return {
+            "output": DisplayDataItem(name if self.sink or callable(path) else str(path)),
+            "overwrite": DisplayDataItem(self.outputs.overwrite),
+            "partial": DisplayDataItem(self.partial),
+        }
+
+
+def _steps_before(slabs: beam.PCollection) -> Iterator[beam.PTransform]:
+    """Find the transforms of the pipeline that some slabs come of, those nearest to them first."""
+    steps, known = deque([slabs.producer]), set()
+    while steps:
+        step = steps.popleft()
+        if step is None or id(step) in known:
+            continue
+        known.add(id(step))
+        steps += [step.parent, *(i.producer for i in step.inputs if hasattr(i, "producer"))]
+        steps += [side.pvalue.producer for side in step.side_inputs]
+        if step.transform is not None:
+            yield step.transform
+
+
+def _read_by(steps: Iterable[beam.PTransform]) -> list[Named]:
+    """Return what some transforms read of volumes."""
+    found: list[Named] = []
+    for step in steps:
+        nodes = [v.node for v in vars(step).values() if isinstance(v, Volume)]
+        found += inputs_below(Levels(nodes, []))
+        if isinstance(step, Compute):
+            found += step.session.plan.inputs
+    return found
+
+
+def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]:
+    """Return the grids of slabs of a volume of a shape that some transforms know."""
+    for step in steps:
+        grid = getattr(step, "grid", None)
+        if isinstance(grid, Grid) and grid.shape == shape:
+            yield grid
+
+
+def _make(_: Any, sink: Sink, run_id: str, overwrite: bool, replaces: str | None) -> str:
+    sink.create(run_id, overwrite=overwrite, replaces=replaces)
+    return run_id
+
+
+def _finish(sink: Sink, run_id: str) -> None:
+    sink.finish(run_id)
+
+
+#: The key of a slab, and its core.
+_Written: Any = Tuple[SlabKey, Box]
+
+
+def _write(pair: Any, sink: Sink, made: str) -> tuple[SlabKey, Box]:
+    slab = slab_of(pair, "WriteSlabs")
+    with seen.timed(slab.core.size):
+        write_slab(slab, sink, made)
+    seen.BYTES_WRITTEN.inc(slab.voxels.nbytes)
+    seen.writes([sink.name])
+    return slab.key, slab.core
+
+
+def _write_one(pair: Any, sinks: Mapping[str, Sink], made: str) -> tuple[SlabKey, Box]:
+    return _write(pair, sinks[slab_of(pair, "WriteSlabs").volume], made)
+
+
+def _where(pair: Any) -> tuple[str, str, str]:
+    return (*place_of(pair), "write")
+
+
+def _kind(pair: Any) -> tuple[str, Kind]:
+    return kind_of(slab_of(pair, "WriteSlabs"))
+
+
+def _of_volume(key: SlabKey, core: Box) -> tuple[str, Triple, Triple]:
+    return key.volume, core.start, core.stop
+
+
+def _told_of(bad: Failed) -> tuple[str, Triple, Triple]:
+    box = _box_of(bad)
+    return bad.volume, box.start, box.stop
+
+
+def _box_of(bad: Failed) -> Box:
+    """Return the box of a slab that was not written, and of which that was said."""
+    (a, d), (b, e), (c, f) = re.findall(r"(\d+):(\d+)", bad.box)
+    return Box((int(a), int(b), int(c)), (int(d), int(e), int(f)))
+
+
+def write_slab(slab: Slab, sink: Sink, made: str | None = None) -> SlabKey:
+    """Write a slab's core into an output that is made, by the run ``made`` if that is given."""
+    key = slab.key
+    voxels = slab.voxels
+    if slab.shape != sink.shape:
+        raise ValueError(
+            f"slab {key} is of a volume of shape {slab.shape}, and {sink.name} has {sink.shape}: "
+            "give WriteSlabs a like= of the slabs' shape"
+        )
+    if voxels.dtype != sink.dtype and not (voxels.dtype == bool and sink.dtype in ("u1", "i1")):
+        raise ValueError(
+            f"slab {key} holds {voxels.dtype}, and {sink.name} {sink.dtype}: give WriteSlabs the "
+            f"expression that the slabs are of as like=, or end ApplyStages with .astype('{sink.dtype}')"
+        )
+    for axis, a, b, u, n in zip(
+        "zyx", slab.core.start, slab.core.stop, sink.unit, sink.shape, strict=True
+    ):
+        if a % u or (b % u and b != n):
+            what = "depth" if axis == "z" else "tile"
+            raise ValueError(
+                f"slab {slab.key}: its core {slab.core} is not made of whole write units {sink.unit} of "
+                f"{sink.name} along {axis}, so that two slabs would write one unit; read with a {what} that "
+                f"is a multiple of {u}, or write with chunks= that divide the slabs"
+            )
+    watched = None if made is None else sink.watched(made)
+    if watched is not None and lost([watched]):
+        raise Superseded(
+            f"slab {key}: {sink.name} is gone, or another run's by now: nothing more is written to it"
+        )
+    write_units(sink.open(), slab.core, voxels).result()
+    return slab.key

@@ -1,0 +1,73 @@
+"""What a transform is applied to: a pipeline, at once, or a PCollection, of which it waits for the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
+from apache_beam.pvalue import AsIter, PBegin
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
+from apache_beam.transforms.window import GlobalWindows
+
+
+def together() -> beam.PTransform:
+    """Take elements out of their windows, to be grouped when all have come: once, streaming or not."""
+    # A volume is complete or it is not. Beam refuses to wait so long by its default trigger, in streaming.
+    whole = AfterWatermark(late=AfterCount(1))
+    return beam.WindowInto(
+        GlobalWindows(), trigger=whole, accumulation_mode=AccumulationMode.DISCARDING
+    )
+
+
+def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
+    """The pipeline that a step begins in, and the side input by which its first function waits.
+
+    Returns
+    -------
+    pipeline : Pipeline
+    wait : dict
+        Empty, or ``{"ready": side input}``, to be handed on to the first step after `Impulse` or
+        `Create`.
+
+    Raises
+    ------
+    TypeError
+        If a step is given neither a pipeline nor a PCollection.
+    ValueError
+        If the pipeline's options ask for threads that lose elements.
+
+    Examples
+    --------
+    >>> beginning([1, 2], "ReadSlabs")
+    Traceback (most recent call last):
+    TypeError: ReadSlabs is applied to a pipeline, or to a PCollection that it waits for; not to a list
+    """
+    if isinstance(given, beam.Pipeline | PBegin):
+        pipeline: beam.Pipeline = given if isinstance(given, beam.Pipeline) else given.pipeline
+        refuse_threads(pipeline.options)
+        return pipeline, {}
+    if not isinstance(given, beam.PCollection):
+        raise TypeError(
+            f"{step} is applied to a pipeline, or to a PCollection that it waits for; "
+            f"not to a {type(given).__name__}"
+        )
+    refuse_threads(given.pipeline.options)
+    # However many elements there are, in whatever windows, one number at most comes when all are there.
+    count = beam.combiners.Count.Globally().without_defaults()
+    ready = given | "Waited for" >> together() | "Are there" >> count
+    return given.pipeline, {"ready": AsIter(ready)}
+
+
+def refuse_threads(options: PipelineOptions) -> None:
+    """Refuse the mode of Beam's local runner that loses elements.
+
+    Raises
+    ------
+    ValueError
+    """
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise ValueError(
+            "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "
+            "be missing from outputs that look finished; use in_memory (threads) or multi_processing"
+        )

@@ -1,0 +1,191 @@
+"""Points in time: each is computed by itself, in one run with one journal and one output array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import zarr
+
+import beam_volumes as bv
+from beam_volumes.session import slabs
+from tests.graph.test_channels import array_of
+
+RNG = np.random.default_rng(11)
+
+
+def voxels(shape=(4, 2, 9, 20, 25), dtype="u2"):
+    return RNG.integers(0, 900, shape).astype(dtype)
+
+
+def computed(v, **options):
+    return bv.compute(v, runner=None, progress=False, **options)
+
+
+def test_axes_and_indices_are_numpys():
+    x = voxels()
+    v = bv.open(x)
+    assert v.axes == ("t", "c", "z", "y", "x") and v.shape == x.shape and v.size == x.size
+    smooth = bv.median_filter(v, 3)
+    whole = np.asarray(smooth)
+    for key in (
+        np.s_[1],
+        np.s_[-1, 1],
+        np.s_[1:3],
+        np.s_[:, 1],
+        np.s_[1:, 0, 2:5, :, 3],
+        np.s_[2:3, ..., 4],
+    ):
+        np.testing.assert_array_equal(np.asarray(v[key]), x[key])
+        np.testing.assert_array_equal(np.asarray(smooth[key]), whole[key])
+    for key in (np.s_[4], np.s_[::2], np.s_[4:]):
+        with pytest.raises(IndexError, match="axis t"):
+            v[key]
+
+
+def test_every_point_is_computed_by_itself():
+    x = voxels()
+    v = bv.open(x)
+    smooth = bv.gaussian_filter(v, 1)
+    mask = smooth > bv.threshold_otsu(smooth)
+    alone = []
+    for point in x:
+        s = bv.gaussian_filter(bv.open(point), 1)
+        alone.append(np.asarray(s > bv.threshold_otsu(s)))
+    np.testing.assert_array_equal(computed(mask), np.stack(alone))
+    np.testing.assert_array_equal(computed(bv.max(v)), x.max((1, 2, 3, 4)))
+    mean = computed(bv.mean(v, axis=("z", "y")))
+    np.testing.assert_allclose(mean, x.mean((2, 3)))
+    np.testing.assert_array_equal(computed(v - v[0]), x - x[:1])
+    np.testing.assert_array_equal(computed(v[:, 0] + x[0, 1]), x[:, 0] + x[0, 1])
+    np.testing.assert_array_equal(computed(bv.flip(v)), x[..., ::-1, ::-1, ::-1])
+    with pytest.raises(ValueError, match="do not match"):
+        v + v[1:]
+    with pytest.raises(ValueError, match="points in time"):
+        bv.plan(bv.mean(v), bv.mean(v[1:]))
+
+
+@pytest.mark.parametrize("chunks", [(1, 1, 4, 8, 16), (1, 2, 4, 20, 25)])
+@pytest.mark.parametrize("form", ["zarr", "ome-zarr"])
+def test_one_output_for_all(tmp_path, chunks, form):
+    x = voxels()
+    source = array_of(tmp_path / "in.zarr", x, (2, 1, 4, 10, 25))
+    v = bv.open(source)
+    target = bv.median_filter(v, 3).to(tmp_path / "out", format=form, chunks=chunks)
+    result = computed(target, slab=(4, 20, 25) if chunks[1] == 2 else None, workers=2)
+    wanted = np.asarray(bv.median_filter(bv.open(x), 3))
+    np.testing.assert_array_equal(np.asarray(result), wanted)
+    assert bv.verify(tmp_path / "out", checksums=True) == []
+    foreign = zarr.open(str(tmp_path / "out"), mode="r")
+    foreign = foreign["0"] if form == "ome-zarr" else foreign
+    np.testing.assert_array_equal(foreign[...], wanted)
+    assert foreign.chunks == chunks
+
+
+def test_labels_and_tables_of_every_point(tmp_path):
+    x = voxels()
+    v = bv.open(x)
+    labels = bv.label(v[:, 0] > 700)
+    table = bv.regionprops_table(labels, v[:, 1], properties=["label", "area", "intensity_mean"])
+    targets = labels.to(tmp_path / "l.zarr"), table.to(tmp_path / "t.csv"), table, labels.num_labels
+    out, _, rows, counts = (
+        computed(targets[0], *targets[1:])
+        if False
+        else bv.compute(*targets, runner=None, progress=False)
+    )
+    found = rows.to_pydict()
+    for k, point in enumerate(x):
+        alone = bv.label(bv.open(point[0]) > 700)
+        np.testing.assert_array_equal(np.asarray(out[k]), np.asarray(alone))
+        its = bv.regionprops_table(alone, point[1], properties=["label", "area", "intensity_mean"])
+        its = its.to_pyarrow().to_pydict()
+        of_point = [i for i, t in enumerate(found["t"]) if t == k]
+        for name, column in its.items():
+            assert [found[name][i] for i in of_point] == column
+        assert counts[k] == len(its["label"])
+    lines = (tmp_path / "t.csv").read_text().splitlines()
+    assert lines[0] == "t,label,area,intensity_mean" and len(lines) == 1 + len(found["t"])
+    assert bv.verify(tmp_path / "l.zarr") == []
+
+
+def test_a_run_goes_on_with_the_points_that_are_left(tmp_path, monkeypatch):
+    x = voxels((5, 9, 20, 25))
+    v = bv.open(array_of(tmp_path / "in.zarr", x[:, None], (1, 1, 9, 20, 25)))
+    target = (v * 2).to(tmp_path / "out.zarr")
+    real, seen = slabs.compute_point, []
+
+    def failing(session, p, k, tell):
+        seen.append(k)
+        if k == 3 and seen.count(3) == 1:
+            raise OSError("a disk that fails")
+        return real(session, p, k, tell)
+
+    monkeypatch.setattr(slabs, "compute_point", failing)
+    with pytest.raises(OSError, match="a disk that fails"):
+        computed(target)
+    result = computed(target, resume=True)
+    assert seen == [0, 1, 2, 3, 3, 4]
+    np.testing.assert_array_equal(np.asarray(result), x * 2)
+    assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
+
+
+def test_on_a_runner(tmp_path):
+    x = voxels()
+    v = bv.open(array_of(tmp_path / "in.zarr", x, (1, 2, 9, 20, 25)))
+    smooth = bv.gaussian_filter(v, 1)
+    mask = smooth > bv.threshold_otsu(smooth)
+    table = bv.regionprops_table(bv.label(mask[:, 1]), properties=["area"])
+    otsu = bv.threshold_otsu(smooth)
+    asked = mask.to(tmp_path / "m.zarr", chunks=(1, 2, 9, 20, 25)), table, otsu
+    by_beam = bv.compute(*asked, runner="FnApiRunner", progress=False)
+    here = bv.compute(asked[0].volume, table, otsu, runner=None, progress=False)
+    np.testing.assert_array_equal(np.asarray(by_beam[0]), here[0])
+    assert by_beam[1].equals(here[1])
+    asked = mask, bv.flip(smooth, 2)
+    for journal in (None, str(tmp_path / "run")):
+        alone = bv.compute(*asked, journal=journal, runner="FnApiRunner", progress=False)
+        np.testing.assert_array_equal(alone[0], here[0])
+        np.testing.assert_array_equal(alone[1], np.asarray(smooth)[:, :, ::-1])
+    np.testing.assert_array_equal(by_beam[2], here[2])
+    assert bv.verify(tmp_path / "m.zarr") == []
+
+
+def test_a_million_points_are_planned_as_one(tmp_path):
+    shape, chunks = (10**6, 1, 1, 64, 64), (1, 1, 1, 64, 64)
+    zarr.open_array(str(tmp_path / "in.zarr"), mode="w", shape=shape, chunks=chunks, dtype="u2")
+    v = bv.open(tmp_path / "in.zarr")
+    assert v.axes == ("t", "z", "y", "x") and v.shape[0] == 10**6
+    planned = bv.plan(bv.gaussian_filter(v, 1).to(tmp_path / "out.zarr"))
+    assert len(planned.passes) == 1 and len(planned.passes[0].grid) == 10**6
+    assert planned.bytes_read == 10**6 * 64 * 64 * 2
+    assert "1000000 points in time, each of them" in planned.explain()
+    zarr.open_array(str(tmp_path / "c.zarr"), mode="w", shape=(10**6, 1, 8, 8), dtype="u1")
+    with pytest.raises(ValueError, match="1,000,000 channels"):
+        bv.open(tmp_path / "c.zarr")
+
+
+def test_slabs_are_of_one_point():
+    from beam_volumes.transforms import ReadSlabs
+
+    v = bv.open(voxels())
+    with pytest.raises(ValueError, match=r"one point in time.*v\[0\]"):
+        ReadSlabs(v[:, 0], 4)
+    with pytest.raises(ValueError, match="one channel is needed"):
+        ReadSlabs(v[0], 4)
+
+
+def test_commands_that_need_one_point_say_so(tmp_path, monkeypatch, capsys):
+    from beam_volumes.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    array_of(tmp_path / "in.zarr", voxels((2, 2, 4, 8, 8)), (1, 1, 4, 8, 8))
+    recipe = (
+        "{input: in.zarr, steps: {a: {op: abs, input: input}}, output: {step: a, path: o.zarr}}"
+    )
+    (tmp_path / "r.yaml").write_text(recipe)
+    for arguments, says in (
+        (["info", "in.zarr", "--stats"], "--index t=0"),
+        (["bench", "r.yaml"], "index: {'t': 0, 'c': 0}"),
+    ):
+        assert main(arguments) == 2
+        said = capsys.readouterr().err.strip()
+        assert says in said and "\n" not in said

@@ -1,0 +1,101 @@
+"""What users type first and mean otherwise: one line that names the thing and the remedy, before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+
+ARRAY = np.random.default_rng(0).integers(0, 200, (6, 10, 12), "u1")
+
+#: What is typed with ``v`` (a volume), ``a`` (its array) and ``d`` (an empty folder), and what is said.
+ROWS = [
+    # Names
+    ("bv.gausian_filter(v, 1)", AttributeError, "did you mean 'gaussian_filter'"),
+    ("bv.gaussian(v, 1)", AttributeError, "did you mean 'gaussian_filter'"),
+    ("bv.imread('a.tif')", AttributeError, "bv.open opens files"),
+    ("bv.crop(v)", AttributeError, "cropped by slices"),
+    ("bv.median(v)", AttributeError, r"percentile\(v, 50\)"),
+    ("v.gaussian_filter(1)", AttributeError, r"write bv.gaussian_filter\(v, ...\)"),
+    ("v.meen()", AttributeError, "did you mean 'mean'"),
+    ("v.values", AttributeError, r"np.asarray\(v\)"),
+    ("v.reshape(-1)", AttributeError, "keeps its axes"),
+    ("v.to_zarr('a.zarr')", AttributeError, r"bv.compute\(v.to\('out.zarr'\)\)"),
+    # Parameters
+    ("bv.gaussian_filter(v, sgima=1)", TypeError, "did you mean sigma="),
+    ("bv.gaussian_filter(v, 1, output=a)", TypeError, r"bv.compute\(result.to\(path\)\)"),
+    ("bv.median_filter(v, kernel_size=3)", TypeError, "it is size= here"),
+    ("bv.regionprops_table(v, intensity_image=a)", TypeError, "it is intensity= here"),
+    ("bv.label(v, conectivity=1)", TypeError, "did you mean connectivity="),
+    ("bv.median_filter(v, 3, channel_axis=0)", TypeError, "channels are an axis c"),
+    ("bv.gaussian_filter(v, -1)", ValueError, "sigma"),
+    ("bv.gaussian_filter(v, (1, 2))", ValueError, "2 entries for 3 axes"),
+    ("bv.gaussian_filter(v, '15 nm')", ValueError, "voxel size"),
+    ("bv.gaussian_filter(v, 1, mode='same')", ValueError, "same"),
+    ("bv.median_filter(v, 0)", ValueError, "size"),
+    ("bv.binary_dilation(v, iterations=0)", ValueError, "bv.binary_propagation"),
+    ("bv.percentile(v, 120)", ValueError, "120"),
+    ("bv.label(v, connectivity=4)", ValueError, "connectivity"),
+    ("bv.regionprops_table(v, properties=['aera'])", ValueError, "aera"),
+    ("bv.pad(v, 1, 'wrap')", ValueError, "use one of"),
+    ("bv.downsample(v, 2, 'first')", ValueError, "stride"),
+    ("bv.where(v > 5)", TypeError, "missing 2 required"),
+    ("bv.concatenate([v, v[:, 1:]])", ValueError, "crop or pad"),
+    ("bv.concatenate([v], axis=3)", ValueError, "axis=3"),
+    # Indices
+    ("v[v > 5]", IndexError, "bv.where"),
+    ("v[a > 5]", IndexError, "bv.where"),
+    ("v[None]", IndexError, "bv.stack"),
+    ("v[[1, 2]]", IndexError, "bv.concatenate"),
+    ("v[1.5]", IndexError, "use integers and slices"),
+    ("v[6]", IndexError, "axis z: index 6 is out of range for extent 6"),
+    ("v[0, 0, 0, 0]", IndexError, "too many indices: 4 for the axes z, y, x"),
+    ("v.sel(c=0)", ValueError, "no axis of channels"),
+    ("list(v)", TypeError, "not iterable"),
+    ("bool(v > 5)", ValueError, "bv.max or bv.sum"),
+    ("np.add(v, 1, out=a)", TypeError, "out="),
+    ("v + 'one'", TypeError, "cannot combine"),
+    ("v + a[1:]", ValueError, "crop them to one shape first"),
+    # What is opened
+    ("bv.open(d / 'nothing.zarr')", FileNotFoundError, "does not exist"),
+    ("bv.open(d)", ValueError, "it is empty"),
+    ("bv.open(5)", TypeError, "give a path, a URL"),
+    ("bv.open([v, v])", TypeError, "bv.concatenate"),
+    ("bv.open(np.zeros(3))", ValueError, "has 1 dimensions"),
+    ("bv.open(a.astype('c8'))", ValueError, "holds complex64"),
+    ("bv.open(a, voxel_size=(1, 2))", ValueError, "one per axis z, y, x"),
+    ("bv.open(a, unit='furlong')", ValueError, "use one of"),
+    ("bv.open(a, index={'q': 0})", ValueError, "has no axis 'q'"),
+    ("bv.open(a, chunks=3)", TypeError, "there is no option chunks=3 of open"),
+    ("bv.gaussian_filter('a.zarr', 1)", TypeError, r"write bv.open\('a.zarr'\)"),
+    # What is written
+    ("v.to(d / 'a.xyz')", ValueError, "zarr"),
+    ("v.to(d / 'a.zarr', chunk=8)", TypeError, "did you mean chunks="),
+    ("v.to(d / 'a.zarr', codec='lzma')", ValueError, "zstd"),
+    ("v.to(d / 'a.zarr', dtype='c8')", TypeError, "up to 64 bits"),
+    ("v.to(d / 'a.zarr', type='image')", ValueError, "is for"),
+    ("v[0, 0].to(d / 'a.zarr')", ValueError, "keep an axis by a slice"),
+    # Runs
+    ("bv.compute()", ValueError, "give at least one target"),
+    ("bv.compute(a)", TypeError, "bv.open makes a volume"),
+    ("bv.compute(v, memory=.5)", ValueError, "memory 0.5 is 0.5 bytes.*'2GiB'"),
+    ("bv.compute(v, memory='900TB')", ValueError, "'900TB' is more than any machine has"),
+    ("bv.compute(v, memory='2 gigs')", ValueError, "write bytes, or e.g. '2GiB'"),
+    ("bv.compute(v, memory='20MiB')", ValueError, "smallest memory that works"),
+    ("bv.compute(v, workers=100_000)", ValueError, "workers=100000: this machine has"),
+    ("bv.compute(v, slab='64')", TypeError, "one number per axis"),
+    ("bv.compute(v, slab=(64, 64))", ValueError, "one number per axis z, y, x"),
+    ("bv.compute(v, worker=2)", TypeError, "did you mean workers="),
+    ("bv.compute(v, resume=True, overwrite=True)", ValueError, "choose one"),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "says"), ROWS, ids=[row[0] for row in ROWS])
+def test_one_line_names_the_thing_and_the_remedy(text, kind, says, tmp_path):
+    known = {"bv": bv, "np": np, "a": ARRAY, "v": bv.open(ARRAY), "d": tmp_path}
+    with pytest.raises(kind, match=says) as error:
+        eval(text, known)
+    message = str(error.value)
+    assert "\n" not in message and 20 < len(message) < 600
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,286 @@
+"""Networks over volumes: what one pass gives, however the volume is cut."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import tensorstore as ts
+from apache_beam.ml.inference.base import ModelHandler, PredictionResult
+
+import beam_volumes as bv
+from beam_volumes.ops.networks import models
+from tests.ops.networks.conftest import unet
+
+RNG = np.random.default_rng(5)
+EM = RNG.integers(0, 256, (23, 30, 37), "u1")
+NUMPY_PADS = {
+    "reflect": "symmetric",
+    "mirror": "reflect",
+    "nearest": "edge",
+    "constant": "constant",
+}
+
+
+def identity(batch):
+    return batch
+
+
+def one_pass(path, array):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {"raw": array[None, None].astype("f4")})[0][0]
+
+
+def stored(volume, folder, name, **options):
+    target = volume.to(f"{folder}/{name}.zarr", chunks=(1, *options.pop("chunks", (23, 30, 37))))
+    bv.compute(target, **options)
+    store = ts.open(
+        {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{folder}/{name}.zarr/"}}
+    ).result()
+    return store.read().result()
+
+
+PARTITIONS = [
+    {"slab": (5, 30, 37), "chunks": (5, 30, 37), "workers": 2},
+    {"slab": (7, 11, 37), "chunks": (7, 11, 37), "window": 2},
+    {"slab": (23, 8, 10), "chunks": (23, 8, 10), "window": 9, "workers": 2},
+    {"slab": (1, 30, 20), "chunks": (1, 30, 20)},
+]
+
+
+def everywhere(volume, folder, whole):
+    for k, cut in enumerate(PARTITIONS):
+        np.testing.assert_array_equal(stored(volume, folder, f"cut{k}", **cut), whole)
+
+
+@pytest.mark.parametrize("edges", ["reflect", "mirror", "nearest", "constant"])
+def test_valid_is_one_pass_over_the_padded_volume(unet_file, tmp_path, edges):
+    found = bv.predict(EM, unet_file, patch=(20, 22, 24), context=6, stride=2, edges=edges,
+                       cval=3, normalize=(0, 255))  # fmt: skip
+    assert found.axes == ("c", "z", "y", "x") and found.shape == (3, 23, 30, 37)
+    mode = NUMPY_PADS[edges]
+    pad = [(6, 6 + n % 2) for n in EM.shape]
+    padded = np.pad(EM.astype("f4") / np.float32(255), pad, mode,
+                    **({"constant_values": 3} if edges == "constant" else {}))  # fmt: skip
+    whole = one_pass(unet_file, padded)[:, 6:-6, 6:-6, 6:-6][:, :23, :30, :37]
+    np.testing.assert_array_equal(np.asarray(found), whole)
+    if edges == "reflect":
+        everywhere(found, tmp_path, whole)
+        fewer = bv.predict(
+            EM, unet_file, patch=20, context=6, stride=2, batch=3, normalize=(0, 255)
+        )
+        np.testing.assert_array_equal(np.asarray(fewer), whole)
+
+
+def test_networks_that_crop_and_are_coarser(strided_file, tmp_path):
+    volume = bv.open(EM).with_space(voxel_size=(3, 2, 2), unit="nm")
+    found = bv.predict(volume, strided_file, patch=(11, 13, 15))
+    # 3 + 1 voxels of context for 2: one before, two after, of which the step makes one its own.
+    padded = np.pad(EM.astype("f4"), [(1, 2 + n % 2) for n in EM.shape], "symmetric")
+    whole = one_pass(strided_file, padded)
+    assert found.shape == (1, 12, 15, 19) == whole.shape
+    assert found.voxel_size == (6, 4, 4)
+    np.testing.assert_array_equal(np.asarray(found), whole)
+    cut = stored(found, tmp_path, "cut", slab=(2, 5, 19), chunks=(2, 5, 19), workers=2)
+    np.testing.assert_array_equal(cut, whole)
+
+
+def reference_blend(array, patch, overlap, net, blend, edges="symmetric"):
+    """Patches that overlap, added in raster order, by plain numpy."""
+    step = [p - o for p, o in zip(patch, overlap, strict=True)]
+    counts = [
+        max(1, -(-(n - p) // s) + 1) for n, p, s in zip(array.shape, patch, step, strict=True)
+    ]
+    full = [(c - 1) * s + p for c, s, p in zip(counts, step, patch, strict=True)]
+    padded = np.pad(array, [(0, f - n) for f, n in zip(full, array.shape, strict=True)], edges)
+    profiles = []
+    for p in patch:
+        t = (np.arange(p) + 1) / (p + 1)
+        profiles.append(np.exp(4 - 1 / (t * (1 - t))) if blend == "bump" else np.ones(p))
+    along = []
+    for w, c, s, f in zip(profiles, counts, step, full, strict=True):
+        total = np.zeros(f)
+        for k in range(c):
+            total[k * s : k * s + len(w)] += w
+        along.append([w / total[k * s : k * s + len(w)] for k in range(c)])
+    result = None
+    for cell in np.ndindex(*counts):
+        box = tuple(slice(k * s, k * s + p) for k, s, p in zip(cell, step, patch, strict=True))
+        made = net(padded[box][None, None].astype("f4"))[0]
+        z, y, x = (along[a][cell[a]] for a in range(3))
+        result = np.zeros((len(made), *full)) if result is None else result
+        result[(slice(None), *box)] += z[:, None, None] * (y[:, None] * x) * made
+    return result[:, : array.shape[0], : array.shape[1], : array.shape[2]].astype("f4")
+
+
+@pytest.mark.parametrize("blend", ["bump", "none"])
+def test_blend(unet_file, tmp_path, blend):
+    patch, overlap = (8, 12, 16), (4, 2, 10)
+    found = bv.predict(EM, unet_file, mode="blend", patch=patch, overlap=overlap, blend=blend)
+    whole = np.asarray(found)
+    net = onnxruntime.InferenceSession(unet_file, providers=["CPUExecutionProvider"])
+    reference = reference_blend(EM, patch, overlap, lambda b: net.run(None, {"raw": b})[0], blend)
+    np.testing.assert_array_max_ulp(whole, reference, 1)
+    if blend == "bump":
+        everywhere(found, tmp_path, whole)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 9), (9, 4, 7)])
+def test_identity_networks_give_what_they_are_given(shape):
+    array = RNG.normal(0, 1e3, shape).astype("f4")
+    array.flat[0] = np.nan
+    for patch in (1, 4, (3, 2, 5)):
+        np.testing.assert_array_equal(
+            np.asarray(bv.predict(array, identity, patch=patch, context=0))[0], array
+        )
+    for blend in ("bump", "gaussian", "linear", "none"):
+        found = np.asarray(bv.predict(array, identity, patch=(3, 4, 5), overlap=2, blend=blend))[0]
+        np.testing.assert_array_max_ulp(np.nan_to_num(found), np.nan_to_num(array), 1)
+        assert np.array_equal(np.isnan(found), np.isnan(array))
+
+
+def test_networks_of_slices(tmp_path):
+    def middle(batch):  # channels of slices, and what is around
+        assert batch.shape[1] == 6 and batch.ndim == 4
+        return batch[:, 1:2] + 10 * batch[:, 3:4] + 100 * batch[:, 2:3]
+
+    pair = bv.stack([EM[:9], EM[9:18]])
+    found = bv.predict(pair, middle, slices=3, patch=(16, 16), context=0)
+    a, b = (
+        np.pad(e.astype("f4"), [(1, 1), (0, 0), (0, 0)], "symmetric") for e in (EM[:9], EM[9:18])
+    )
+    expected = a[1:-1] + 10 * b[:-2] + 100 * a[2:]
+    np.testing.assert_array_equal(np.asarray(found)[0], expected)
+    blended = bv.predict(pair, middle, slices=3, patch=(16, 16))
+    np.testing.assert_allclose(np.asarray(blended)[0], expected, rtol=1e-6)
+
+
+class Brighter(ModelHandler):
+    """A model handler of Apache Beam."""
+
+    def load_model(self):
+        return 3.0
+
+    def run_inference(self, batch, model, inference_args=None):
+        return [PredictionResult(example, example + model) for example in batch]
+
+
+def test_model_handlers_of_beam():
+    found = bv.predict(EM, Brighter(), patch=16, batch=2, context=0)
+    np.testing.assert_array_equal(np.asarray(found)[0], EM.astype("f4") + 3)
+
+
+def test_masks_save_patches_and_change_nothing_else(unet_file):
+    ran = []
+
+    def counted(batch):
+        ran.append(len(batch))
+        return batch + 1
+
+    mask = np.zeros(EM.shape, bool)
+    mask[3, 4, 5] = mask[22, 29, 36] = True
+    whole = np.asarray(bv.predict(EM, counted, patch=8, context=0, batch=1))
+    ran.clear()
+    found = np.asarray(bv.predict(EM, counted, patch=8, context=0, batch=1, mask=mask, fill=-2))
+    cells = np.zeros(EM.shape, bool)
+    cells[:8, :8, :8] = cells[16:, 24:, 32:] = True
+    assert len(ran) <= 4  # two patches, and the trial
+    np.testing.assert_array_equal(found[0], np.where(cells, whole[0], -2))
+
+
+def test_normalisation_and_turns(unet_file):
+    low, high = np.percentile(EM, [1, 99])
+    by_lazy = bv.predict(EM, identity, patch=8, context=0, normalize=("1%", "99%"))
+    expected = ((EM.astype("f4") - low) / (high - low)).astype("f4")
+    np.testing.assert_array_equal(np.asarray(by_lazy)[0], expected)
+
+    def slanted(batch):  # the voxel, and the one before along x
+        return batch + np.roll(batch, 1, axis=-1)
+
+    flat = EM[:8, :8, :8].astype("f4")
+    flips = bv.predict(flat, slanted, patch=8, context=0, augment="flips")
+    mean = flat + (np.roll(flat, 1, -1) + np.roll(flat, -1, -1)) / 2
+    np.testing.assert_array_equal(np.asarray(flips)[0], mean)
+    turns = np.asarray(bv.predict(flat, slanted, patch=8, context=0, augment="rot90"))[0]
+    mean = flat + sum(np.roll(flat, s, a) for s in (-1, 1) for a in (1, 2)) / 4
+    np.testing.assert_array_equal(turns, mean)
+    patchwise = np.asarray(bv.predict(flat, identity, patch=8, context=0, normalize="patch"))[0]
+    np.testing.assert_allclose(patchwise, (flat - flat.mean()) / flat.std(), rtol=1e-5)
+
+
+def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_path):
+    def refused(match, model=identity, kind=ValueError, volume=EM, **kw):
+        with pytest.raises(kind, match=match):
+            bv.predict(volume, model, **{"patch": 8, "context": 0, **kw})
+
+    refused("there is no such model", str(tmp_path / "none.onnx"), FileNotFoundError)
+    (tmp_path / "bad.onnx").write_bytes(b"nothing")
+    refused("no model that ONNX Runtime can run", str(tmp_path / "bad.onnx"))
+    refused("paths are of .onnx", "net.pt")
+    refused("is no path of an ONNX file", 7, TypeError)
+    refused("takes 1 channels, and the volume has 2", unet_file, volume=bv.stack([EM, EM]))
+    refused("makes 3 channels", unet_file, channels_out=2)
+    refused("shape .* it must make", lambda b: b[0])
+    refused("more voxels than it is given", lambda b: np.repeat(b, 2, axis=2))
+    refused("512 of 512 numbers NaN", lambda b: b * np.nan, batch=1)
+    refused("fails on a batch .*: division", lambda b: 1 / 0)
+    refused("leaves nothing of a context", context=4)
+    refused("needs the context of", mode="valid", context=None)
+    refused(
+        "patches must lie multiples of 4 apart", mode="blend", context=None, stride=4, overlap=3
+    )
+    refused("mode='both'", mode="both")
+    refused("no odd number", slices=2)
+    refused("low must be less", normalize=(3, 3))
+    refused("no percentile", normalize=("1", "99%"))
+    with pytest.warns(UserWarning, match="does not give the same bits twice"):
+        noisy = bv.predict(EM, lambda b: b + np.random.random(), patch=8, context=0)
+    assert "stored" in bv.plan(bv.max(noisy - bv.mean(noisy))).explain()
+
+
+def test_probing(unet_file, strided_file, tmp_path, command):
+    found = bv.probe_model(unet_file, 24)
+    assert found.stride == (2, 2, 2) and found.channels == 3
+    # Two convolutions on the fine grid, one on the coarse: 1 + 2 + 1 and what a pooling takes together.
+    assert found.reach == ((5, 5),) * 3 and found.context == ((6, 6),) * 3
+    cropping = bv.probe_model(strided_file, (16, 17, 18))
+    assert cropping.stride == cropping.scale == (2, 2, 2)
+    assert cropping.context == ((1, 1),) * 3
+    with pytest.raises(ValueError, match="use a larger patch"):
+        bv.probe_model(unet_file, 8)
+    with pytest.raises(ValueError, match="can only be blended"):
+        bv.probe_model(lambda b: b / b.sum(), 8)
+    code, told, _ = command("probe", unet_file, "--patch", "24")
+    assert code == 0 and told.splitlines()[:2] == [
+        "context: [[6, 6], [6, 6], [6, 6]]",
+        "stride: [2, 2, 2]",
+    ]
+
+
+def test_recipes_and_resumed_runs_know_the_file(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = unet(
+        tmp_path / "unet.onnx", said={"beam_volumes.context": "6", "beam_volumes.stride": "2"}
+    )
+    np.save("em.npy", EM)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "input: em.npy\n"
+        "steps:\n"
+        "  affinities: {op: predict, input: input, model: unet.onnx, patch: 20, normalize: [0, 255]}\n"
+        "  inside: {op: greater, inputs: [affinities, 0.5]}\n"
+        "output: {step: inside, path: out.zarr}\n"
+    )
+    code, _, told = command("run", str(recipe), "--runner=none")
+    assert code == 0, told
+    expected = np.asarray(bv.predict(EM, file, patch=20, normalize=(0, 255)) > 0.5)
+    np.testing.assert_array_equal(np.asarray(bv.open("out.zarr")), expected)
+    planned = bv.predict(EM, file, patch=20)
+    unet(tmp_path / "unet.onnx", seed=9)
+    models._loaded.clear()
+    with pytest.raises(ValueError, match=r"unet\.onnx has changed since this was planned"):
+        np.asarray(planned)
+    with pytest.raises(ValueError, match=r"step predict unet\.onnx 1"):
+        again = (
+            bv.predict(bv.open("em.npy"), file, patch=20, context=6, stride=2, normalize=(0, 255))
+            > 0.5
+        )
+        bv.compute(again.to("out.zarr"), resume=True)

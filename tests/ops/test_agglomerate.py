@@ -1,0 +1,241 @@
+"""Agglomeration against a greedy loop over all boundaries, whatever the ranges, slabs and runner."""
+
+import functools
+import itertools
+from fractions import Fraction
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import beam_volumes as bv
+from beam_volumes.across import rounds
+from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration
+from beam_volumes.across.chains import chained
+from beam_volumes.across.rounds import Flow, Round
+from tests.across.groups import shuffling
+from tests.tiers import thorough
+
+ADD = {
+    "mean": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "max": max,
+    "min": min,
+    "quantile": lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
+}
+
+
+def score_of(linkage, boundary, quantile):
+    if linkage == "mean":
+        return Fraction(*boundary)
+    if linkage == "quantile":
+        values = [v for v, n in enumerate(boundary) for _ in range(n)]
+        return values[int(Fraction(quantile) * (len(values) - 1))]
+    return boundary
+
+
+def greedy(edges, linkage, threshold, sizes, max_size=None, quantile=0.5):
+    """The best of all pairs, again and again."""
+    edges, sizes, merges = dict(edges), dict(sizes), []
+    while True:
+        fits = [p for p in edges if max_size is None or sizes[p[0]] + sizes[p[1]] <= max_size]
+        score = functools.partial(score_of, linkage, quantile=quantile)
+        best = max(fits, key=lambda p: (score(edges[p]), -p[1], -p[0]), default=None)
+        if best is None or score(edges[best]) < threshold:
+            return sorted(merges)
+        a, b = best
+        sizes[b] += sizes.pop(a)
+        merges.append((a, b, float(score(edges[best])), sizes[b]))
+        old, edges = edges, {}
+        for (p, q), boundary in old.items():
+            pair = tuple(sorted(b if r == a else r for r in (p, q)))
+            if pair[0] != pair[1]:
+                own = edges.get(pair)
+                edges[pair] = boundary if own is None else ADD[linkage](own, boundary)
+
+
+def columns_of(edges, linkage):
+    found = {"label_a": [a for a, _ in edges], "label_b": [b for _, b in edges]}
+    found = {name: np.array(c, np.uint64) for name, c in found.items()}
+    values = list(edges.values())
+    if linkage == "mean":
+        found["affinity_sum"] = np.array([s for s, _ in values], np.int64)
+        found["affinity_count"] = np.array([n for _, n in values], np.int64)
+    elif linkage == "quantile":
+        table = np.zeros((len(values), 256), np.int64)
+        table[:, :5] = np.array(values, np.int64).reshape(-1, 5)
+        found |= dict(zip(HISTOGRAM, table.T, strict=True))
+    else:
+        found[f"affinity_{linkage}"] = np.array(values, np.uint8)
+    return found
+
+
+class Given(Round):
+    def step(self, key, values):
+        yield "rows", key, values[0]
+
+
+def by_rounds(shards, sizes, random, **how):
+    """The merges of a table in shards, by shuffled rounds over a tree of ranges."""
+    source = Flow((Given("slabs", ("rows",)),), ("rows",))
+    step = Agglomeration("agglomerate", with_sizes=sizes is not None, **how)
+    sources = [source] if sizes is None else [source, source]
+    flow = chained(sources, [(step, tuple(range(len(sources))))], None)
+    given_ = [((k,), (s,) if sizes is None else (s, sizes[k])) for k, s in enumerate(shards)]
+    found = rounds.run(flow, given_, shuffling(random))["rows"]
+    tables = [c for _, c in sorted(found, key=lambda r: r[0])]
+    return [r for c in tables for r in zip(*(v.tolist() for v in c.values()), strict=True)]
+
+
+@st.composite
+def graphs(draw):
+    linkage = draw(st.sampled_from(sorted(ADD)))
+    kind = draw(st.sampled_from(["random", "chain", "hub"]))
+    count = draw(st.integers(2, 14))
+    far = draw(st.sampled_from([1, 1000, 2**59]))
+    if kind == "random":
+        pairs = [
+            p for p in itertools.combinations(range(1, count + 1), 2) if draw(st.integers(0, 4)) < 3
+        ]
+    elif kind == "chain":
+        pairs = [(k, k + 1) for k in range(1, count)]
+    else:
+        hub = draw(st.integers(1, count))
+        pairs = [tuple(sorted((hub, k))) for k in range(1, count + 1) if k != hub]
+    few = st.integers(0, 4)
+    if linkage == "mean":
+        value = st.integers(1, 3).flatmap(lambda n: few.map(lambda v: (v * n, n)))
+    elif linkage == "quantile":
+        value = st.tuples(*[st.integers(0, 2)] * 5).filter(any)
+    else:
+        value = few
+    edges = {(a * far, b * far): draw(value) for a, b in pairs}
+    return linkage, edges
+
+
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=thorough)])
+def test_it_is_the_greedy_order(examples):
+    some = given(graphs(), st.integers(0, 8), st.integers(0, 2**32), st.booleans(), st.data())
+    settings(max_examples=examples, deadline=None, derandomize=True)(some(greedy_order))()
+
+
+def greedy_order(graph, twice, seed, limited, data):
+    linkage, edges = graph
+    random = np.random.default_rng(seed)
+    threshold = twice / 2
+    quantile = data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    labels = sorted({r for p in edges for r in p})
+    sizes = {r: 1 if not limited else int(random.integers(1, 5)) for r in labels}
+    max_size = int(random.integers(2, 14)) if limited else None
+    expected = greedy(edges, linkage, threshold, sizes, max_size, quantile)
+    whole = columns_of(edges, linkage)
+    of = random.integers(0, 4, len(edges))
+    shards = [{n: c[of == k] for n, c in whole.items()} for k in range(4)]
+    beside = None
+    if limited:
+        rows = {"label": np.array(labels, np.uint64), "num_pixels": np.array(list(sizes.values()))}
+        of = random.integers(0, 4, len(labels))
+        beside = [{n: c[of == k] for n, c in rows.items()} for k in range(4)]
+    for leaf, radix, levels in ((1, 2, 3), (2, 3, 2)):
+        tree = {"leaf": leaf, "radix": radix, "levels": levels}
+        got = by_rounds(
+            shards, beside, random, linkage=linkage, quantile=quantile, threshold=threshold,
+            max_size=max_size, **tree,
+        )  # fmt: skip
+        assert got == expected, tree
+
+
+def case(shape=(9, 12, 14), seed=0):
+    random = np.random.default_rng(seed)
+    blocks = np.indices(shape) // np.array([3, 3, 4])[:, None, None, None]
+    labels = (1 + blocks[0] * 16 + blocks[1] * 4 + blocks[2]).astype(np.uint32)
+    labels[random.random(shape) < 0.05] = 0
+    return labels, random.integers(0, 256, (3, *shape)).astype(np.uint8)
+
+
+def edges_of(labels, affinities):
+    found = {}
+    for axis in range(3):
+        upper, lower = (np.moveaxis(labels, axis, 0)[s] for s in (slice(1, None), slice(-1)))
+        values = np.moveaxis(affinities[axis], axis, 0)[1:]
+        faces = (x.ravel().tolist() for x in (upper, lower, values))
+        for a, b, v in zip(*faces, strict=True):
+            if a != b and a and b:
+                s, n = found.get((min(a, b), max(a, b)), (0, 0))
+                found[min(a, b), max(a, b)] = s + v, n + 1
+    return found
+
+
+def rows(table):
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+def segmented(labels, merges, threshold):
+    parent = {a: b for a, b, score, _ in merges if score >= threshold}
+    out = labels.copy()
+    for label in np.unique(labels).tolist():
+        end = label
+        while end in parent:
+            end = parent[end]
+        out[labels == label] = end
+    return out
+
+
+@pytest.mark.parametrize(
+    ("slab", "runner"),
+    [((2, 5, 14), None), pytest.param((5, 6, 9), "FnApiRunner", marks=thorough)],
+)
+def test_from_affinities_to_segments_in_one_plan(slab, runner, tmp_path):
+    labels, affinities = case()
+    sizes = dict(zip(*(a.tolist() for a in np.unique(labels, return_counts=True)), strict=True))
+    expected = greedy(edges_of(labels, affinities), "mean", 120.0, sizes, 300)
+    assert len(expected) > 10
+    for array, name in ((labels, "labels.zarr"), (affinities, "affinities.zarr")):
+        chunks = (*(1,) * (array.ndim - 3), 1, 6, 7)
+        bv.compute(bv.open(array).to(tmp_path / name, chunks=chunks), runner=None)
+    source, edges = bv.open(tmp_path / "labels.zarr"), bv.open(tmp_path / "affinities.zarr")
+    graph = bv.region_adjacency(source, affinities=edges)
+    counts = bv.regionprops_table(source, properties=["num_pixels"])
+    merges = bv.agglomerate(graph, threshold=120, sizes=counts, max_size=300)
+    segments = bv.relabel(source, bv.cut(merges, 125), missing="keep", dtype=np.uint32)
+    journal = tmp_path / "run" if runner else None
+    got, out = bv.compute(merges, segments, slab=slab, runner=runner, journal=journal)
+    assert rows(got) == expected
+    np.testing.assert_array_equal(out, segmented(labels, expected, 125))
+
+
+def test_tables_from_elsewhere(tmp_path):
+    labels, affinities = case()
+    graph = bv.region_adjacency(labels, affinities=bv.open(affinities), bins=256)
+    kept = bv.compute(graph, runner=None)
+    bv.compute(graph.to(tmp_path / "edges.parquet"), runner=None)
+    for linkage in ("mean", "max", "quantile"):
+        expected = rows(bv.agglomerate(graph, linkage, threshold=120).to_pyarrow())
+        for given_ in (kept, kept.to_pandas(), tmp_path / "edges.parquet"):
+            merges = bv.agglomerate(given_, linkage, threshold=120)
+            assert rows(merges.to_pyarrow()) == expected
+    out = np.asarray(bv.relabel(labels, bv.cut(merges), missing="keep", dtype="u4"))
+    np.testing.assert_array_equal(out, segmented(labels, expected, 0))
+    nothing = {name: [] for name in ("label_a", "label_b", "affinity_max")}
+    nothing = {name: np.array(c, np.uint8) for name, c in nothing.items()}
+    assert bv.cut(bv.agglomerate(nothing, "max", threshold=0)).to_pyarrow().num_rows == 0
+
+
+def test_what_is_refused():
+    edges = {"label_a": [1], "label_b": [2], "affinity_sum": [1.5], "affinity_count": [1]}
+    with pytest.raises(TypeError, match="scale and round"):
+        bv.agglomerate(edges, threshold=1)
+    with pytest.raises(ValueError, match="no column affinity_max"):
+        bv.agglomerate(edges, "max", threshold=1)
+    with pytest.raises(ValueError, match="linkage='ward'"):
+        bv.agglomerate(edges, "ward", threshold=1)
+    edges["affinity_sum"] = [3]
+    sizes = {"label": [1], "num_pixels": [4]}
+    with pytest.raises(ValueError, match="no row for label 2"):
+        bv.agglomerate(edges, threshold=1, sizes=sizes).to_pyarrow()
+    merges = bv.agglomerate(edges, threshold=1)
+    with pytest.raises(ValueError, match="no value for label 3"):
+        np.asarray(bv.relabel(np.array([[1, 3]], np.uint8), bv.cut(merges)))
+    table = bv.region_adjacency(np.array([[1, 2]], np.uint8))
+    with pytest.raises(ValueError, match="shapes"):
+        bv.relabel(np.ones((2, 2), np.uint8), table)

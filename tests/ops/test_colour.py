@@ -1,0 +1,112 @@
+"""Colours and stains beside scikit-image's, whatever the partition."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skimage import color
+
+import beam_volumes as bv
+
+SHAPE = (3, 2, 9, 11)
+MATRIX = color.hdx_from_rgb
+
+
+def pixels(dtype, seed=0):
+    """Random colours, and those where something is equal, 0 or full."""
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        x = rng.random(SHAPE).astype(dtype)
+        x[:, 0, 0], x[:, 0, 1], x[0, 0, 2], x[:2, 0, 3] = 0, 1, 0, 0.5
+        return x
+    most = 2 if np.dtype(dtype) == bool else np.iinfo(dtype).max + 1
+    x = rng.integers(0, most, SHAPE).astype(dtype)
+    x[:, 0, 0], x[:, 0, 1], x[0, 0, 2], x[:2, 0, 3] = 0, most - 1, 0, most // 2
+    return x
+
+
+OPERATIONS = {
+    "rgb2hed": (bv.rgb2hed, color.rgb2hed),
+    "separate_stains": (
+        lambda v, **how: bv.separate_stains(v, MATRIX, **how),
+        lambda x: color.separate_stains(x, MATRIX),
+    ),
+    "hed2rgb": (bv.hed2rgb, color.hed2rgb),
+    "combine_stains": (
+        lambda v, **how: bv.combine_stains(v, color.rgb_from_hdx, **how),
+        lambda x: color.combine_stains(x, color.rgb_from_hdx),
+    ),
+    "rgb2gray": (bv.rgb2gray, color.rgb2gray),
+    "rgb2hsv": (bv.rgb2hsv, color.rgb2hsv),
+}
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "f4", "u2", "f8"])
+@pytest.mark.parametrize("name", OPERATIONS)
+@settings(max_examples=3)
+@given(data=st.data())
+def test_scikit_image_s_values_in_any_slabs(name, dtype, data):
+    ours, theirs = OPERATIONS[name]
+    x = pixels(dtype)
+    expected = theirs(np.moveaxis(x.astype("f8") if x.dtype == bool else x, 0, -1))
+    expected = np.moveaxis(expected, -1, 0) if expected.ndim == 4 else expected
+    result = ours(bv.open(x))
+    assert result.dtype == ("f8" if dtype == "f8" else "f4")
+    slab = tuple(data.draw(st.integers(1, n)) for n in SHAPE[1:])
+    window = data.draw(st.sampled_from([None, 1]))
+    found = bv.compute(result, runner=None, slab=slab, window=window)
+    assert found.tobytes() == bv.compute(result, runner=None).tobytes()
+    # scikit-image computes float32 in float32.
+    near = {"f4": 2e-5, "f8": 1e-12}.get(dtype, 2e-7)
+    np.testing.assert_allclose(found, expected, rtol=near, atol=near)
+    exact = bv.compute(ours(bv.open(x), dtype="f8"), runner=None)
+    assert exact.dtype == "f8" and np.array_equal(exact.astype(result.dtype), found)
+
+
+def test_nan_and_beyond():
+    x = pixels("f4")
+    x[1, 1, 4, 5], x[0, 1, 0, 0] = np.nan, -3
+    for name in ("rgb2hed", "hed2rgb", "rgb2gray"):
+        found = bv.compute(OPERATIONS[name][0](bv.open(x)), runner=None)
+        at = found[..., 1, 4, 5]
+        assert np.isnan(at).all() and np.isfinite(found[..., 1, 0, 0]).all()
+    hsv = bv.compute(bv.rgb2hsv(bv.open(x)), runner=None)
+    assert (hsv[:, 1, 4, 5] == 0).all()
+
+
+def test_tissue_and_stains_there():
+    """Otsu of saturation at a coarse level, and how much of each stain is in each region."""
+    rng = np.random.default_rng(5)
+    slide = np.full((3, 64, 96), 245, "u1") - rng.integers(0, 9, (3, 64, 96), dtype="u1")
+    slide[:, 8:24, 8:40] = np.array([150, 60, 160], "u1").reshape(3, 1, 1)
+    slide[:, 40:56, 48:88] = np.array([190, 90, 140], "u1").reshape(3, 1, 1)
+    v = bv.open(slide[:, None])
+    coarse = bv.rgb2hsv(bv.downsample(v, (1, 4, 4)))[1]
+    tissue = bv.upsample(coarse > bv.threshold_otsu(coarse), (1, 4, 4))
+    regions = bv.label(tissue)
+    stains = bv.rgb2hed(v)
+    table = bv.regionprops_table(regions, stains, properties=["area", "intensity_mean"])
+    rows = bv.compute(table, runner=None).to_pydict()
+    assert list(rows["area"]) == [16 * 32, 16 * 40]
+    for n, name in enumerate(stains.channels):
+        at = [color.rgb2hed(slide[:, y, x])[n] for y, x in ((10, 10), (50, 60))]
+        np.testing.assert_allclose(rows[f"intensity_mean-{name}"], at, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: bv.rgb2gray(np.zeros((4, 5, 5), "u1")[None, 0]), "three channels.* are 1"),
+        (lambda: bv.rgb2hsv(np.zeros((4, 1, 5, 5), "u1")), r"are 4: leave alpha out by v\[:3\]"),
+        (lambda: bv.rgb2hed(np.zeros((3, 1, 5, 5), "i2")), "int16 says not what full light is"),
+        (lambda: bv.rgb2hed(np.zeros((3, 1, 5, 5), "u1"), dtype="u1"), "float32 or float64"),
+        (lambda: bv.separate_stains(np.zeros((3, 1, 5, 5), "u1"), [1, 2]), "three rows of three"),
+        (
+            lambda: bv.separate_stains(np.zeros((3, 1, 5, 5), "u1"), np.eye(3), names=["a", "a"]),
+            "different names",
+        ),
+    ],
+)
+def test_refused(call, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        call()

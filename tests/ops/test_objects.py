@@ -1,0 +1,145 @@
+"""A function of each object beside scipy's labeled_comprehension, over partitions and runners."""
+
+import numpy as np
+import pytest
+from scipy import ndimage as ndi
+from skimage import measure
+
+import beam_volumes as bv
+from tests.tiers import few, thorough
+
+PARTITIONS = [None, (2, 24, 20), (1, 5, 7), (9, 6, 20)]
+
+
+def objects(shape=(9, 24, 20), seed=2):
+    noise = ndi.gaussian_filter(np.random.default_rng(seed).random(shape), 1.2)
+    found, count = ndi.label(noise > np.percentile(noise, 70))
+    assert count > 8
+    # Labels far apart and in no order.
+    names = np.random.default_rng(seed).permutation(count).astype("u8") * 10**15 + 3
+    return np.where(found, names[found - 1], 0).astype("u8")
+
+
+def measured(region):
+    """The sum of an image, and how far the object is from the box's first corner."""
+    far = np.argwhere(region.mask).max(axis=0) + region.start
+    return {
+        "total": region.images[0][region.mask].sum(),
+        "far": far[0],
+        "some": region.images[1].sum(),
+    }
+
+
+COLUMNS = {"total": "i8", "far": "i4", "some": "f4"}
+
+
+@pytest.mark.parametrize("slab", few(PARTITIONS, PARTITIONS[:2]))
+@pytest.mark.parametrize("stored", [True, False])
+def test_every_object_once(stored, slab, tmp_path):
+    labels = objects()
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 99, labels.shape, dtype="u1")
+    colours = rng.random((2, *labels.shape)).astype("f4")
+    given = [labels, image, colours]
+    if stored:
+        for k, array in enumerate(given):
+            bv.compute(bv.open(array).to(tmp_path / f"{k}.zarr", chunks=(4, 8, 8)), runner=None)
+        given = [bv.open(tmp_path / f"{k}.zarr") for k in range(3)]
+    table = bv.for_each_label(given[0], measured, COLUMNS, volumes=given[1:], pad=(0, 1, 30))
+    assert dict(table.columns) == {
+        "label": np.dtype("u8"),
+        **{c: np.dtype(t) for c, t in COLUMNS.items()},
+    }
+    found = bv.compute(table, runner=None, slab=slab).to_pydict()
+    names = np.unique(labels)[1:]
+    assert found["label"] == names.tolist()
+    totals = ndi.labeled_comprehension(image, labels, names, np.sum, "i8", 0)
+    assert found["total"] == totals.tolist()
+    for k, name in enumerate(names):
+        at = np.argwhere(labels == name)
+        low, high = at.min(axis=0), at.max(axis=0) + 1
+        box = (slice(low[0], high[0]), slice(max(0, low[1] - 1), high[1] + 1), slice(None))
+        np.testing.assert_allclose(found["some"][k], colours[(slice(None), *box)].sum(), rtol=1e-5)
+        assert found["far"][k] == high[0] - 1
+
+
+@thorough
+def test_on_a_runner_with_a_function_of_ones_own(tmp_path):
+    labels = objects(seed=4)
+    bv.compute(bv.open(labels).to(tmp_path / "l.zarr", chunks=(3, 8, 8)), runner=None)
+    least = 20
+    target = bv.for_each_label(
+        bv.open(tmp_path / "l.zarr", voxel_size=(4, 2, 1), unit="nm"),
+        lambda r: (
+            {"volume": r.mask.sum() * np.prod(r.voxel_size)} if r.mask.sum() >= least else None
+        ),
+        {"volume": "f8"},
+    ).to(tmp_path / "t.csv")
+    bv.compute(target, runner="FnApiRunner", progress=False, slab=(3, 24, 20))
+    ids, sizes = np.unique(labels[labels > 0], return_counts=True)
+    kept = sizes >= least
+    assert 0 < kept.sum() < len(ids)
+    lines = [f"{i},{8.0 * n}" for i, n in zip(ids[kept], sizes[kept], strict=True)]
+    assert (tmp_path / "t.csv").read_text().split() == ["label,volume", *lines]
+
+
+def test_what_scikit_image_measures_of_one_object():
+    labels = objects()[4].astype("u8")
+    table = bv.for_each_label(
+        labels,
+        lambda r: {"e": measure.euler_number(r.mask), "y": r.start[0]},
+        {"e": "i4", "y": "i8"},
+    )
+    found = table.to_pyarrow().to_pydict()
+    small = measure.label(labels, connectivity=2) * 0
+    for k, name in enumerate(np.unique(labels)[1:], 1):
+        small[labels == name] = k
+    for region in measure.regionprops(small):
+        k = region.label - 1
+        assert (found["e"][k], found["y"][k]) == (region.euler_number, region.bbox[0])
+
+
+def test_no_objects():
+    for shape in [(4, 5, 6), (0, 4, 5), (1, 1, 1)]:
+        table = bv.for_each_label(np.zeros(shape, "u2"), lambda r: 1 / 0, {"n": "f4"})
+        assert table.to_pyarrow().to_pydict() == {"label": [], "n": []}
+    one = bv.for_each_label(np.ones((1, 1, 1), bool), lambda r: {"n": r.mask.size}, {"n": "u1"})
+    assert one.to_pyarrow().to_pydict() == {"label": [1], "n": [1]}
+
+
+LABELS = np.arange(24, dtype="u1").reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    "call, says",
+    [
+        (lambda: bv.for_each_label(bv.open(LABELS) + 1, abs, {"n": "i8"}), r"is computed; write it with"),
+        (lambda: bv.for_each_label(LABELS, abs, {}), "give names and dtypes"),
+        (lambda: bv.for_each_label(LABELS, abs, {"n": "text"}), r"columns\['n'\]='text'"),
+        (lambda: bv.for_each_label(LABELS, abs, {"label": "i8"}), "none is called label"),
+        (lambda: bv.for_each_label(LABELS, "abs", {"n": "i8"}), "is no function"),
+        (lambda: bv.for_each_label(LABELS, abs, {"n": "i8"}, pad=-1), "pad"),
+        (lambda: bv.for_each_label(LABELS, abs, {"n": "i8"}, volumes=[LABELS[:1]]), "shape"),
+        (
+            lambda: bv.for_each_label(LABELS, lambda r: {"m": 1}, {"n": "i8"}).to_pyarrow(),
+            r"returned \['m'\] for label 1; it must return a dict of n, or None",
+        ),
+        (
+            lambda: bv.for_each_label(LABELS, lambda r: {}[r.label], {"n": "i8"}).to_pyarrow(),
+            "label 1: 1",
+        ),
+    ],
+)  # fmt: skip
+def test_refused(call, says):
+    with pytest.raises((ValueError, TypeError, KeyError), match=says):
+        call()
+
+
+def test_an_object_too_large_for_memory_is_named():
+    labels = np.zeros((4, 300, 300), "u4")
+    labels[:, ::299, ::299] = 7
+    step = bv.for_each_label(labels, lambda r: None, {"n": "i8"}).barrier.survey.steps[-1]
+    with pytest.raises(
+        ValueError, match=r"box of label 7 from \(0, 0, 0\) to .* are left: give more"
+    ):
+        step.of(7, step.box(np.zeros(3, int), np.array(labels.shape)), 1000)

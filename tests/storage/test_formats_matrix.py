@@ -1,0 +1,157 @@
+"""Every format that is written, by what it says it holds: dtypes, axes, channels, voxel size, origin, masks.
+
+A format that is added is tested by itself. What a format has no place for stands in `LOSES`.
+"""
+
+import imagecodecs
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.storage.formats.registry import writable
+from beam_volumes.storage.source import DTYPES
+
+SHAPES = {"volume": (9, 20, 30), "image": (20, 30), "voxel": (1, 1, 1)}
+#: By format, what it has no place for; all others keep everything.
+LOSES = {
+    "npy": {"space"},
+    "raw": {"space"},
+    "mha": {"channels"},
+    "mrc": {"channels"},
+}
+#: How a file is opened that does not tell what it holds.
+TOLD = {"raw": lambda v: {"shape": v.shape, "dtype": v.dtype.str}}
+CASES = [(name, dtype) for name, f in writable().items() for dtype in map(np.dtype, DTYPES)]
+
+
+def voxels(shape, dtype):
+    """Numbers over the range of a dtype; of floats not only whole ones."""
+    rng = np.random.default_rng(5)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.3
+    if dtype.kind == "f":
+        return rng.normal(0, 100, shape).astype(dtype)
+    ends = np.iinfo(dtype)
+    return rng.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+
+
+def place(folder, name):
+    return folder / f"out{writable()[name].suffixes[0].removeprefix('*')}"
+
+
+def written(path, volume, name, **how):
+    return bv.compute(volume.to(path, format=name, **how), runner=None, progress=False)
+
+
+def opened(path, name, like):
+    return bv.open(path, **TOLD.get(name, lambda v: {})(like))
+
+
+def check_space(found, wanted):
+    """They lie alike, whichever units a format has."""
+    found = found.space.in_unit(wanted.space.unit)
+    for got, want in (
+        (found.voxel_size, wanted.space.voxel_size),
+        (found.origin, wanted.space.origin),
+    ):
+        axes = list(wanted.space.visible)
+        np.testing.assert_allclose(np.take(got, axes), np.take(want, axes), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES, ids=lambda c: str(c))
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_there_and_back(tmp_path, name, dtype, shape):
+    if dtype not in writable()[name].dtypes and dtype.kind != "b":
+        with pytest.raises(ValueError, match=f"{name}.* cannot hold {dtype}|; convert by astype"):
+            bv.open(np.zeros(shape, dtype)).to(place(tmp_path, name), format=name)
+        return
+    array = voxels(shape, dtype)
+    size, origin = (40, 8, 6)[-len(shape) :], (80, 16, 30)[-len(shape) :]
+    volume = bv.open(array, voxel_size=size, unit="nm", origin=origin)
+    path = place(tmp_path, name)
+    given = written(path, volume, name)
+    back = opened(path, name, volume)
+    for found in (given, back):
+        assert found.shape == shape and found.axes == volume.axes
+        np.testing.assert_array_equal(np.asarray(found), array)
+    lost = LOSES.get(name, set())
+    assert given.dtype == back.dtype == dtype
+    if "space" in lost:
+        assert back.voxel_size is None and not any(back.origin)
+    else:
+        check_space(back, volume)
+    check_space(given, volume)
+    assert bv.verify(path, checksums=True) == []
+
+
+@pytest.mark.parametrize("name", writable())
+def test_a_filter_of_it_is_that_of_the_array(tmp_path, name):
+    dtype = np.dtype("u1") if np.dtype("u1") in writable()[name].dtypes else np.dtype("i2")
+    array = voxels((11, 23, 17), dtype)
+    written(place(tmp_path, name), bv.open(array), name)
+    volume = opened(place(tmp_path, name), name, bv.open(array))
+    wanted = np.asarray(bv.maximum_filter(bv.open(array), 3))
+    np.testing.assert_array_equal(np.asarray(bv.maximum_filter(volume, 3)), wanted)
+    part = np.asarray(bv.maximum_filter(volume[2:9, 5:, :-4], 3))
+    np.testing.assert_array_equal(
+        part, np.asarray(bv.maximum_filter(bv.open(array[2:9, 5:, :-4]), 3))
+    )
+
+
+@pytest.mark.parametrize("name", [n for n, f in writable().items() if f.channels != "none"])
+def test_channels(tmp_path, name):
+    array = voxels((3, 4, 10, 12), np.dtype("u2"))
+    volume = bv.stack(list(array), names=["DAPI", "GFP", "RFP"])
+    if "channels" in LOSES.get(name, ()):  # it has points in time alone
+        with pytest.raises(ValueError, match="no channels; choose one"):
+            volume.to(place(tmp_path, name), format=name)
+        return
+    back = written(place(tmp_path, name), volume, name)
+    like = bv.open(np.zeros((3, 4, 10, 12), "u2"))
+    for found in (back, opened(place(tmp_path, name), name, like)):
+        assert found.axes == ("c", "z", "y", "x")
+        np.testing.assert_array_equal(np.asarray(found), array)
+
+
+@pytest.mark.parametrize("name", writable())
+def test_a_crop_lies_where_it_lay(tmp_path, name):
+    if "space" in LOSES.get(name, ()):
+        pytest.skip("it has no place for an origin")
+    volume = bv.open(voxels((6, 20, 30), np.dtype("u2")), voxel_size=(40, 8, 6), unit="nm")[2:5, 7:]
+    written(place(tmp_path, name), volume, name)
+    check_space(bv.open(place(tmp_path, name)), volume)
+
+
+#: The way of a volume through tools of several fields; those that are not there are left out.
+CHAIN = {
+    "ome-zarr": {"shards": (8, 32, 32), "chunks": (4, 16, 16)},
+    "precomputed": {},
+    "hdf5": {},
+    "tiff": {},
+    "mrc": {},
+    "zarr": {"zarr_version": 2},
+}
+
+
+@pytest.mark.parametrize("chain", [CHAIN, {n: {} for n in writable()}], ids=["chain", "all"])
+def test_from_slices_through_one_after_the_other(tmp_path, chain):
+    """Voxels and where they lie survive; a format that has no place for that is told of it again."""
+    array = voxels((13, 37, 41), np.dtype("u1"))
+    (tmp_path / "slices").mkdir()
+    for z, image in enumerate(array):
+        (tmp_path / f"slices/{z:03}.png").write_bytes(imagecodecs.png_encode(image))
+    first = bv.open(tmp_path / "slices", voxel_size=(40, 8, 6), unit="nm", origin=(80, 16, 0))
+    volume = first
+    for k, (name, how) in enumerate(chain.items()):
+        if name not in writable():
+            continue
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        dtype = None if volume.dtype in writable()[name].dtypes else "u2"
+        written(place(folder, name), volume, name, dtype=dtype, **how)
+        before = volume if dtype is None else volume.astype(dtype)
+        volume = opened(place(folder, name), name, before)
+        if "space" in LOSES.get(name, ()):
+            volume = volume.with_space(before)
+        np.testing.assert_array_equal(np.asarray(volume), array)
+        check_space(volume, first)

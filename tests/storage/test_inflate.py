@@ -1,0 +1,107 @@
+"""Random access to streams of gzip and zlib."""
+
+import gzip
+import threading
+import zlib
+
+import numpy as np
+import pytest
+
+from beam_volumes.storage import inflate
+from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.inflate import Inflated, inflated
+
+DATA = np.random.default_rng(0).integers(0, 9, 3_000_000, "u1").tobytes()
+
+
+def stream(path, kind="gzip", spacing=200_000, start=4, nbytes=3_000_000):
+    """Two members of gzip and some padding, or one stream of zlib, behind four bytes."""
+    half = 1_234_567
+    data = zlib.compress(DATA, 1)
+    if kind == "gzip":
+        data = gzip.compress(DATA[:half], 1) + gzip.compress(DATA[half:], 1) + bytes(5)
+    path.write_bytes(b"head" + data)
+    return Inflated(str(path), kind, start, nbytes, spacing)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "zlib"])
+def test_any_part(tmp_path, kind):
+    found = stream(tmp_path / "a", kind)
+    rng = np.random.default_rng(1)
+    assert found.read(2_900_000, 100_000) == DATA[2_900_000:]
+    assert 12 <= len(found._marks) <= 16
+    for _ in range(40):
+        at = int(rng.integers(0, len(DATA)))
+        size = int(rng.integers(0, min(len(DATA) - at, 400_000) + 1))
+        assert found.read(at, size) == DATA[at : at + size]
+
+
+def test_nothing_is_decoded_twice_from_end_to_end(tmp_path):
+    found = stream(tmp_path / "a", spacing=1 << 30)
+    for sweep in (1, 2):
+        for at in range(0, len(DATA), 100_000):
+            assert found.read(at, 100_000) == DATA[at : at + 100_000]
+        assert found.decoded == sweep * len(DATA)
+    assert found.read(1_000_000, 10) == DATA[1_000_000:1_000_010]
+
+
+def test_a_later_part_begins_at_a_state_that_was_kept(tmp_path):
+    found = stream(tmp_path / "a")
+    found.read(len(DATA) - 1, 1)
+    before = found.decoded
+    found.read(2_500_000, 1000)
+    assert found.decoded - before < 200_000 + inflate._OUTPUT
+
+
+def test_several_threads(tmp_path):
+    found = stream(tmp_path / "a")
+    wrong = []
+
+    def reading(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(15):
+            at = int(rng.integers(0, 2_900_000))
+            if found.read(at, 90_000) != DATA[at : at + 90_000]:
+                wrong.append(at)
+
+    threads = [threading.Thread(target=reading, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_damage(tmp_path):
+    path = tmp_path / "a"
+    found = stream(path)
+    with pytest.raises(VolumeError, match=r"ends after 3,000,000 bytes .* 3,000,010 are said"):
+        found.read(2_999_990, 20)
+    assert found.read(0, 10) == DATA[:10]
+    with pytest.raises(VolumeError, match="is damaged near byte 0"):
+        stream(path, start=0).read(0, 10)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:500_000])
+    cut = Inflated(str(path), "gzip", 4, len(DATA))
+    for _ in range(2):
+        with pytest.raises(VolumeError, match="ends after"):
+            cut.read(2_000_000, 10)
+    path.write_bytes(whole[:-10] + bytes(10))  # the checksum of the second member
+    wrong = Inflated(str(path), "gzip", 4, len(DATA))
+    assert wrong.read(0, 10) == DATA[:10]
+    with pytest.raises(VolumeError, match="data check"):
+        wrong.read(2_000_000, 1_000_000)
+    path.unlink()
+    with pytest.raises(VolumeError, match="cannot be read: No such file"):
+        found.read(0, 10)
+    with pytest.raises(VolumeError, match="cannot be read: No such file"):
+        inflated(str(path), "gzip", 4, 10)
+
+
+def test_a_file_that_is_written_anew_is_read_anew(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one"))
+    assert inflated(str(path), "gzip", 0, 3).read(0, 3) == b"one"
+    (tmp_path / "b.gz").write_bytes(gzip.compress(b"three"))
+    (tmp_path / "b.gz").replace(path)
+    assert inflated(str(path), "gzip", 0, 5).read(0, 5) == b"three"

@@ -1,0 +1,148 @@
+"""A pipeline in somebody else's style: their keys, windows, filters, side inputs, failures and metrics."""
+
+import logging
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.metrics.metric import Lineage, MetricsFilter
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms.display import DisplayData
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.drive.launch import pipeline_options
+from tests.transforms.trees import membranes, stored
+
+SHAPE, DEPTH = (12, 10, 11), 4
+
+
+def counted(result):
+    found = result.metrics().query(MetricsFilter().with_namespace("beam_volumes"))
+    totals = {}
+    for c in found["counters"]:
+        totals[c.key.metric.name] = totals.get(c.key.metric.name, 0) + c.committed
+    return totals
+
+
+def broken(volume):
+    """Raises for the slab that begins with slice 4: it is the only one whose block begins at 3."""
+    if volume.node.source.block.start[0] == 3:
+        raise OSError("this slab is cursed")
+    return volume > 140
+
+
+def test_a_strangers_pipeline(tmp_path):
+    array = membranes(SHAPE)
+    em = stored(tmp_path, array, chunks=(4, 10, 11))
+    cut = bv.SlabGrid(em, DEPTH)
+    p = beam.Pipeline("FnApiRunner")
+    copied = p | bv.Compute(copy=(em + 1).to(tmp_path / "copy.zarr"), average=bv.mean(em))
+    assert copied.keys() == {"copy", "average"}
+    # What `Compute` writes does not exist yet: its readers wait, and are opened in the workers.
+    again = copied["copy"] | bv.ReadAll(lambda path: bv.open(path) - 1, depth=DEPTH, halo=1)
+    ours = again | "Mine" >> beam.MapTuple(
+        lambda key, slab: (
+            bv.SlabKey(*key[:3]),
+            bv.Slab(slab.core, slab.halo, slab.data, slab.shape),
+        )
+    )
+    # Their own keys, a shuffle, windows, a filter that keeps all, and a side input.
+    theirs = (
+        ours
+        | "Keys" >> beam.MapTuple(lambda key, slab: (f"z{key.z}", slab))
+        | beam.GroupByKey()
+        | beam.FlatMapTuple(lambda _, slabs: [TimestampedValue((s.key, s), s.key.z) for s in slabs])
+        | beam.WindowInto(FixedWindows(5))
+        | beam.Filter(lambda pair, mean: mean > 0, beam.pvalue.AsSingleton(copied["average"]))
+    )
+    bright = theirs | "Bright" >> bv.ApplyStages(lambda v: v > 140)
+    upper = theirs | "Upper" >> beam.Filter(lambda pair: pair[0].z >= DEPTH)
+    lower = theirs | "Lower" >> beam.Filter(lambda pair: pair[0].z < DEPTH)
+    halves = [
+        some | f"Bright {k}" >> bv.ApplyStages(lambda v: v > 140)
+        for k, some in enumerate((upper, lower))
+    ]
+    label = bv.LabelSlabs(cut, min_size=3)
+    labels = tuple(halves) | beam.Flatten() | "Label" >> label
+    _ = labels | "Labels" >> bv.WriteSlabs(tmp_path / "labels.zarr", chunks=(4, 10, 11))
+    # One slab fails: it is told, the others are written.
+    good, bad = theirs | "Broken" >> bv.ApplyStages(broken).with_exception_handling()
+    some = bv.WriteSlabs(tmp_path / "some.zarr", like=em > 0, partial=True, chunks=(4, 10, 11))
+    keys, unwritten = good | "Some" >> some.with_exception_handling(threshold=0)
+    assert_that(keys, equal_to([bv.SlabKey(0, 0, 0), bv.SlabKey(8, 0, 0)]), "keys")
+    assert_that(unwritten, equal_to([]), "none")
+    told = bv.Failed(
+        "ApplyStages", "", "[4:8, 0:10, 0:11]", "broken", "OSError", "this slab is cursed"
+    )
+    assert_that(bad, equal_to([told]), "told")
+    assert_that(bright | beam.combiners.Count.Globally().without_defaults(), equal_to([2, 1]), "n")
+    result = p.run()
+    result.wait_until_finish()
+    want, _ = ndi.label(array > 140)
+    keep = np.bincount(want.ravel()) >= 3
+    keep[0] = False
+    np.testing.assert_array_equal(
+        bv.open(tmp_path / "labels.zarr"), np.where(keep, np.cumsum(keep), 0)[want]
+    )
+    written = (array > 140) & (np.arange(12) // 4 != 1)[:, None, None]
+    np.testing.assert_array_equal(bv.open(tmp_path / "some.zarr"), written)
+    totals = counted(result)
+    assert totals["failed"] == 1 and totals["bytes_written"] >= 5 * array.nbytes // 3
+    assert totals["slabs"] > 10 and totals["voxels"] > 3 * array.size
+    assert f"filesystem:{tmp_path}/in.zarr" in Lineage.query(result.metrics(), Lineage.SOURCE)
+    assert {f"filesystem:{tmp_path}/{name}.zarr" for name in ("copy", "labels", "some")} <= (
+        Lineage.query(result.metrics(), Lineage.SINK)
+    )
+
+
+def test_volumes_that_are_elements_and_those_that_cannot_be_opened(tmp_path):
+    arrays = {name: membranes((k + 5, 6, 7), k) for k, name in enumerate("abc")}
+    paths = [stored(tmp_path, a, f"{n}.zarr").node.source.name for n, a in arrays.items()]
+    lost = str(tmp_path / "lost.zarr")
+    with beam.Pipeline("FnApiRunner") as p:
+        read = bv.ReadAll(depth=4, halo=1).with_exception_handling()
+        slabs, bad = p | beam.Create([*paths, lost]) | read
+        smooth = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3))
+        _ = smooth | bv.WriteSlabs(lambda name: f"{name.rstrip('/')}.out.zarr", chunks=(2, 6, 7))
+        assert_that(bad | beam.Map(lambda f: (f.step, f.volume)), equal_to([("ReadAll", lost)]))
+    for name, array in arrays.items():
+        got = np.asarray(bv.open(tmp_path / f"{name}.zarr.out.zarr"))
+        np.testing.assert_array_equal(got, ndi.median_filter(array, 3))
+    with (
+        pytest.raises(Exception, match=r"a.zarr.out.zarr/? is not complete: 42 of 210 voxels"),
+        beam.Pipeline("FnApiRunner") as p,
+    ):
+        slabs = p | beam.Create(paths[:1]) | bv.ReadAll(depth=4)
+        _ = (
+            slabs
+            | beam.Filter(lambda pair: pair[0].z == 0)
+            | bv.WriteSlabs(lambda name: f"{name.rstrip('/')}.out.zarr", overwrite=True, chunks=2)
+        )
+
+
+def test_what_a_transform_is_applied_to_and_what_it_leaves_alone(tmp_path):
+    em = stored(tmp_path, membranes((4, 5, 6)))
+    p = beam.Pipeline("FnApiRunner")
+    one = p | beam.Create([1])
+    for transform in (bv.ReadSlabs(em), bv.Compute(bv.mean(em))):
+        with pytest.raises(TypeError, match="applied to a pipeline, or to a PCollection"):
+            (one, one) | transform
+    with pytest.raises(
+        TypeError, match=r"Compute: memry='1GiB' is neither .* nor is there an option"
+    ):
+        bv.Compute(bv.mean(em), memry="1GiB")
+    shown = DisplayData.create_from(bv.ReadSlabs(em, 2)).items
+    assert {item.key: item.value for item in shown}["slabs"] == 2
+    root = logging.getLogger()
+    kept, root.handlers[:] = root.handlers[:], []
+    try:
+        given = beam.options.pipeline_options.PipelineOptions(["--job_name=mine"])
+        root.handlers[:] = []
+        options = pipeline_options(given)
+        assert root.handlers == []
+        options.view_as(beam.options.pipeline_options.DirectOptions).direct_num_workers = 7
+        assert given.get_all_options()["direct_num_workers"] != 7
+    finally:
+        root.handlers[:] = kept
