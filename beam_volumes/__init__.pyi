@@ -1,14 +1,14 @@
 """The public names, and where each lives: `beam_volumes.exports` reads them here."""
 
 from .drive.compute import compute as compute
+from .graph.opening import from_dask as from_dask
+from .graph.opening import open as open
 from .graph.options import options as options
+from .graph.scalar import Scalar as Scalar
 from .graph.table import Table as Table
 from .graph.table import TableTarget as TableTarget
-from .graph.volume import Scalar as Scalar
-from .graph.volume import Target as Target
+from .graph.target import Target as Target
 from .graph.volume import Volume as Volume
-from .graph.volume import from_dask as from_dask
-from .graph.volume import open as open
 from .ops.filters.derivatives import gaussian_gradient_magnitude as gaussian_gradient_magnitude
 from .ops.filters.derivatives import gaussian_laplace as gaussian_laplace
 from .ops.filters.derivatives import generic_gradient_magnitude as generic_gradient_magnitude

@@ -16,7 +16,8 @@ import beam_volumes as bv
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
-from beam_volumes.graph.volume import Volume, of_source
+from beam_volumes.graph.opening import of_source
+from beam_volumes.graph.volume import Volume
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs

@@ -10,8 +10,8 @@ from typing import Any
 
 from beam_volumes.cli import completing
 from beam_volumes.cli.verbs import VERBS
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
-from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.document import parse_value
 from beam_volumes.text import nearest

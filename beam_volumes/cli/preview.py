@@ -9,7 +9,8 @@ from typing import Any
 
 from beam_volumes.cli.options import no_others, numbers, opened, opening, spacing, verb
 from beam_volumes.cli.say import say, tell
-from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.show.preview import checked_path, preview
 

@@ -9,7 +9,8 @@ from typing import Any
 from beam_volumes.cli.options import cropping, no_others, opened, opening, setting, spacing, verb
 from beam_volumes.cli.preview import stem
 from beam_volumes.cli.say import say, tell
-from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.show.table_page import is_table

@@ -14,9 +14,12 @@ import numpy as np
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.graph.computing import computes
 from beam_volumes.graph.nodes import Value, evaluate
+from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.options import options as settings
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume, of_source
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_ALONE

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy
     import xarray
 
-    from beam_volumes.graph.volume import Scalar, Volume
+    from beam_volumes.graph.scalar import Scalar
+    from beam_volumes.graph.volume import Volume
 
 #: What arrays of other libraries have, and what does it here.
 _INSTEAD = {

@@ -272,3 +272,13 @@ def _saturate(wide: np.ndarray, out: np.ndarray) -> None:
     for wrong, right in ((above, info.max), (below, info.min), (np.isnan(wide), 0)):
         if wrong.any():
             out[wrong] = right
+
+
+def checked_dtype(dtype: Any) -> np.dtype:
+    """Return a dtype of real numbers in native byte order; others are an error."""
+    result = np.dtype(dtype).newbyteorder("=")
+    if result.kind not in "buif" or result.itemsize > 8:
+        raise TypeError(
+            f"dtype {dtype!r} is not offered; bool, integers and floats up to 64 bits are"
+        )
+    return result

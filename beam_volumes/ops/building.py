@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from beam_volumes.geometry import Triple
+from beam_volumes.graph.arithmetic import channels_of, check_alike
 from beam_volumes.graph.nodes import StageNode, Value
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Volume, channels_of, check_alike
+from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.sweep.stage import Padding, Stage
 

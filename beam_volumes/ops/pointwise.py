@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume, elementwise_volume
+from beam_volumes.graph.arithmetic import apply_ufunc, elementwise_volume
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.arrays import refuse_masked
 

@@ -13,8 +13,10 @@ from beam_volumes.geometry import NO_HALO
 from beam_volumes.graph.nodes import (
     Value,
 )
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan import memory
 from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.plan.crew import Crew

@@ -23,8 +23,10 @@ from beam_volumes.graph.nodes import (
     values_below,
     without_voxels,
 )
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.busy import Fit, busier
 from beam_volumes.plan.crew import Crew

@@ -15,8 +15,10 @@ import numpy as np
 
 from beam_volumes.geometry import Grid, Lattice
 from beam_volumes.graph.nodes import Barrier, Node, SourceNode, Value, below
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.memory import MemoryItem
 from beam_volumes.plan.partitioning import Partitioning
 from beam_volumes.plan.plan import Plan

@@ -16,8 +16,10 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.exports import EXPORTS
+from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.elementwise import SUPPORTED
-from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.recipes.box import crop
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load
 from beam_volumes.recipes.override import override, substitute

@@ -13,8 +13,10 @@ import numpy as np
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.labels.label_surveys import FilterSurvey
 from beam_volumes.plan.passes import Levels
 from beam_volumes.plan.plan import Plan

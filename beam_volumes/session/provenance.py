@@ -32,8 +32,10 @@ from beam_volumes.graph.nodes import (
     ViewNode,
     values_below,
 )
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.manifest import Manifest

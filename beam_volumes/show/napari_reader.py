@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.options import options
 from beam_volumes.graph.volume import Volume
-from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.show.colours import CHANNELS, is_labels, window_of
 from beam_volumes.show.sampling import coarser
 from beam_volumes.show.sections import sections

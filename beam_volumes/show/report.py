@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_volumes.graph.volume import Volume, of_source
-from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.graph.opening import of_source
+from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.volume import Volume
 from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.page import Page
 from beam_volumes.show.run_page import add_run

@@ -9,6 +9,7 @@ import numpy as np
 
 from beam_volumes.drive.compute import plan_run, run
 from beam_volumes.geometry import Box
+from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -22,7 +23,7 @@ from beam_volumes.graph.nodes import (
     below,
     with_sources,
 )
-from beam_volumes.graph.volume import Volume, at_points
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of
 from beam_volumes.space import AXES, Space

@@ -19,7 +19,8 @@ from beam_volumes.graph.nodes import (
     with_sources,
 )
 from beam_volumes.graph.options import options as settings
-from beam_volumes.graph.volume import Scalar, Volume
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.space import Space
 from beam_volumes.storage.arrays import open_array

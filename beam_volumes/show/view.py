@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Volume, as_volume, at_points
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.chunks import SIDE, Chunks
 from beam_volumes.show.client import Client, client_folder
 from beam_volumes.show.colours import is_labels, window_of

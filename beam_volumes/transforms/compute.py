@@ -20,8 +20,10 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Key, Round
 from beam_volumes.graph.nodes import Value, evaluate
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass

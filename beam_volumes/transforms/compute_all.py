@@ -15,8 +15,10 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.options import options as settings
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
-from beam_volumes.graph.volume import Scalar, Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented

@@ -20,7 +20,7 @@ from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.storage import open_source
 from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats import hdf5, hdf5_trial
+from beam_volumes.storage.formats import hdf5_files, hdf5_reader, hdf5_trial
 from beam_volumes.storage.ownership import OutputExistsError
 
 h5py = pytest.importorskip("h5py")
@@ -56,13 +56,13 @@ def write(path, array, name="volumes/raw", libver=None, block=0, attributes=None
 def counting(monkeypatch):
     """Sizes of what is read of files by position."""
     sizes = []
-    read = hdf5.read_from
+    read = hdf5_reader.read_from
 
     def counted(handle, path, at, size):
         sizes.append(size)
         return read(handle, path, at, size)
 
-    monkeypatch.setattr(hdf5, "read_from", counted)
+    monkeypatch.setattr(hdf5_reader, "read_from", counted)
     return sizes
 
 
@@ -459,7 +459,7 @@ def test_minc_of_others():
     if not os.path.exists(path):
         pytest.skip("this nibabel has no test data")
     with open(path, "rb") as file:
-        if file.read(8) != hdf5.MAGIC:
+        if file.read(8) != hdf5_files.MAGIC:
             pytest.skip("this is MINC 1")
     image = nibabel.load(path)
     np.testing.assert_allclose(np.asarray(bv.open(path)), image.get_fdata(), rtol=1e-5)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, apply_ufunc, as_volume
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.filters.linear import (

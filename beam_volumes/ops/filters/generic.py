@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.graph.elementwise import checked_dtype
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.filters import generic as kernels
 from beam_volumes.ops.building import holding, kernel_input, stage_in
 from beam_volumes.ops.filters import stages

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, as_volume, checked_dtype, rounded
+from beam_volumes.graph.arithmetic import rounded
+from beam_volumes.graph.elementwise import checked_dtype
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary import gaussian_weights
 from beam_volumes.ops.building import holding, kernel_input, stage_in, stage_of, triple
 from beam_volumes.ops.filters import kernel_choice, stages

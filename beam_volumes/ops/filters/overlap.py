@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.channels import beside, separated
+from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Volume, as_volume, check_alike, checked_dtype
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import first_channel, together
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import together
 from beam_volumes.ops.filters.derivatives import sobel
 from beam_volumes.ops.filters.linear import gaussian_filter

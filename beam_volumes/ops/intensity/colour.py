@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import Volume, as_volume, checked_dtype
+from beam_volumes.graph.elementwise import checked_dtype
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import colour
 from beam_volumes.ops.building import kernel_input, together

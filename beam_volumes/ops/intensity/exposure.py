@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.volume import (
-    Scalar,
-    Volume,
-    apply_ufunc,
-    as_volume,
-    checked_dtype,
-    lazy,
-    rounded,
-)
+from beam_volumes.graph.arithmetic import apply_ufunc, rounded
+from beam_volumes.graph.elementwise import checked_dtype
+from beam_volumes.graph.scalar import Scalar, lazy
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels import elementary
 from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import Formula, FormulaValue, Value
-from beam_volumes.graph.volume import Scalar, Volume, as_volume, checked_dtype, lazy
+from beam_volumes.graph.scalar import Scalar, lazy
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import slice_contrast as kernels
 from beam_volumes.ops.building import stage_in

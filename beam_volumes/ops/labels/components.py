@@ -15,8 +15,9 @@ import numpy as np
 from beam_volumes.across.components import connectivity_structure
 from beam_volumes.across.merge import Keep
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Scalar, Volume, as_volume
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
 from beam_volumes.ops.parameters import checks as par

@@ -14,9 +14,10 @@ from beam_volumes.across.records import RecordRows
 from beam_volumes.across.rounds import Flow, Key, Message, Round
 from beam_volumes.across.table_rounds import Columns, table_flow
 from beam_volumes.geometry import Box
+from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
-from beam_volumes.graph.volume import Volume, as_volume, check_alike, one_channel
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.tables import regionprops_table

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.arithmetic import channels_of
 from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
+from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Scalar, Volume, as_volume, channels_of, lazy
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure import (
     folds,
     percentile_formulas,

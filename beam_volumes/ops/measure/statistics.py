@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue
-from beam_volumes.graph.volume import Scalar, Volume, as_volume, lazy, one_channel
+from beam_volumes.graph.scalar import Scalar, lazy
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum

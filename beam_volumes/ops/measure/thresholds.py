@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from beam_volumes.graph.volume import Scalar, Volume, as_volume
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.arithmetic import elementwise_volume
 from beam_volumes.graph.spaces import shared_space
-from beam_volumes.graph.volume import Volume, as_volume, elementwise_volume
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import stage_in, stage_of
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.parameters import checks as par

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,17 +15,18 @@ import tensorstore as ts
 from beam_volumes.geometry import Triple
 from beam_volumes.space import Space
 from beam_volumes.storage.chunking import no_larger, per_axis
-from beam_volumes.storage.context import context, waiting_context
+from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
-from beam_volumes.storage.errors import VolumeError, alone, explain
-from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.errors import explain
 from beam_volumes.storage.formats.foreign import Foreign
 from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
-from beam_volumes.storage.formats.tensorstore_spec import MISSING, SpecReader, open_spec
+from beam_volumes.storage.formats.precomputed_packed import Unpacked
+from beam_volumes.storage.formats.precomputed_shards import Shards, shard_layouts
+from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.source import Source
 
 INFO = "info"
 VOLUME = "neuroglancer_multiscale_volume"
@@ -51,8 +51,6 @@ TYPES = ("image", "segmentation")
 EDGE, CHUNK_BYTES = 64, 256 << 10
 #: Bytes of the shards that ``shards=True`` chooses, at most.
 SHARD_BYTES = 64 << 20
-#: Chunks whose places are told together: their list is read as a whole.
-MINISHARD_BITS = 9
 
 
 class Precomputed(WritableFormat):
@@ -414,112 +412,6 @@ def _check(scale: Mapping[str, Any], place: Place, key: str, missing: str, name:
     return any(n.endswith(".gz") for n in names)
 
 
-@dataclass(frozen=True, eq=False)
-class Unpacked:
-    """Chunks in files of their own, some or all with gzip around them.
-
-    Attributes
-    ----------
-    packed : Reader
-        Opens the same volume, but does not find those files.
-    name : str
-        How messages name it.
-    is_strict : bool
-        Whether a chunk that is not stored is an error.
-    """
-
-    packed: SpecReader
-    name: str
-    is_strict: bool = False
-
-    remote = False
-
-    @property
-    def portable(self) -> bool:
-        return self.packed.portable
-
-    @property
-    def extents(self) -> tuple[Extent, ...]:
-        return self.packed.extents
-
-    @property
-    def _whole(self) -> dict[str, Any]:
-        """The volume as it is stored: x, y, z, channels."""
-        return {k: v for k, v in self.packed.spec.items() if k != "transform"}
-
-    def open(self) -> ts.TensorStore:
-        whole = ts.Spec(self._whole)
-        layout = whole.chunk_layout
-        stored = ts.virtual_chunked(
-            alone(self._read),
-            dtype=whole.dtype,
-            domain=whole.domain,
-            chunk_layout=ts.ChunkLayout(
-                chunk_shape=layout.read_chunk.shape, grid_origin=layout.grid_origin
-            ),
-            context=waiting_context(),
-        )
-        return stored[ts.IndexTransform(json=self.packed.spec["transform"])]
-
-    def token(self) -> str:
-        return digest("unpacked", self.packed.token(), self.is_strict)
-
-    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
-        spec = self._whole
-        whole = ts.Spec(spec)
-        assert whole.domain is not None
-        first, end = whole.domain.inclusive_min, whole.domain.exclusive_max
-        chunk: Any = whole.chunk_layout.read_chunk.shape
-        spans = []
-        for at, a, b, c in zip(domain.inclusive_min, first, end, chunk, strict=True):
-            start = a + (at - a) // c * c
-            spans.append((start, min(start + c, b)))
-        scale = spec["scale_metadata"]
-        key = f"{scale['key']}/" + "_".join(f"{a}-{b}" for a, b in spans[:3])
-        voxels = math.prod(b - a for a, b in spans)
-        data = self._unpacked(key, 2 * voxels * out.dtype.itemsize + (1 << 20))
-        if data is None:
-            if self.is_strict:
-                raise VolumeError(f"{self.name}: its chunk {key} is missing")
-            out[...] = 0
-            return
-        # TensorStore decodes it, from a place in memory that nobody else sees.
-        alone = ts.Context({"data_copy_concurrency": {"limit": 1}})
-        memory = {"driver": "memory", "path": "v/"}
-        ts.KvStore.open(memory, context=alone).result().write(key, data).result()
-        store = ts.open(
-            {**spec, "kvstore": memory}, open=True, assume_metadata=True, context=alone
-        ).result()
-        try:
-            asked = zip(domain.inclusive_min, domain.exclusive_max, strict=True)
-            out[...] = store[tuple(slice(a, b) for a, b in asked)].read().result()
-        except ValueError as error:
-            raise explain(error, f"reading {key} of {self.name}") from None
-
-    def _unpacked(self, key: str, most: int) -> bytes | None:
-        """The file of a chunk, without what is around it; None if there is none."""
-        path = os.path.join(self._whole["kvstore"]["path"], key)
-        try:
-            with open(f"{path}.gz", "rb") as file:
-                packed = file.read(most)
-        except FileNotFoundError:
-            try:
-                with open(path, "rb") as file:
-                    return file.read(most)
-            except FileNotFoundError:
-                return None
-        unpack = zlib.decompressobj(wbits=31)
-        try:
-            data = unpack.decompress(packed, most)
-        except zlib.error as error:
-            raise VolumeError(f"{self.name}: its chunk {key}.gz is damaged: {error}") from None
-        if not unpack.eof:
-            raise VolumeError(
-                f"{self.name}: its chunk {key}.gz is damaged: it ends too early, or too late"
-            )
-        return data
-
-
 def _exact(space: Space, ours: Mapping[str, Any]) -> Space:
     """The space as we wrote it, with its own unit and origin, where the document still tells the same."""
     size, origin, unit = ours.get("voxel_size"), ours.get("origin"), ours.get("unit")
@@ -611,88 +503,6 @@ def _scale(d: Description) -> dict[str, Any]:
 def _for_tensorstore(scale: Mapping[str, Any]) -> dict[str, Any]:
     known = {k: v for k, v in scale.items() if k != "chunk_sizes"}
     return {**known, "chunk_size": scale["chunk_sizes"][0]}
-
-
-@dataclass(frozen=True)
-class Shards:
-    """Shards that are boxes of chunks.
-
-    A chunk's number has the bits of its position, those of x, y and z in turn, as many as the grid of chunks
-    needs. A shard holds the chunks whose numbers differ in the low bits alone: these are low bits of x, y
-    and z, so the chunks are a box.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Voxels of a whole shard, along z, y, x.
-    bits : tuple of int
-        Which axis each bit of a chunk's number belongs to (0 is z), the lowest first.
-    inner : int
-        How many of them tell chunks of a shard apart.
-    """
-
-    shape: Triple
-    bits: tuple[int, ...]
-    inner: int
-
-    def metadata(self, is_packed: bool) -> dict[str, Any]:
-        together = min(self.inner, MINISHARD_BITS)
-        return {
-            "@type": "neuroglancer_uint64_sharded_v1",
-            "preshift_bits": together,
-            "minishard_bits": self.inner - together,
-            "shard_bits": len(self.bits) - self.inner,
-            "hash": "identity",
-            "minishard_index_encoding": "gzip",
-            "data_encoding": "raw" if is_packed else "gzip",
-        }
-
-    def name(self, cell: Triple) -> str:
-        """The file of a shard."""
-        left, number = list(cell), 0
-        for k, axis in enumerate(self.bits[self.inner :]):
-            number |= (left[axis] & 1) << k
-            left[axis] >>= 1
-        return f"{number:0{self._digits}x}.shard"
-
-    def cell(self, name: str) -> Triple | None:
-        """The shard in a file of that name, if it is one."""
-        digits = name.removesuffix(".shard")
-        if len(digits) != self._digits or digits == name:
-            return None
-        try:
-            number = int(digits, 16)
-        except ValueError:
-            return None
-        cell, seen = [0, 0, 0], [0, 0, 0]
-        for k, axis in enumerate(self.bits[self.inner :]):
-            cell[axis] |= (number >> k & 1) << seen[axis]
-            seen[axis] += 1
-        z, y, x = cell
-        return (z, y, x)
-
-    @property
-    def _digits(self) -> int:
-        return max(1, -(-(len(self.bits) - self.inner) // 4))
-
-
-def shard_layouts(shape: Triple, chunk: Triple) -> list[Shards]:
-    """All shards that are boxes, the smallest first: each is twice as large as the one before it.
-
-    Examples
-    --------
-    >>> [s.shape for s in shard_layouts((64, 128, 256), (64, 64, 64))]
-    [(64, 64, 64), (64, 64, 128), (64, 128, 128), (64, 128, 256)]
-    """
-    counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
-    needed = [(n - 1).bit_length() for n in counts]
-    bits = tuple(axis for bit in range(max(needed)) for axis in (2, 1, 0) if bit < needed[axis])
-    found = []
-    for inner in range(len(bits) + 1):
-        doubled = [bits[:inner].count(axis) for axis in range(3)]
-        z, y, x = (min(2**b, n) * c for b, n, c in zip(doubled, counts, chunk, strict=True))
-        found.append(Shards((z, y, x), bits, inner))
-    return found
 
 
 def _shards(d: Description) -> Shards:

@@ -13,7 +13,8 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.graph.nodes import SourceNode
-from beam_volumes.graph.volume import Target, Volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.space import Space
 from beam_volumes.storage.ownership import OutputExistsError
 from beam_volumes.storage.sink import Sink

@@ -10,8 +10,8 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
+from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
-from beam_volumes.graph.volume import open as open_volume
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.steps.grids import HaloLike

@@ -1,0 +1,126 @@
+"""What is computed voxel by voxel: of volumes, lazy numbers, arrays and numbers that meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.graph import elementwise
+from beam_volumes.graph.nodes import Formula, FormulaValue, Node, StageNode, Value
+from beam_volumes.graph.opening import open
+from beam_volumes.graph.scalar import Scalar, lazy
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.arrays import refuse_masked
+from beam_volumes.storage.objects import is_array_object
+
+
+@dataclass(frozen=True, eq=False)
+class Ufunc(Formula):
+    """A numpy ufunc of evaluated values and constants."""
+
+    def evaluate(self, *arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return getattr(np, self.name)(*arguments)
+
+
+def _stand_in(item: Any) -> Any:
+    """Something of an operand's type for numpy to infer dtypes from."""
+    if isinstance(item, Volume):
+        return np.empty(0, item.dtype)
+    if isinstance(item, Scalar):
+        return np.ones(item.shape, item.dtype)[()]
+    return item
+
+
+def _is_foreign(item: Any) -> bool:
+    return not isinstance(item, Volume | Scalar) and is_array_object(item) and item.ndim > 0
+
+
+def apply_ufunc(name: str, *operands: Any) -> Any:
+    """Apply a ufunc to volumes, lazy scalars and numbers, lazily."""
+    for o in operands:
+        refuse_masked(o)
+    operands = tuple(
+        open(o) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o for o in operands
+    )
+    for o in operands:
+        if not isinstance(o, Volume | Scalar | bool | int | float | np.generic | np.ndarray):
+            raise TypeError(f"{name}: cannot combine a lazy volume with {type(o).__name__} {o!r}")
+    volumes = [o for o in operands if isinstance(o, Volume)]
+    for o in operands:
+        if volumes and isinstance(o, Scalar) and o.shape:
+            raise ValueError(f"{name}: {o!r} is not a number; pick an element first")
+    dtype = elementwise.result_dtype(name, [_stand_in(o) for o in operands])
+    if not volumes:
+        values = tuple(lazy(o) for o in operands)
+        shape = np.broadcast_shapes(*(v.shape for v in values))
+        return Scalar(FormulaValue.of(Ufunc(name), values, dtype, shape))
+    if name == "power":
+        elementwise.check_power(volumes[0].dtype, operands[1], dtype)
+    return elementwise_volume(name, name, dtype, operands)
+
+
+def elementwise_volume(
+    name: str, function: str, dtype: np.dtype, operands: Sequence[Any]
+) -> Volume:
+    """Compute a volume voxel by voxel from volumes, lazy scalars and numbers.
+
+    Channel by channel; a volume without channels goes with each.
+    """
+    values: list[Value] = []
+    arguments: list[tuple[str, Any]] = []
+    volumes = [o for o in operands if isinstance(o, Volume)]
+    like = next((v for v in volumes if v.space.has_channels), volumes[0])
+    for v in volumes:
+        check_alike(name, like, v)
+    count = 0
+    for o in operands:
+        if isinstance(o, Volume):
+            arguments.append(("input", count))
+            count += 1
+        elif isinstance(o, Scalar):
+            if o.shape:
+                raise ValueError(f"{name}: {o!r} is not a number; pick an element first")
+            arguments.append(("value", len(values)))
+            values.append(o.value)
+        else:
+            arguments.append(("constant", o.item() if isinstance(o, np.ndarray) else o))
+    stage = elementwise.Elementwise(name, np.dtype(dtype), function, tuple(arguments))
+    nodes = (
+        StageNode.of(stage, tuple(beside), tuple(values))
+        for beside in zip(*(channels_of(v, like) for v in volumes), strict=True)
+    )
+    return Volume(tuple(nodes), shared_space(name, *volumes))
+
+
+def check_alike(name: str, like: Volume, v: Volume) -> None:
+    """Refuse volumes that do not go together voxel by voxel, or whose channels differ in number."""
+    channels = len(v.nodes) if v.space.has_channels else len(like.nodes)
+    if (
+        len({0, v.space.times, like.space.times}) > 2
+        or v.space.axes != like.space.axes
+        or v.grid_shape != like.grid_shape
+        or channels != len(like.nodes)
+    ):
+        raise ValueError(
+            f"{name}: volumes of shapes {like.shape} ({' '.join(like.axes)}) and {v.shape} "
+            f"({' '.join(v.axes)}) do not match; crop them to one shape first"
+        )
+
+
+def channels_of(volume: Volume, like: Volume) -> tuple[Node, ...]:
+    """Return the nodes of a volume beside those of another: one without channels goes with each."""
+    if volume.space.has_channels or not like.space.has_channels:
+        return volume.nodes
+    return volume.nodes * len(like.nodes)
+
+
+def rounded(volume: Volume, dtype: np.dtype) -> Volume:
+    """Convert a volume to another dtype; integers are rounded half to even and saturate."""
+    if dtype == volume.dtype:
+        return volume
+    return elementwise_volume("round", "round", dtype, [volume])

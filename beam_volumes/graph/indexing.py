@@ -1,0 +1,154 @@
+"""What may stand in the brackets of ``v[...]``: integers and slices, which crop, and nothing else."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_volumes.exports import public
+from beam_volumes.geometry import Box
+from beam_volumes.graph.nodes import CropNode, with_sources
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.space import AXES
+from beam_volumes.storage.source import Source
+
+if TYPE_CHECKING:
+    from beam_volumes.graph.volume import Volume
+
+
+def indexed(volume: Volume, key: Any) -> Volume:
+    """Return what a key chooses of a volume."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    for k in keys:
+        _refuse_key(k)
+    if sum(k is Ellipsis for k in keys) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    at = next((n for n, k in enumerate(keys) if k is Ellipsis), None)
+    if at is not None:
+        keys[at : at + 1] = [slice(None)] * (volume.ndim - len(keys) + 1)
+    if len(keys) > volume.ndim:
+        raise IndexError(f"too many indices: {len(keys)} for the axes {', '.join(volume.axes)}")
+    keys += [slice(None)] * (volume.ndim - len(keys))
+    if volume.space.times:
+        key = _start_and_stop("t", keys.pop(0), volume.space.times)
+        if isinstance(key, int):
+            return at_points(volume, key)[tuple(keys)]
+        if not range(*key):
+            raise IndexError("axis t: no point in time is left")
+        if key != (0, volume.space.times):
+            keys.insert(0, slice(None))
+            return at_points(volume, key)[tuple(keys)]
+    if volume.space.has_channels:
+        key = keys.pop(0)
+        if isinstance(key, slice) and key.step not in (None, 1):
+            chosen_c = range(*key.indices(len(volume.nodes)))
+            rest = [slice(None)] * bool(volume.space.times) + [slice(None), *keys]
+            if not chosen_c:
+                raise IndexError("axis c: no channel is left")
+            return volume.sel(c=list(chosen_c))[tuple(rest)]
+        key = _start_and_stop("c", key, len(volume.nodes))
+        if isinstance(key, int):
+            keys = [slice(None)] * bool(volume.space.times) + keys
+            return volume.sel(c=key)[tuple(keys)]
+        if not range(*key):
+            raise IndexError("axis c: no channel is left")
+        chosen = volume.sel(c=list(range(*key)))
+    else:
+        chosen = volume
+    start, stop, steps = [0, 0, 0], list(volume.grid_shape), [1, 1, 1]
+    kept = list(volume.space.axes)
+    for axis, k in zip(volume.space.axes, keys, strict=True):
+        i = AXES.index(axis)
+        k, steps[i] = _forwards(k, volume.grid_shape[i])
+        found = _start_and_stop(axis, k, volume.grid_shape[i])
+        if isinstance(found, int):
+            start[i], stop[i] = found, found + 1
+            kept.remove(axis)
+        else:
+            start[i], stop[i] = found
+    box = Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
+    space = replace(chosen.space.shifted(box.start), axes=tuple(kept))
+    cropped = chosen.each(lambda node: CropNode.of(node, box), space)
+    return _stepped(cropped, [steps[i] for i in space.visible])
+
+
+def at_points(volume: Volume, at: int | tuple[int, int]) -> Volume:
+    """Return a point in time of a volume, or a range of them."""
+
+    def taken(source: Source) -> Source:
+        if "t" not in source.space.leading:
+            return source
+        return source.point("t", at) if isinstance(at, int) else source.span("t", *at)
+
+    nodes = with_sources(volume.nodes, taken)
+    if isinstance(at, int):
+        return type(volume)(nodes, volume.space.of_one("t"))
+    return type(volume)(nodes, replace(volume.space, times=at[1] - at[0]))
+
+
+def _refuse_key(key: Any) -> None:
+    """Refuse what an array may be indexed by, and a lazy volume may not; the message says what to write."""
+    if key is None:
+        raise IndexError(
+            "v[None]: a volume has the axes t, c, z, y, x and no others; bv.stack([v]) gives it an axis of "
+            "channels, and np.asarray(v)[None] an array with one more"
+        )
+    arrays = Scalar | np.ndarray | list | tuple | bool | np.bool_
+    if isinstance(key, arrays) or hasattr(key, "grid_shape"):
+        if (
+            getattr(key, "dtype", np.dtype(type(key) if isinstance(key, bool) else object)).kind
+            == "b"
+        ):
+            raise IndexError(
+                "v[mask]: how many voxels that is depends on them; bv.where(mask, v, 0) keeps the shape, and "
+                "numbers take mask=, as bv.mean(v, mask=mask)"
+            )
+        raise IndexError(
+            f"v[{'...' if hasattr(key, 'shape') else key!r}]: use integers and slices; "
+            "bv.concatenate joins several slices, and v.sel(c=[...]) chooses channels"
+        )
+
+
+def _forwards(key: Any, n: int) -> tuple[Any, int]:
+    """Return a slice of step 1 that holds what a key chooses, and the step within; -1 is backwards."""
+    if not isinstance(key, slice) or key.step in (None, 1):
+        return key, 1
+    chosen = range(*key.indices(n))
+    if not chosen:
+        return slice(0, 0), 1
+    return slice(min(chosen), max(chosen) + 1), chosen.step
+
+
+def _stepped(volume: Volume, steps: Sequence[int]) -> Volume:
+    """Take every so many-th voxel, backwards where a step is less than 0."""
+    first = volume.ndim - len(steps)
+    back = [first + i for i, step in enumerate(steps) if step < 0]
+    if back:
+        volume = public("flip")(volume, back)
+    if any(abs(step) > 1 for step in steps) and volume.size:
+        volume = public("downsample")(volume, [abs(step) for step in steps], "stride")
+    return volume
+
+
+def _start_and_stop(axis: str, key: Any, n: int) -> int | tuple[int, int]:
+    """Read an integer, or a slice of step 1, that indexes an axis of extent ``n``."""
+    if isinstance(key, slice):
+        a, b, step = key.indices(n)
+        if step != 1:
+            raise IndexError(
+                f"axis {axis}: step {key.step} is not offered; choose points one by one, as v[0]"
+                if axis == "t"
+                else f"axis {axis}: step {key.step} is not offered; slices have step 1"
+            )
+        return a, max(a, b)
+    try:
+        at = operator.index(key)
+    except TypeError:
+        raise IndexError(f"axis {axis}: {key!r} is not offered; use integers and slices") from None
+    if not -n <= at < n:
+        raise IndexError(f"axis {axis}: index {at} is out of range for extent {n}")
+    return at % n

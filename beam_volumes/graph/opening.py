@@ -1,0 +1,182 @@
+"""How volumes are made of what is stored, and of arrays: `open`, `from_dask`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from beam_volumes.docstrings import filled
+from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.formats import registry
+from beam_volumes.storage.objects import is_array_object
+from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.source import Source
+
+#: Each channel is a part of the plan.
+MOST_CHANNELS = 4096
+
+
+@filled({"formats": registry.titles_text(), "options": registry.open_options_text()})
+def open(
+    path: Any,
+    *,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+    index: dict[str, int | str] | None = None,
+    dataset: str | None = None,
+    level: int | None = None,
+    mpp: float | None = None,
+    **options: Any,
+) -> Volume:
+    """Open a volume lazily: only metadata is read.
+
+    Parameters
+    ----------
+    path : str, os.PathLike, dict, array_like or list
+        A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; an array
+        of 2 to 5 dimensions: t, c, z, y, x, of which the first ones may be missing. Arrays are
+        those of numpy, h5py, zarr, dask, xarray, and others that can be sliced. A list or a glob
+        of these is one volume, each on top of the one before it along z. The name of a format may
+        precede a place, as in ``"precomputed://gs://bucket/em"``. There may be
+        %(formats)s
+    voxel_size : float or sequence of float, optional
+        Extent of a voxel in ``unit``, one for all axes or one for each; that of the metadata by
+        default.
+    unit : str, optional
+        Unit of length, e.g. ``"nm"`` or ``"micrometer"``; that of the metadata by default.
+    origin : float or sequence of float, optional
+        Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
+        that of the metadata by default.
+    index : dict, optional
+        The time point to open, and the channel if only one is wanted, e.g.
+        ``{"t": 0, "c": "DAPI"}``. Axes of extent 1 need none.
+    dataset : str, optional
+        Path of the array or image inside a group; number or UID of a series of DICOM.
+    level : int, optional
+        Level of a pyramid; 0, the finest, by default.
+    mpp : float, optional
+        Micrometers a pixel, instead of ``level``: takes the coarsest level whose pixels are no
+        larger, to 5 %%.
+    **options : options
+        What only some formats understand.
+        %(options)s
+
+    Returns
+    -------
+    Volume
+        The lazy volume, with the axes z, y, x, or y, x; with several channels c before them.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing is there.
+    ValueError
+        If nothing there can be read, slices are missing, an axis needs ``index``, or voxels are of a
+        dtype that is not offered.
+    TypeError
+        If ``path`` is of another type, or no format has an option.
+
+    Notes
+    -----
+    Voxels may be of bool, integers or floats of up to 64 bits.
+
+    Examples
+    --------
+    >>> bv.open(np.zeros((4, 5, 6), "u1"), voxel_size=(4, 1, 1), unit="nm").shape
+    (4, 5, 6)
+    """
+    if isinstance(path, Volume):
+        return path
+    source = open_source(
+        path,
+        voxel_size=voxel_size,
+        unit=unit,
+        origin=origin,
+        index=index,
+        dataset=dataset,
+        level=level,
+        mpp=mpp,
+        **options,
+    )
+    return of_source(source)
+
+
+def of_source(source: Source) -> Volume:
+    """Return the volume of a source: a node for each channel, which is one of all points in time."""
+    extents = dict(zip(source.space.leading, source.leading, strict=True))
+    space = replace(source.space, times=extents.get("t", 0))
+    if "c" not in extents:
+        return Volume(SourceNode.of(source), space)
+    if extents["c"] > MOST_CHANNELS:
+        raise ValueError(
+            f"{source.name} has {extents['c']:,} channels, and {MOST_CHANNELS:,} are the most: choose one by "
+            "index={'c': 0}; or name its axes where they are points in time"
+        )
+    channels = (source.point("c", k) for k in range(extents["c"]))
+    return Volume(tuple(map(SourceNode.of, channels)), space)
+
+
+def from_dask(
+    array: Any,
+    *,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+    index: dict[str, int | str] | None = None,
+) -> Volume:
+    """Open a dask array lazily: its blocks are computed when they are read.
+
+    Parameters
+    ----------
+    array : dask.array.Array
+        It has 2 to 5 dimensions: t, c, z, y, x, of which the first ones may be missing.
+    voxel_size : float or sequence of float, optional
+        Extent of a voxel in ``unit``, one for all axes or one for each.
+    unit : str, optional
+        Unit of length, e.g. ``"nm"`` or ``"micrometer"``.
+    origin : float or sequence of float, optional
+        Position of the first voxel's centre in ``unit``, one number for all axes or one for each.
+    index : dict, optional
+        The time point to open, and the channel if only one is wanted, e.g. ``{"t": 0, "c": 1}``.
+
+    Returns
+    -------
+    Volume
+        The lazy volume.
+
+    Raises
+    ------
+    ValueError
+        If the array has other dimensions, extents that are not known, or a dtype that is not
+        offered.
+    TypeError
+        If ``array`` is not an array.
+
+    See Also
+    --------
+    open : opens arrays of all libraries, files and URLs.
+
+    Notes
+    -----
+    The array stays in this process, and so does what is computed of it. Slabs that cut through
+    its blocks compute these more than once.
+
+    References
+    ----------
+    `dask.array.Array`.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> v = bv.from_dask(da.ones((4, 6, 8), chunks=2), voxel_size=8, unit="nm")
+    >>> float(bv.sum(v)), v.chunks
+    (192.0, (2, 2, 2))
+    """
+    if not is_array_object(array):
+        raise TypeError(
+            f"from_dask: expected an array of dask, not {type(array).__name__} {array!r}"
+        )
+    return open(array, voxel_size=voxel_size, unit=unit, origin=origin, index=index)

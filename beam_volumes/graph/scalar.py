@@ -1,0 +1,147 @@
+"""A lazy number, or a small lazy array: `Scalar`."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.exports import public
+from beam_volumes.graph.computing import computed
+from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
+from beam_volumes.graph.numpy_functions import OnClass, apply_function, loaded
+from beam_volumes.sweep.stage import digest
+
+
+class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
+    """A lazy number, or a small lazy array, which is known once volumes have been read.
+
+    It takes part in expressions as a numpy scalar of its dtype would: with volumes it gives
+    volumes, with numbers and other lazy numbers it gives lazy numbers. `compute`, ``float()``,
+    ``int()`` and ``np.asarray`` compute it. Indexing gives an element, or a slice. Functions such
+    as `mean` make such numbers.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Type of the number.
+    shape : tuple of int
+        Shape of a lazy array; ``()`` for a number.
+    ndim : int
+        Number of dimensions; 0 for a number.
+
+    Examples
+    --------
+    >>> v = bv.open(np.array([[1, 2, 6]]))
+    >>> bv.mean(v)
+    <lazy float64 scalar: mean>
+    >>> np.asarray(v > 2 * bv.mean(v) - 1)
+    array([[False, False,  True]])
+    >>> float(bv.mean(v)), np.asarray(bv.max(v, axis="y")[1:])
+    (3.0, array([2, 6]))
+    """
+
+    __slots__ = ("value",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __init__(self, value: Value):
+        self.value = value
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the number."""
+        return self.value.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a lazy array; ``()`` for a number."""
+        return self.value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions; 0 for a number."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        kind = "scalar" if not self.shape else f"array {self.shape}"
+        return f"<lazy {self.dtype} {kind}: {self.value.name}>"
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth of a lazy scalar is not known; compute it first")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(computed(self), dtype=dtype)
+
+    def __float__(self) -> float:
+        return float(computed(self))
+
+    def __int__(self) -> int:
+        return int(computed(self))
+
+    def __index__(self) -> int:
+        return operator.index(computed(self))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(computed(self), digits)
+
+    def __format__(self, spec: str) -> str:
+        return format(computed(self), spec) if spec else repr(self)
+
+    def compute(self, **options: Any) -> Any:
+        """Compute the number, or the small array.
+
+        Parameters
+        ----------
+        **options : options
+            Those of `beam_volumes.compute`.
+
+        Returns
+        -------
+        number or numpy.ndarray
+            What it is.
+
+        Examples
+        --------
+        >>> bv.mean(bv.open(np.array([[1, 2, 6]]))).compute()
+        np.float64(3.0)
+        """
+        return public("compute")(self, **options)
+
+    def __getitem__(self, key: Any) -> Scalar:
+        result = np.zeros(self.shape, self.dtype)[key]
+        return Scalar(FormulaValue.of(Item("item", key), (self.value,), result.dtype, result.shape))
+
+    def _array_ufunc(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from beam_volumes.graph.arithmetic import apply_ufunc
+
+        if any(hasattr(i, "grid_shape") for i in inputs):  # a volume, which knows what to do
+            return NotImplemented
+        if method != "__call__" or kwargs:
+            return loaded(f"np.{ufunc.__name__}", getattr(ufunc, method), inputs, kwargs)
+        return apply_ufunc(ufunc.__name__, *inputs)
+
+    def _array_function(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return apply_function(function, types, args, kwargs)
+
+    __array_ufunc__ = OnClass(_array_ufunc)  # type: ignore[assignment]
+    __array_function__ = OnClass(_array_function)
+
+
+@dataclass(frozen=True, eq=False)
+class Item(Formula):
+    """An element or slice of an array value."""
+
+    key: Any
+
+    def evaluate(self, *arguments: Any) -> Any:
+        return arguments[0][self.key]
+
+    def token(self) -> str:
+        return digest("item", repr(self.key))
+
+
+def lazy(item: Any) -> Value:
+    """Return the value of a lazy scalar or a number."""
+    return item.value if isinstance(item, Scalar) else ConstantValue.of(item)

@@ -1,0 +1,69 @@
+"""A volume and where it is to be written: `Target`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from beam_volumes.exports import public
+from beam_volumes.graph.labelled import holds_labels
+from beam_volumes.storage.pyramid import METHODS
+from beam_volumes.storage.sink import Sink, make_sink
+
+if TYPE_CHECKING:
+    from beam_volumes.graph.volume import Volume
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A volume and where it is to be written; made by `Volume.to`.
+
+    Attributes
+    ----------
+    volume : Volume
+        The volume.
+    sink : Sink
+        Its place and format; ``sink.name`` is the path or URL.
+    levels : tuple of Volume
+        The coarser levels of a pyramid.
+
+    Examples
+    --------
+    >>> target = bv.open(np.zeros((4, 5, 6), "u1")).to("out.zarr")
+    >>> target.volume.shape, target.sink.format
+    ((4, 5, 6), 'zarr')
+    """
+
+    volume: Volume
+    sink: Sink
+    levels: tuple[Volume, ...] = ()
+
+    @property
+    def written(self) -> list[tuple[Volume, Sink]]:
+        """Pairs of a volume and its place: one, or one for each level of a pyramid."""
+        return list(zip((self.volume, *self.levels), self.sink.every_level, strict=True))
+
+    def __repr__(self) -> str:
+        return f"<Target {self.sink.name} of {self.volume!r}>"
+
+
+def target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[str, Any]) -> Target:
+    """Return a volume with its place, and with the coarser levels if that has some."""
+    sink = make_sink(
+        path,
+        shape=volume.grid_shape,
+        dtype=volume.dtype,
+        space=volume.space,
+        leading=volume.shape[: len(volume.space.leading)],
+        labels=holds_labels(volume.nodes),
+        format=format,
+        **storage,
+    )
+    made = [volume]
+    pyramid = sink.pyramid
+    for factors in () if pyramid is None else pyramid.factors:
+        by = [factors[a] for a in volume.space.visible]
+        how = METHODS[pyramid.method]  # type: ignore[union-attr]
+        made.append(public("downsample")(made[-1], by, how))
+    return Target(volume, sink, tuple(made[1:]))

@@ -1,0 +1,130 @@
+"""The filters of HDF5 chunks: how they are undone and done without HDF5's library.
+
+That one has one lock for all that it does. What has no filter but those here is decoded on many threads.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import imagecodecs
+import numpy as np
+
+#: Their numbers.
+DEFLATE, SHUFFLE, FLETCHER = 1, 2, 3
+LZF, BLOSC, LZ4, ZSTD = 32000, 32001, 32004, 32015
+#: Those that are undone here.
+OURS = {
+    DEFLATE: "gzip",
+    SHUFFLE: "shuffle",
+    FLETCHER: "fletcher32",
+    LZF: "lzf",
+    BLOSC: "blosc",
+    LZ4: "lz4",
+    ZSTD: "zstd",
+}
+
+# undone
+
+
+def undone(data: Any, number: int, values: Sequence[int], room: int) -> Any:
+    """Data before a filter; never more than ``room`` bytes."""
+    if number == SHUFFLE:
+        return _unshuffled(data, values[0])
+    if number == FLETCHER:
+        return _summed(data)
+    if number == DEFLATE:
+        return imagecodecs.deflate_decode(data, out=room)
+    if number == LZF:
+        return imagecodecs.lzf_decode(data, out=room)
+    if number == ZSTD:
+        return imagecodecs.zstd_decode(data, out=room)
+    if number == BLOSC:
+        return imagecodecs.blosc_decode(data, out=room)
+    return _lz4(data, room)
+
+
+def _summed(data: Any) -> Any:
+    """Data before their checksum, which is compared."""
+    said = int.from_bytes(data[-4:], "little")
+    found = imagecodecs.h5checksum_fletcher32(data[:-4])
+    # Some versions of the library have swapped the bytes of each half.
+    swapped = int.from_bytes(
+        bytes(np.frombuffer(found.to_bytes(4, "little"), ">u2").astype("<u2").tobytes()), "little"
+    )
+    if said not in (found, swapped):
+        raise ValueError("its checksum is another one")
+    return data[:-4]
+
+
+def _unshuffled(data: Any, size: int) -> Any:
+    """Bytes that were sorted by their position in a voxel."""
+    planes = np.frombuffer(data, np.uint8)
+    n = len(planes) // max(1, size)
+    if size <= 1 or n <= 1:
+        return data
+    if size > 16:
+        raise ValueError(f"its bytes are shuffled as of voxels of {size:,} bytes")
+    voxels = np.empty(len(planes), np.uint8)
+    rows = voxels[: n * size].reshape(n, size)
+    for k in range(size):
+        rows[:, k] = planes[k * n : (k + 1) * n]
+    voxels[n * size :] = planes[n * size :]
+    return voxels.data
+
+
+def _lz4(data: bytes, room: int) -> bytes:
+    """Blocks of LZ4, as the filter 32004 has them: sizes are big-endian."""
+    total, block = struct.unpack_from(">QI", data)
+    if total > room or not block:
+        raise ValueError(f"it is said to have {total:,} bytes")
+    at, left, parts = 12, total, []
+    while left:
+        (size,) = struct.unpack_from(">I", data, at)
+        part, wanted = data[at + 4 : at + 4 + size], min(block, left)
+        parts.append(part if size == wanted else imagecodecs.lz4_decode(part, out=wanted))
+        if not parts[-1] or len(parts[-1]) != wanted:
+            raise ValueError("one of its blocks is cut off")
+        at, left = at + 4 + size, left - wanted
+    return b"".join(parts)
+
+
+# done
+
+
+def shuffled(data: np.ndarray, size: int) -> Any:
+    """Bytes sorted by their position in a voxel."""
+    planes = np.empty((size, len(data) // size), np.uint8)
+    rows = data.reshape(-1, size)
+    for k in range(size):
+        planes[k] = rows[:, k]
+    return planes.reshape(-1).data
+
+
+def shorter(data: Any, codec: str, level: int | None) -> bytes | None:
+    """Encoded data; None if they would not be shorter."""
+    if codec == "gzip":
+        found = imagecodecs.deflate_encode(data, level=level)
+        return bytes(found) if len(found) < len(data) else None
+    try:
+        found = imagecodecs.lzf_encode(data)
+    except Exception:  # there is no room for what is longer
+        return None
+    return bytes(found) if 0 < len(found) < len(data) else None
+
+
+def codec_said(name: str, codec: str | Mapping[str, Any] | None) -> tuple[str, int | None]:
+    given = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
+    which: Any = given.pop("name", None)
+    level: Any = given.pop("level", None)
+    if which not in ("gzip", "lzf", "none"):
+        raise ValueError(f"{name}: codec={codec!r}; HDF5 takes gzip, lzf or none")
+    if which == "gzip":
+        level = 1 if level is None else level
+    if given or (level is not None and (which != "gzip" or level not in range(10))):
+        raise ValueError(
+            f"{name}: codec={codec!r}; of gzip give a level from 0 to 9, as {{'name': 'gzip', 'level': 6}}"
+        )
+    return (which, level)
