@@ -1,5 +1,6 @@
 """The public names, and where each lives: `beam_volumes.exports` reads them here."""
 
+from .drive.add_levels import add_levels as add_levels
 from .drive.compute import compute as compute
 from .graph.opening import from_dask as from_dask
 from .graph.opening import open as open

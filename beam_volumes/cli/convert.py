@@ -12,6 +12,8 @@ from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import (
     computing,
     extents,
+    levelling,
+    levels_asked,
     numbers,
     opened,
     opening,
@@ -52,14 +54,7 @@ def register(verbs: Any) -> None:
     parser.add_argument(
         "--codec", metavar="NAME[:LEVEL]", help="how chunks are compressed, e.g. zstd:5, or none"
     )
-    parser.add_argument(
-        "--levels",
-        metavar="N",
-        help="store a pyramid of so many levels, or auto (OME-Zarr, precomputed)",
-    )
-    parser.add_argument(
-        "--method", help="how levels are made: mean, mode, nearest, max, min or median"
-    )
+    levelling(parser)
     parser.add_argument(
         "--dtype", help="dtype to store; integers are rounded half to even and saturate"
     )
@@ -112,8 +107,7 @@ def converted(args: argparse.Namespace) -> Target:
         "chunks": _shape(args.chunk, "--chunk"),
         "shards": True if args.shard == "auto" else _shape(args.shard, "--shard"),
         "codec": codec(args.codec),
-        "levels": _levels(args.levels),
-        "method": args.method,
+        **levels_asked(args),
         **parse_options(args.store, "--store"),
     }
     return volume.to(args.out, **{k: v for k, v in storage.items() if v is not None})
@@ -167,10 +161,6 @@ def codec(text: str | None) -> Any:
     if not level.isdigit():
         raise ValueError(f"--codec {text}: write it as NAME or NAME:LEVEL, e.g. zstd:5")
     return {"name": name, "level": parse_value(level, "--codec").value}
-
-
-def _levels(text: str | None) -> str | int | None:
-    return int(text) if text is not None and text.isdigit() else text
 
 
 def _dtype(name: str) -> np.dtype:

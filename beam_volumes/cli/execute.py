@@ -38,11 +38,7 @@ def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute
         None for a dry run, and for a job that was only described.
     """
     if dry_run:
-        planned = compute.plan_run(built.targets, options)
-        say.say(planned.explain())
-        if _elsewhere(options.runner):
-            say.say(f"\n{advice(planned)}")
-        _tell_obstacles(planned, options)
+        dry(built.targets, options)
         return None
     outcome = compute.run(
         built.targets,
@@ -53,6 +49,15 @@ def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute
     )
     finish(outcome, built.names, options)
     return outcome if outcome.ran else None
+
+
+def dry(targets: Sequence[Any], options: RunOptions) -> None:
+    """Show the whole plan, and what would keep it from being carried out."""
+    planned = compute.plan_run(targets, options)
+    say.say(planned.explain())
+    if _elsewhere(options.runner):
+        say.say(f"\n{advice(planned)}")
+    _tell_obstacles(planned, options)
 
 
 def finish(outcome: compute.Outcome, names: Sequence[str | None], options: RunOptions) -> None:

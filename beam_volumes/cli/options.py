@@ -72,7 +72,49 @@ def setting(parser: argparse.ArgumentParser) -> None:
     change.completer = completing.places  # type: ignore[attr-defined]
 
 
-def computing(parser: argparse.ArgumentParser) -> None:
+def levelling(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """The arguments that ask for a pyramid."""
+    usual = "" if default is None else f" (default: {default})"
+    parser.add_argument(
+        "--levels",
+        metavar="N",
+        default=default,
+        help=f"store a pyramid of so many levels, or auto (OME-Zarr, precomputed){usual}",
+    )
+    parser.add_argument(
+        "--method", help="how levels are made: mean, mode, nearest, max, min or median"
+    )
+    parser.add_argument(
+        "--factors",
+        metavar="Z,Y,X",
+        help="how many voxels become one: a number, one for each axis, or several of these with ; between "
+        "them, one for each level after the first",
+    )
+
+
+def levels_asked(args: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments of `levelling` say, as options of `Volume.to`."""
+    text = args.levels
+    levels = int(text) if text is not None and text.isdigit() else text
+    return {"levels": levels, "method": args.method, "factors": factors(args.factors)}
+
+
+def factors(text: str | None) -> Any:
+    """Factors from the command line.
+
+    Examples
+    --------
+    >>> factors("2"), factors("1,2,2"), factors("1,2,2; 2")
+    (2, [1, 2, 2], [[1, 2, 2], 2])
+    """
+    if text is None:
+        return None
+    each = [extents(part, "--factors") or [] for part in text.split(";")]
+    found = [part[0] if len(part) == 1 else part for part in each]
+    return found[0] if len(found) == 1 else found
+
+
+def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
     """The arguments of verbs that write outputs: `running`, and how."""
     parser.epilog = "Options that are not listed go to Beam as pipeline options."
     running(parser)
@@ -85,7 +127,8 @@ def computing(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="threads that compute a slab; give the cores of a worker if it is another machine",
     )
-    cropping(parser, "crop every input first, for a trial")
+    if crops:
+        cropping(parser, "crop every input first, for a trial")
     parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
     parser.add_argument("--overwrite", action="store_true", help="replace outputs that exist")
     parser.add_argument(

@@ -9,6 +9,8 @@ from beam_volumes.cli.execute import finish
 from beam_volumes.cli.options import run_options, running, verb
 from beam_volumes.cli.say import say
 from beam_volumes.drive import compute
+from beam_volumes.drive.add_levels import Adding
+from beam_volumes.session.resume import note_of
 from beam_volumes.plan.run_options import AS_BEGUN
 
 
@@ -33,7 +35,13 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     options = run_options(args, others, parser)
     found = compute.resume(args.run, options)
     if found is None:
+        note = note_of(args.run)
+        if isinstance(note, Adding):  # it may have been stopped just before
+            note.done()
         say(f"{args.run}: the run has ended, there is nothing to resume")
         return
-    outcome, names = found
+    outcome, note = found
+    names = note.names if isinstance(note, Adding) else note
     finish(outcome, names or [""] * len(outcome.results), options)
+    if isinstance(note, Adding) and outcome.ran:
+        note.done()

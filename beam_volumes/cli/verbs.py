@@ -20,6 +20,7 @@ VERBS = {
     "info": Verb("say what is at a path: a volume, a group of them, or a run"),
     "preview": Verb("write a picture of three sections of a volume"),
     "convert": Verb("write a volume in another format, in other chunks, or as another dtype"),
+    "downsample": Verb("add coarser levels to a volume that is stored in one size"),
     "chain": Verb("apply operations one after the other, without a recipe"),
     "run": Verb("carry out a recipe, for one volume or for each of many"),
     "resume": Verb("continue a run that was stopped"),

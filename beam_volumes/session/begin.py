@@ -56,7 +56,9 @@ def begin(
     check_not_nested()
     place = journal_place(plan, options.journal)
     if options.journal is not None and place is not None:
-        check_in_place(plan.inputs, plan.outputs, [place])
+        # Of an output with channels, its parts have one place.
+        outputs = {repr(sink.extents): sink for sink in plan.outputs}
+        check_in_place(plan.inputs, list(outputs.values()), [place])
     if options.resume and place is not None:
         session = asked_again(plan, place, options.run_id, request)
         if session is not None:

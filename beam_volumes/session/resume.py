@@ -113,6 +113,14 @@ def from_folder(run: Any) -> Stopped | None:
     return Stopped(journal, *load_plan(journal))
 
 
+def note_of(run: Any) -> Any:
+    """What a run was noted with by who began it; None where that cannot be told, or there is no run."""
+    try:
+        return load_plan(find_run(run))[1].note
+    except (OSError, ValueError):
+        return None
+
+
 def asked_again(
     plan: Plan, place: Spec, run_id: str | None, request: Request | None
 ) -> Session | None:

@@ -20,6 +20,7 @@ from beam_volumes.storage import provenance
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
 from beam_volumes.storage.place import Place
+from beam_volumes.storage.sink import Sink
 from beam_volumes.sweep.meter import Meter
 
 
@@ -125,6 +126,9 @@ class Session:
         if self.journal is not None:
             self.check(self.plan.outputs)
             if not self.journal.marked(ENDED):
+                for sink in self.plan.outputs:
+                    if isinstance(sink, Sink) and sink.level == 0 and not any(sink.at or ()):
+                        sink.tell_of_voxels(self.run_id)
                 self._tell_provenance(self.journal)
             self.flush(self.plan.sinks)
             self.journal.mark(ENDED)

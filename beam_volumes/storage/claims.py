@@ -197,3 +197,21 @@ def replaced(document: Document, data: bytes, is_ours: Callable[[], bool]) -> bo
     """Write a further document of a place that is being prepared; False if it is no longer ours."""
     _, generation = document.read()
     return is_ours() and document.replace(data, generation) is not None
+
+
+def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> None:
+    """Change a JSON document in place, whoever else changes it at the same time.
+
+    Parameters
+    ----------
+    document : Document
+    change : callable
+        Changes what it is given, and says whether it did.
+    """
+    while True:
+        data, generation = document.read()
+        content = json.loads(data or b"{}")
+        if not change(content):
+            return
+        if document.replace(json.dumps(content, indent=1).encode(), generation) is not None:
+            return

@@ -101,10 +101,21 @@ def stores(spec: Any) -> Iterator[Extent]:
     if not isinstance(spec, Mapping):
         spec = ts.Spec(spec).to_json()
     if "kvstore" in spec:
-        yield Extent(spec["kvstore"])
+        yield _of_scale(spec) or Extent(spec["kvstore"])
     for below in (spec.get("base"), *spec.get("layers", ())):
         if below is not None:
             yield from stores(below)
+
+
+def _of_scale(spec: Mapping[str, Any]) -> Extent | None:
+    """The folder of the one scale that a spec opens of a precomputed volume, and what describes it."""
+    store, scale = spec["kvstore"], spec.get("scale_metadata")
+    key = scale.get("key") if isinstance(scale, Mapping) else None
+    if spec.get("driver") != "neuroglancer_precomputed" or not isinstance(key, str):
+        return None
+    names = posixpath.normpath(key)
+    inside = names not in (".", "..") and not names.startswith(("/", "../"))
+    return Extent(store, ("info", names)) if inside else None
 
 
 def _named(names: Sequence[str] | None, below: tuple[str, ...]) -> bool:

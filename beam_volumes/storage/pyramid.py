@@ -86,10 +86,15 @@ def smaller(shape: Triple, factors: Triple) -> Triple:
     return (z, y, x)
 
 
+def middle_of(method: str) -> float:
+    """Where in a window the voxel lies that stands for it, from its first voxel (0) to its last (1)."""
+    return 0.0 if method == "nearest" else 0.5
+
+
 def space_of(space: Space, factors: Triple, method: str) -> Space:
     """Where the voxels of the next level lie: the first amid those it is made of."""
     known = replace(space, voxel_size=space.voxel_size or (1.0, 1.0, 1.0)).unsliced()
-    middle = 0.0 if method == "nearest" else 0.5
+    middle = middle_of(method)
     z, y, x = (middle * (f - 1) for f in factors)
     return known.resampled((float(factors[0]), float(factors[1]), float(factors[2])), (z, y, x))
 

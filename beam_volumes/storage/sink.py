@@ -15,7 +15,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage.claims import Document, replaced
+from beam_volumes.storage.claims import Document, changed, replaced
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import registry
@@ -176,6 +176,12 @@ class Sink(Description, OwnedOutput):
         self.its.make(self)
         return True
 
+    def documents_there(self) -> dict[str, Any]:
+        """Its metadata as they are stored now, by their names."""
+        home = Place.of(self.home)
+        names = self.its.documents(self.whole, "")
+        return {name: json.loads(home.read(name) or b"{}") for name in names}
+
     # using it
 
     def open(self) -> ts.TensorStore:
@@ -207,6 +213,16 @@ class Sink(Description, OwnedOutput):
         if self.assembles:
             self.finish_once(run_id, durable, lambda is_ours: self.its.assemble(self, is_ours))
 
+    def tell_of_voxels(self, run_id: str) -> None:
+        """Complete the metadata by what only the stored voxels tell; once is enough."""
+
+        def change(document: dict[str, Any]) -> bool:
+            noted = self.its.noted(document)
+            is_ours = isinstance(noted, dict) and noted.get("run") == run_id
+            return is_ours and self.its.told_of_voxels(self.whole, document)
+
+        changed(self.document, change)
+
     def is_finished(self) -> bool:
         """Whether units have been put together, so that they are no objects of their own any more."""
         return self.assembles and bool(self.state().get("finished"))
@@ -233,6 +249,10 @@ class Sink(Description, OwnedOutput):
             return source.open()
         handle = opened("back" + source.token(), source.reader.open)
         return handle[ts.d[0].transpose[3]]
+
+    def read_all(self) -> ts.TensorStore:
+        """What is stored of the whole: its leading axes, z, y and x, also those of one point."""
+        return self.its.read_back(replace(self, at=None)).reader.open()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything about it as plain data."""

@@ -330,6 +330,13 @@ class WritableFormat(Format):
         """
         return {}
 
+    def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
+        """Put into the first document what only the stored voxels tell; False if there is nothing.
+
+        Called when all of an output is there. Little may be read.
+        """
+        return False
+
     def read_back(self, d: Description) -> Source:
         """The output as a source; nothing is read to make it."""
         return Source(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import colorsys
 import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+import tensorstore as ts
 
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import unit_name
@@ -21,6 +23,7 @@ from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, Node, Zarr, array_metadata, find, is_mask
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
+from beam_volumes.storage.pyramid import Pyramid, middle_of
 from beam_volumes.storage.source import Source
 from beam_volumes.version import __version__
 
@@ -120,7 +123,7 @@ class OmeZarr(Zarr):
             raise OSError(
                 f"{place.text}: the metadata name level {paths[level]!r}, but no zarr array is there"
             )
-        axes, unit = _axes(image, metadata)
+        axes, unit = axes_of(image, metadata)
         scale, translation = _grid(levels[level], image, metadata)
         omero = metadata.mapping(ome.get("omero") or {}, "omero")
         channels = [
@@ -187,6 +190,19 @@ class OmeZarr(Zarr):
     def provenance_key(self, d: Description) -> str:
         """Beside the chunks: what lists a group takes it for a damaged member."""
         return f"0/{PROVENANCE}"
+
+    def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
+        """Windows of intensities by percentiles of the coarsest level; labels have none."""
+        if d.pyramid is None or d.labels or d.mask:
+            return False
+        attributes = document.get("attributes", document)
+        about = attributes.get("ome", attributes)
+        coarsest = self.read_back(d.of_level(len(d.pyramid.levels) - 1)).reader.open()
+        told = {"channels": channels_told(d, coarsest)}
+        if about.get("omero") == told:
+            return False
+        about["omero"] = told
+        return True
 
     def documents(self, d: Description, run_id: str) -> dict[str, Content]:
         attributes = {**_image_metadata(d), OURS: {"run": run_id}}
@@ -315,7 +331,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "") or "none"
 
 
-def _axes(image: Mapping[str, Any], metadata: Foreign) -> tuple[list[str] | None, str | None]:
+def axes_of(image: Mapping[str, Any], metadata: Foreign) -> tuple[list[str] | None, str | None]:
     """The names of the axes, and the unit that the spatial ones have in common."""
     names: list[str] = []
     units: list[Any] = []
@@ -372,16 +388,7 @@ def _image_metadata(d: Description) -> dict[str, Any]:
         ],
     }
     if d.pyramid is not None:
-        image["type"] = d.pyramid.method
-        image["metadata"] = {
-            "description": "each level is made of the one before, in windows that begin at its first voxel",
-            "method": "beam_volumes.downsample",
-            "version": __version__,
-            "kwargs": {
-                "method": d.pyramid.method,
-                "factors": [d.stored(by, (1,) * len(d.leading)) for by in d.pyramid.factors],
-            },
-        }
+        image |= told_method(d.pyramid, space.leading)
     about: dict[str, Any] = {}
     if "c" in space.leading:
         about["omero"] = {"channels": _channels(d)}
@@ -390,6 +397,44 @@ def _image_metadata(d: Description) -> dict[str, Any]:
     if version == "0.4":
         return {"multiscales": [{"version": "0.4", **image}], **about}
     return {"ome": {"version": version, "multiscales": [image], **about}}
+
+
+def told_method(pyramid: Pyramid, leading: Sequence[str]) -> dict[str, Any]:
+    """How levels were made, as the metadata of an image tell it."""
+    axes = pyramid.levels[0].space.visible
+    return {
+        "type": pyramid.method,
+        "metadata": {
+            "description": "each level is made of the one before, in windows that begin at its first voxel",
+            "method": "beam_volumes.downsample",
+            "version": __version__,
+            "kwargs": {
+                "method": pyramid.method,
+                "factors": [[1] * len(leading) + [by[a] for a in axes] for by in pyramid.factors],
+            },
+        },
+    }
+
+
+def level_transformations(
+    first: Mapping[str, Any], pyramid: Pyramid, k: int, axes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Where the voxels of a level lie, by what the metadata of the first level say of its own."""
+    what = Foreign(pyramid.name, "OME metadata")
+    scale, shift = _grid(first, {}, what)
+    scale = scale or [1.0] * len(axes)
+    shift = shift or [0.0] * len(axes)
+    by = [1.0] * len(axes)
+    for factors in pyramid.factors[:k]:
+        for a, axis in enumerate(axes):
+            if axis in AXES:
+                by[a] *= factors[AXES.index(axis)]
+    steps = [{"type": "scale", "scale": [s * f for s, f in zip(scale, by, strict=True)]}]
+    middle = middle_of(pyramid.method)
+    moved = [o + s * middle * (f - 1) for o, s, f in zip(shift, scale, by, strict=True)]
+    if any(moved):
+        steps.append({"type": "translation", "translation": moved})
+    return steps
 
 
 def _transformations(d: Description) -> list[dict[str, Any]]:
@@ -410,21 +455,75 @@ def _colours_of_labels(count: int = 64) -> list[dict[str, Any]]:
     return found
 
 
-#: Colours of channels, as many viewers choose them.
+#: Colours of channels, as many viewers choose them; a single one is white.
 _COLOURS = ("FF0000", "00FF00", "0000FF", "FFFF00", "FF00FF", "00FFFF", "FFFFFF")
+#: What of the voxels is shown from black to white: from this percentile to that.
+_SHOWN = (0.5, 99.5)
+#: Voxels of a channel that are looked at for that.
+_MOST_VOXELS = 1 << 24
 
 
 def _channels(d: Description) -> list[dict[str, Any]]:
     """What viewers are to know of channels; OME-Zarr wants a window of values for each."""
-    count = d.leading[d.space.leading.index("c")]
+    count = d.leading[d.space.leading.index("c")] if "c" in d.space.leading else 1
+    names = d.space.channels or [str(k) for k in range(count)]
     low, high = (0, 1) if d.dtype.kind == "f" else (np.iinfo(d.dtype).min, np.iinfo(d.dtype).max)
     window = {"min": int(low), "max": int(high), "start": int(low), "end": int(high)}
     return [
         {
-            "label": d.space.channels[k] if d.space.channels else str(k),
-            "color": _COLOURS[k % len(_COLOURS)],
+            "label": names[k] if k < len(names) else str(k),
+            "color": _COLOURS[k % len(_COLOURS)] if count > 1 else "FFFFFF",
             "active": True,
             "window": window,
         }
         for k in range(count)
     ]
+
+
+def channels_told(d: Description, coarsest: ts.TensorStore) -> list[dict[str, Any]]:
+    """What viewers are to know of channels, with windows by percentiles of a coarse level.
+
+    Parameters
+    ----------
+    d : Description
+    coarsest : tensorstore.TensorStore
+        Its leading axes are those of ``d`` that have several points; z, y and x follow.
+    """
+    found = _channels(d)
+    times = d.leading[0] if "t" in d.space.leading else 0
+    for k, channel in enumerate(found):
+        one = coarsest[times // 2] if times > 1 else coarsest
+        one = one[k] if len(found) > 1 else one
+        channel["window"] = _window(_some_planes(one), channel["window"])
+    return found
+
+
+def _some_planes(volume: ts.TensorStore) -> np.ndarray:
+    """All voxels of a volume that is not large, else some planes far apart, or the middle of these."""
+    nz, *plane = volume.shape
+    side = math.isqrt(_MOST_VOXELS)
+    middle = [slice(max(0, n - side) // 2, (max(0, n - side) // 2) + min(n, side)) for n in plane]
+    each = math.prod(min(n, side) for n in plane)
+    count = max(1, min(nz, _MOST_VOXELS // max(1, each)))
+    planes = [(2 * i + 1) * nz // (2 * count) for i in range(count)]
+    voxels: np.ndarray = volume[(planes, *middle)].read().result()
+    return voxels
+
+
+def _window(voxels: np.ndarray, whole: dict[str, Any]) -> dict[str, Any]:
+    """What is shown of voxels from black to white: of numbers that occur, those at two percentiles."""
+    if voxels.dtype.kind == "f":
+        voxels = voxels[np.isfinite(voxels)]
+    if not voxels.size:
+        return whole
+    ends = np.percentile(voxels, _SHOWN, method="nearest")
+    if ends[0] == ends[1]:
+        ends = np.array([voxels.min(), voxels.max()])
+    start, end = (v.item() for v in ends)
+    if start == end:
+        return whole
+    if voxels.dtype.kind != "f":
+        return {**whole, "start": start, "end": end}
+    return {
+        "min": voxels.min().item(), "max": voxels.max().item(), "start": start, "end": end
+    }  # fmt: skip

@@ -26,6 +26,7 @@ from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
+from beam_volumes.storage.pyramid import Pyramid, middle_of
 from beam_volumes.storage.source import Source
 
 INFO = "info"
@@ -129,6 +130,8 @@ class Precomputed(WritableFormat):
         ours = ours if isinstance(ours, dict) else {}
         if ours.get("axes") == ["y", "x"]:
             index = {"z": 0, **(index or {})}
+        made = ours.get("pyramid")
+        middle = middle_of(str(made.get("method")) if isinstance(made, dict) else "")
         source = open_spec(
             {
                 "driver": "neuroglancer_precomputed",
@@ -140,7 +143,7 @@ class Precomputed(WritableFormat):
             index=index,
             scale=[*sizes[k], 1.0],
             # A voxel of a coarser scale has its centre amid those that it was made of.
-            translation=[*((b - a) / 2 for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
+            translation=[*(middle * (b - a) for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
             unit="nanometer",
             missing=missing,
             channels=names_in(ours.get("channels")),
@@ -256,7 +259,7 @@ class Precomputed(WritableFormat):
         if d.mask:
             ours["mask"] = True
         if d.pyramid is not None:
-            ours["pyramid"] = {"method": d.pyramid.method, "factors": list(d.pyramid.factors)}
+            ours["pyramid"] = told_method(d.pyramid)
         info = {
             "@type": VOLUME,
             "type": d.options["type"],
@@ -287,7 +290,7 @@ class Precomputed(WritableFormat):
     # units
 
     def key(self, d: Description, cell: Triple) -> str:
-        root = f"{_scale_key(d)}/"
+        root = f"{scale_key(d)}/"
         if d.shard is not None:
             return root + _shards(d).name(cell)
         box = d.grid.box(d.grid.index(cell))
@@ -296,7 +299,7 @@ class Precomputed(WritableFormat):
         return root + "_".join(reversed(list(spans)))
 
     def cell(self, d: Description, key: str) -> Triple | None:
-        root = f"{_scale_key(d)}/"
+        root = f"{scale_key(d)}/"
         if not key.startswith(root):
             return None
         name = key.removeprefix(root)
@@ -312,7 +315,7 @@ class Precomputed(WritableFormat):
         return (z, y, x) if inside and self.key(d, (z, y, x)) == key else None
 
     def layer(self, d: Description, z: int) -> str:
-        return f"{_scale_key(d)}/"
+        return f"{scale_key(d)}/"
 
     def open_units(self, d: Description) -> ts.TensorStore:
         try:
@@ -474,7 +477,13 @@ def _voxel_offset(space: Space) -> Triple:
     return (z, y, x)
 
 
-def _scale_key(d: Description) -> str:
+def told_method(pyramid: Pyramid) -> dict[str, Any]:
+    """How levels were made, as the info tells it."""
+    return {"method": pyramid.method, "factors": [list(by) for by in pyramid.factors]}
+
+
+def scale_key(d: Description) -> str:
+    """What a scale is called: its resolution."""
     return "_".join(f"{r:.12g}" for r in reversed(_resolution(d.space)))
 
 
@@ -482,7 +491,7 @@ def _scale(d: Description) -> dict[str, Any]:
     """The one scale of a volume, as its info tells of it."""
     name, level = d.codec
     scale: dict[str, Any] = {
-        "key": _scale_key(d),
+        "key": scale_key(d),
         "size": list(d.shape[::-1]),
         "resolution": list(_resolution(d.space)[::-1]),
         "voxel_offset": list(_voxel_offset(d.space)[::-1]),

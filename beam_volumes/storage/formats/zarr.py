@@ -62,6 +62,64 @@ def find(place: Place) -> Node | None:
     return None
 
 
+@dataclass(frozen=True)
+class StoredArray:
+    """How an array is stored, along all of its dimensions.
+
+    Attributes
+    ----------
+    codec : str or dict
+        As `Volume.to` takes it; the default where it is one that is not written here.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    chunk: tuple[int, ...]
+    shard: tuple[int, ...] | None
+    codec: Any
+
+
+def stored_as(place: Place) -> StoredArray:
+    """How the array at a place is stored."""
+    node = find(place)
+    if node is None or not node.is_array:
+        raise OSError(f"{place.text}: no zarr array is there")
+    store = ts.open(node.spec, open=True, read=True, context=context()).result()
+    read, write = store.chunk_layout.read_chunk.shape, store.chunk_layout.write_chunk.shape
+    chunk = tuple(c or n for c, n in zip(read, store.shape, strict=True))
+    shard = tuple(c or n for c, n in zip(write, store.shape, strict=True))
+    found = store.codec.to_json() if store.codec is not None else {}
+    return StoredArray(
+        tuple(store.shape),
+        store.dtype.numpy_dtype,
+        chunk,
+        shard if shard != chunk else None,
+        _as_said(found, node.version),
+    )
+
+
+def _as_said(found: Mapping[str, Any], version: int) -> Any:
+    """A codec of TensorStore as `Volume.to` takes it."""
+    if version == 2:
+        one = found.get("compressor")
+        name, how = (one or {}).get("id", "none"), one or {}
+    else:
+        steps = list(found.get("codecs", ()))
+        for step in steps:
+            if step.get("name") == "sharding_indexed":
+                steps = list(step["configuration"].get("codecs", ()))
+        left = [s for s in steps if s.get("name") not in ("bytes", "transpose", "crc32c")]
+        name = left[0]["name"] if left else "none"
+        how = left[0].get("configuration", {}) if left else {}
+    level = how.get("clevel", how.get("level"))
+    if name not in CODECS[version]:
+        return "zstd"
+    top = 22 if name == "zstd" else 9
+    if isinstance(level, int) and 0 <= level <= top and name != "none":
+        return {"name": name, "level": level}
+    return name
+
+
 def is_mask(attributes: Mapping[str, Any]) -> bool:
     """Whether this package has marked the array of some attributes, of uint8, as bool."""
     ours = attributes.get(OURS)

@@ -1,0 +1,42 @@
+"""``beam-volumes downsample``: add coarser levels to a volume that is stored in one size."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+from beam_volumes.cli.execute import dry, finish, summary, tell
+from beam_volumes.cli.options import computing, levelling, levels_asked, run_options, verb
+from beam_volumes.cli.say import say
+from beam_volumes.drive import compute
+from beam_volumes.drive.add_levels import prepared
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "downsample", act)
+    parser.description = (
+        "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume stays "
+        "as it is; its metadata list the levels when all are there. A volume that has levels is refused."
+    )
+    parser.add_argument("path", metavar="PATH", help="a path or URL of the volume")
+    levelling(parser, "auto")
+    computing(parser, crops=False)
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    options = run_options(args, others, parser)
+    found = prepared(args.path, **levels_asked(args), resume=options.resume)
+    if found is None:
+        say(f"{args.path}: its levels are there")
+        return
+    options = replace(options, journal=found.journal)
+    if args.dry_run:
+        dry(found.targets, options)
+        return
+    outcome = compute.run(
+        found.targets, options, note=found, tell=lambda planned: tell(summary(planned), options)
+    )
+    finish(outcome, found.names, options)
+    if outcome.ran:
+        found.done()

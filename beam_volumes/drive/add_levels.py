@@ -1,0 +1,183 @@
+"""Adding levels to a volume that is stored in one size: a run like others, and a change of the metadata."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes.drive import compute
+from beam_volumes.exports import public
+from beam_volumes.graph.volume import Target, Volume, of_source
+from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.ops.parameters.keywords import checked_keywords
+from beam_volumes.plan.run_options import AUTO, RunOptions, documented
+from beam_volumes.storage.added_levels import Added, HasLevels
+from beam_volumes.storage.added_levels import added as added_to
+from beam_volumes.storage.place import Spec, beside, kvstore_spec
+from beam_volumes.storage.pyramid import METHODS
+
+
+@dataclass(frozen=True)
+class Adding:
+    """A run that adds levels, as far as it is not one like others: what a run is noted with.
+
+    Attributes
+    ----------
+    added : Added
+    """
+
+    added: Added
+
+    @property
+    def names(self) -> list[str]:
+        """What results are called where they are told of."""
+        return [""] * len(self.added.sinks)
+
+    def done(self) -> None:
+        """List the levels in the volume's metadata, once all of them are there."""
+        self.added.register()
+
+    @property
+    def targets(self) -> list[Target]:
+        """What the run computes."""
+        made = [of_source(self.added.source)]
+        how = METHODS[self.added.pyramid.method]
+        for factors in self.added.pyramid.factors:
+            by = [factors[a] for a in made[0].space.visible]
+            made.append(public("downsample")(made[-1], by, how))
+        return [Target(v, sink) for v, sink in zip(made[1:], self.added.sinks, strict=True)]
+
+    @property
+    def journal(self) -> Spec:
+        """Where the run keeps its journal: beside the volume, whose own run has another."""
+        return journal_of(self.added.name)
+
+
+def journal_of(path: str) -> Spec:
+    """The folder of the run that adds levels to a volume."""
+    return beside(kvstore_spec(path), ".levels.run")
+
+
+@checked_keywords
+@documented
+def add_levels(
+    path: str | os.PathLike[str],
+    levels: int | str = "auto",
+    *,
+    method: str | None = None,
+    factors: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
+    memory: int | str | None = None,
+    workers: int | None = None,
+    runner: Any = AUTO,
+    options: Any = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | Callable[..., None] | None = None,
+) -> tuple[Volume, ...]:
+    """Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size.
+
+    The volume stays as it is. Levels are written below it, in chunks, shards and a codec like its own.
+    Its metadata list them when all are there, by one change.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The volume: a path, or a ``s3://`` or ``gs://`` URL.
+    levels : int or "auto", default: "auto"
+        How many levels there are to be, the volume itself included. ``"auto"`` halves the axes with the
+        smallest voxels until voxels are about as long along all axes, then all, until a level has 256
+        voxels or less along each axis.
+    method : {"mean", "mode", "nearest", "max", "min", "median"}, optional
+        How each level is made of the one before; by default the mode for labels and masks, the mean for
+        all else.
+    factors : int, sequence of int, or a sequence of these, optional
+        How many voxels become one, of all axes or of each, for all levels or for each level after the
+        first.
+    %(memory)s
+    %(workers)s
+    runner : str, beam Runner or None, optional
+        As of `compute`.
+    options : PipelineOptions, list of str or mapping, optional
+        Beam's options.
+    %(resume)s
+        Levels that are listed in the metadata already are no error then.
+    overwrite : bool, default: False
+        Whether to replace what lies where levels go and is not listed in the metadata.
+    progress : bool or callable, optional
+        As of `compute`.
+
+    Returns
+    -------
+    tuple of Volume
+        The coarser levels, the finest first.
+
+    Raises
+    ------
+    ValueError
+        If there is no such volume, it has levels already, its axes are in another order than t, c, z, y, x,
+        or an option is out of its range. Nothing was started then.
+    FileExistsError
+        If something lies where a level goes, and neither ``resume`` nor ``overwrite`` is asked for.
+
+    See Also
+    --------
+    downsample : makes the same voxels.
+    Volume.to : writes a volume with levels from the start.
+
+    Notes
+    -----
+    The volume is read once, and levels from memory as far as slabs go. The journal of the run is the folder
+    ``.levels.run`` beside the volume. A level of precomputed is a volume of its own in a folder below, whose
+    scale the volume's ``info`` names.
+
+    References
+    ----------
+    `tensorstore.downsample`.
+
+    Examples
+    --------
+    >>> stored = bv.compute(bv.open(np.zeros((8, 64, 64), "u1")).to("em.ome.zarr"), runner=None)
+    >>> [level.shape for level in bv.add_levels("em.ome.zarr", 3)]
+    [(4, 32, 32), (2, 16, 16)]
+    >>> bv.open("em.ome.zarr", level=2).shape
+    (2, 16, 16)
+    """
+    asked = RunOptions(
+        memory=memory,
+        workers=workers,
+        runner=runner,
+        beam_options=options,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        journal=journal_of(os.fspath(path)),
+    )
+    found = prepared(path, levels, method, factors, resume)
+    if found is not None:
+        outcome = compute.run(found.targets, asked, note=found)
+        if outcome.ran:
+            found.done()
+    return levels_of(path)
+
+
+def prepared(
+    path: str | os.PathLike[str], levels: int | str, method: str | None, factors: Any, resume: bool
+) -> Adding | None:
+    """What is to be done; None if it is done, and ``resume`` asks for no more."""
+    try:
+        return Adding(added_to(path, levels, method, factors))
+    except HasLevels:
+        if resume:
+            return None
+        raise
+
+
+def levels_of(path: str | os.PathLike[str]) -> tuple[Volume, ...]:
+    """The coarser levels that are there, the finest first."""
+    from beam_volumes.storage.opening import asked_at
+
+    place, formats = asked_at(os.fspath(path))
+    names = next((n for n in (f.levels(place) for f in formats) if n), ())
+    return tuple(open_volume(path, level=k) for k in range(1, len(names)))
