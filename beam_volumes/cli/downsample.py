@@ -16,8 +16,8 @@ from beam_volumes.drive.add_levels import prepared
 def register(verbs: Any) -> None:
     parser = verb(verbs, "downsample", act)
     parser.description = (
-        "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume stays "
-        "as it is; its metadata list the levels when all are there. A volume that has levels is refused."
+        "Add coarser levels to an OME-Zarr or precomputed volume that is stored in one size. The volume "
+        "stays as it is. Its metadata list the levels when all are there. One that has levels is refused."
     )
     parser.add_argument("path", metavar="PATH", help="a path or URL of the volume")
     levelling(parser, "auto")

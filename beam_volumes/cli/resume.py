@@ -10,8 +10,8 @@ from beam_volumes.cli.options import run_options, running, verb
 from beam_volumes.cli.say import say
 from beam_volumes.drive import compute
 from beam_volumes.drive.add_levels import Adding
-from beam_volumes.session.resume import note_of
 from beam_volumes.plan.run_options import AS_BEGUN
+from beam_volumes.session.resume import note_of
 
 
 def register(verbs: Any) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 from beam_volumes.drive import compute
 from beam_volumes.exports import public
-from beam_volumes.graph.volume import Target, Volume, of_source
-from beam_volumes.graph.volume import open as open_volume
+from beam_volumes.graph.opening import of_source
+from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.target import Target
+from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.storage.added_levels import Added, HasLevels
@@ -56,7 +58,7 @@ class Adding:
 
 
 def journal_of(path: str) -> Spec:
-    """The folder of the run that adds levels to a volume."""
+    """Say where the run that adds levels to a volume keeps its journal."""
     return beside(kvstore_spec(path), ".levels.run")
 
 
@@ -85,7 +87,7 @@ def add_levels(
     ----------
     path : str or os.PathLike
         The volume: a path, or a ``s3://`` or ``gs://`` URL.
-    levels : int or "auto", default: "auto"
+    levels : int or str, default: "auto"
         How many levels there are to be, the volume itself included. ``"auto"`` halves the axes with the
         smallest voxels until voxels are about as long along all axes, then all, until a level has 256
         voxels or less along each axis.
@@ -97,16 +99,17 @@ def add_levels(
         first.
     %(memory)s
     %(workers)s
-    runner : str, beam Runner or None, optional
-        As of `compute`.
-    options : PipelineOptions, list of str or mapping, optional
-        Beam's options.
+    runner : str, apache_beam.runners.PipelineRunner or None, default: "auto"
+        None runs without Beam in this process; ``"auto"`` does so for what reads and writes up to
+        256 MiB, and takes ``"FnApiRunner"`` for more.
+    options : PipelineOptions or list of str, optional
+        Beam's options, e.g. ``["--direct_running_mode=multi_processing"]``.
     %(resume)s
         Levels that are listed in the metadata already are no error then.
     overwrite : bool, default: False
         Whether to replace what lies where levels go and is not listed in the metadata.
     progress : bool or callable, optional
-        As of `compute`.
+        Whether to show progress on standard error, or a function that is called with it.
 
     Returns
     -------
@@ -165,7 +168,7 @@ def add_levels(
 def prepared(
     path: str | os.PathLike[str], levels: int | str, method: str | None, factors: Any, resume: bool
 ) -> Adding | None:
-    """What is to be done; None if it is done, and ``resume`` asks for no more."""
+    """Say what is to be done; None if it is done, and ``resume`` asks for no more."""
     try:
         return Adding(added_to(path, levels, method, factors))
     except HasLevels:
@@ -175,7 +178,7 @@ def prepared(
 
 
 def levels_of(path: str | os.PathLike[str]) -> tuple[Volume, ...]:
-    """The coarser levels that are there, the finest first."""
+    """Open the coarser levels that are there, the finest first."""
     from beam_volumes.storage.opening import asked_at
 
     place, formats = asked_at(os.fspath(path))

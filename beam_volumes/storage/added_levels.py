@@ -1,4 +1,4 @@
-"""Levels that are added to a volume which is stored in one size: where they go, and how its metadata list them.
+"""Levels that are added to a volume which is stored in one size: where they go, and what metadata list them.
 
 Each level is an output of its own, below the volume: an array of zarr, or a volume of precomputed. The
 volume's own metadata are changed once, when all levels are there, by a conditional write.
@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.space import AXES, LEADING, Space
 from beam_volumes.storage.claims import Document, changed
-from beam_volumes.storage.formats import ome, precomputed, zarr
+from beam_volumes.storage.formats import ome, ome_metadata, precomputed, zarr
 from beam_volumes.storage.formats.foreign import Foreign
 from beam_volumes.storage.formats.format import WritableFormat
 from beam_volumes.storage.opening import asked_at, open_source
@@ -94,14 +94,14 @@ class Added:
         first = image["datasets"][0]
         axes = self.sinks[0].space.all_axes if self.sinks else ()
         for k, path in enumerate(self.paths[1:], 1):
-            level = ome.level_transformations(first, self.pyramid, k, axes)
+            level = ome_metadata.level_transformations(first, self.pyramid, k, axes)
             image["datasets"].append({"path": path, "coordinateTransformations": level})
         labels = self.source.labels or self.source.dtype.kind == "b"
         if self.sinks and not labels and "omero" not in about:
             last = self.sinks[-1]
             told = replace(last, space=self.pyramid.levels[0].space)
-            about["omero"] = {"channels": ome.channels_told(told, last.read_all())}
-        image |= ome.told_method(self.pyramid, [a for a in axes if a in LEADING])
+            about["omero"] = {"channels": ome_metadata.channels_told(told, last.read_all())}
+        image |= ome_metadata.told_method(self.pyramid, [a for a in axes if a in LEADING])
         known = document.get("consolidated_metadata")
         if isinstance(known, dict) and isinstance(known.get("metadata"), dict):
             for sink, path in zip(self.sinks, self.paths[1:], strict=True):
@@ -187,19 +187,15 @@ def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[st
     told = Foreign(place.text, "OME metadata")
     images = told.list(about.get("multiscales"), "multiscales")
     if not images:
-        raise ValueError(
-            f"{place.text} is a group of several images; give the path of one of them"
-        )
+        raise ValueError(f"{place.text} is a group of several images; give the path of one of them")
     image = told.mapping(images[0], "multiscales[0]")
-    datasets = [
-        told.mapping(d, "datasets") for d in told.list(image.get("datasets"), "datasets")
-    ]
+    datasets = [told.mapping(d, "datasets") for d in told.list(image.get("datasets"), "datasets")]
     listed = [told.text(d.get("path"), "datasets.path") for d in datasets]
     if len(listed) > 1:
         raise _has_levels(place.text, listed)
     array = place.below(listed[0])
     stored = zarr.stored_as(array)
-    axes, _ = ome.axes_of(image, told)
+    axes, _ = ome_metadata.axes_of(image, told)
     names = tuple(str(a).lower() for a in axes or AXES[-len(stored.shape) :])
     order = tuple(a for a in (*LEADING, *AXES) if a in names)
     if names != order or len(names) != len(stored.shape):
@@ -241,7 +237,7 @@ def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[st
 def _of_precomputed(
     its: WritableFormat, place: Place, source: Source, asked: Mapping[str, Any]
 ) -> Added:
-    info = place.json(precomputed.INFO)
+    info = place.json(precomputed.INFO) or {}
     scales = info["scales"]
     if len(scales) > 1:
         raise _has_levels(place.text, [str(s.get("key")) for s in scales])

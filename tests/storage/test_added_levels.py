@@ -1,4 +1,4 @@
-"""`add_levels` and `beam-volumes downsample`: what is there gets the levels that it would have been written with."""
+"""`add_levels` and `beam-volumes downsample`: what is there gets the levels that it could have at once."""
 
 import json
 
@@ -54,7 +54,9 @@ def test_levels_are_those_of_a_pyramid(name, how, tmp_path):
         elif document == ".zattrs":
             got["multiscales"][0]["name"] = f"whole-{which}-x"
         assert without_run(got) == without_run(want)
-        assert bv.verify(one, checksums=True) == bv.verify(f"{one}.levels.run", checksums=True) == []
+        assert (
+            bv.verify(one, checksums=True) == bv.verify(f"{one}.levels.run", checksums=True) == []
+        )
 
 
 def test_the_command_refuses_resumes_and_tells(tmp_path, monkeypatch, capsys):
@@ -78,7 +80,10 @@ def test_the_command_refuses_resumes_and_tells(tmp_path, monkeypatch, capsys):
     assert "x.ome.zarr has 3 levels already (0, 1, 2)" in capsys.readouterr().err
     assert main(["downsample", "x.ome.zarr", "--resume"]) == 0
     bv.compute(IMAGE.to("y.precomputed"), IMAGE.to("z.zarr"), runner=None)
-    assert main(["downsample", "y.precomputed", "--factors", "1,2,2;2", "--levels", "3", "--dry-run"]) == 0
+    assert (
+        main(["downsample", "y.precomputed", "--factors", "1,2,2;2", "--levels", "3", "--dry-run"])
+        == 0
+    )
     assert "1 pass, 1 slab" in capsys.readouterr().out
     assert main(["downsample", "y.precomputed", "--factors", "1,2,2;2", "--levels", "3"]) == 0
     assert bv.open("y.precomputed", level=2).shape == (10, 7, 9)

@@ -52,6 +52,34 @@ def test_levels_do_not_depend_on_slabs(path, how, slab, tmp_path):
             assert level.origin == tuple((size - (30, 10, 10)) / 2)
 
 
+@thorough
+def test_levels_are_those_of_tensorstore_however_the_volume_is_cut(tmp_path):
+    """Ten random slabs and windows; `tensorstore.downsample`, level by level, is the reference."""
+    random = np.random.default_rng(5)
+    image = random.integers(0, 2**16, (11, 19, 23)).astype("u2")
+    cells = random.integers(0, 4, (11, 19, 23)).astype("u8") << 40
+    v, labels = bv.open(image), bv.open(cells)
+    want = {}
+    for name, array, method in (("i", image, "mean"), ("c", cells, "mode")):
+        want[name] = [array]
+        for _ in range(2):
+            store = ts.downsample(ts.array(want[name][-1]), [2, 2, 2], method)
+            want[name].append(store.read().result())
+    how = {"levels": 3, "factors": 2, "chunks": (1, 4, 8)}
+    for k in range(10):
+        slab = [int(n) for n in random.integers(1, 4, 3) * (4, 8, 16)]
+        window = int(random.integers(1, 9))
+        target = {
+            "i": v.to(tmp_path / f"i{k}.ome.zarr", **how),
+            "c": labels.to(tmp_path / f"c{k}.precomputed", **how),
+        }
+        bv.compute(*target.values(), runner=None, slab=slab, window=window)
+        for name, one in target.items():
+            for level, expected in enumerate(want[name]):
+                found = bv.open(one.sink.name, level=level)
+                assert np.array_equal(np.asarray(found), expected), (name, level, slab, window)
+
+
 def opened(array, axes, place):
     """An array with axes before z, y, x, and a voxel size."""
     ts.open(
@@ -83,6 +111,7 @@ def test_channels_and_points_in_time_have_levels(tmp_path):
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_metadata_are_those_of_the_specification(version, tmp_path):
     pytest.importorskip("ome_zarr_models")
+    schemas = pytest.importorskip("ngff_zarr.validate")
     from ome_zarr_models.v04.image import ImageAttrs
     from ome_zarr_models.v04.image_label import ImageLabelAttrs
     from ome_zarr_models.v05.image import Image
@@ -110,10 +139,38 @@ def test_metadata_are_those_of_the_specification(version, tmp_path):
         assert about["multiscales"][0]["metadata"]["kwargs"]["method"] == method
         assert ("image-label" in about) == (name == "cells")
         assert ("omero" in about) == (name == "image")
+        schemas.validate(about if version == "0.4" else {"ome": about}, version, strict=True)
+        if name == "cells":
+            schemas.validate(about if version == "0.4" else {"ome": about}, version, "label")
+            assert about["image-label"]["colors"][0] == {"label-value": 0, "rgba": [0, 0, 0, 0]}
+        else:
+            smallest = group["2"][:]
+            for channel, voxels in zip(about["omero"]["channels"], smallest, strict=True):
+                low, high = np.percentile(voxels, (0.5, 99.5), method="nearest")
+                assert channel["window"] == {"min": 0, "max": 255, "start": low, "end": high}
+                assert len(channel["color"]) == 6
+
+
+@pytest.mark.parametrize("dtype, window", [
+    ("u2", {"min": 0, "max": 65535, "start": 7, "end": 11}),
+    ("f4", {"min": 7.0, "max": 11.0, "start": 7.0, "end": 11.0}),
+])  # fmt: skip
+def test_windows_of_what_is_nearly_empty(dtype, window, tmp_path):
+    """Percentiles of voxels that are all but one the same show nothing; those that are not finite neither."""
+    voxels = np.full((4, 16, 20), 7, dtype)
+    voxels[0, 0, 0] = 11
+    if dtype == "f4":
+        voxels[2:] = [[[np.nan]], [[np.inf]]]
+    how = {"levels": 2, "factors": (1, 2, 2), "method": "nearest"}
+    bv.compute(bv.open(voxels).to(tmp_path / "a.ome.zarr", **how), runner=None)
+    group = zarr.open_group(tmp_path / "a.ome.zarr", mode="r")
+    (channel,) = group.attrs["ome"]["omero"]["channels"]
+    assert channel["window"] == window and channel["color"] == "FFFFFF"
 
 
 def test_other_libraries_read_all_levels(tmp_path):
     pytest.importorskip("ome_zarr")
+    ngff_zarr = pytest.importorskip("ngff_zarr")
     from ome_zarr.io import parse_url
     from ome_zarr.reader import Reader
 
@@ -123,8 +180,12 @@ def test_other_libraries_read_all_levels(tmp_path):
         where = tmp_path / f"{version}.ome.zarr"
         bv.compute(v.to(where, levels=3, ome_version=version), runner=None)
         node = next(iter(Reader(parse_url(str(where)))()))
-        for got, expected in zip(node.data, want, strict=True):
-            assert np.array_equal(np.asarray(got), expected)
+        images = ngff_zarr.from_ngff_zarr(str(where), validate=True).images
+        for k, expected in enumerate(want):
+            for got in (node.data[k], images[k].data):
+                assert np.array_equal(np.asarray(got), expected)
+            assert images[k].scale == dict.fromkeys("zyx", 10.0 * 2**k)
+            assert images[k].translation == dict.fromkeys("zyx", 5.0 * (2**k - 1))
         for k, expected in enumerate(want):
             driver = "zarr" if version == "0.4" else "zarr3"
             spec = {"driver": driver, "kvstore": f"file://{where}/{k}/"}

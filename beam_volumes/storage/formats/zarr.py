@@ -85,9 +85,10 @@ def stored_as(place: Place) -> StoredArray:
     if node is None or not node.is_array:
         raise OSError(f"{place.text}: no zarr array is there")
     store = ts.open(node.spec, open=True, read=True, context=context()).result()
-    read, write = store.chunk_layout.read_chunk.shape, store.chunk_layout.write_chunk.shape
-    chunk = tuple(c or n for c, n in zip(read, store.shape, strict=True))
-    shard = tuple(c or n for c, n in zip(write, store.shape, strict=True))
+    layout, whole = store.chunk_layout, store.shape
+    read, write = layout.read_chunk.shape or whole, layout.write_chunk.shape or whole
+    chunk = tuple(c or n for c, n in zip(read, whole, strict=True))
+    shard = tuple(c or n for c, n in zip(write, whole, strict=True))
     found = store.codec.to_json() if store.codec is not None else {}
     return StoredArray(
         tuple(store.shape),
