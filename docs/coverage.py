@@ -85,6 +85,8 @@ FUNCTIONS = [
     ("region_adjacency", "a count of all faces in numpy", "table", "1; of `label`, its second"),
     ("watershed", "the forest of edges in order, in Python; scikit-image where no heights are equal", "across",
      "2; 3 with `markers=`"),
+    ("map_instances", "a loop over all tiles, in Python", "across", "2"),
+    ("stitch", "a loop over all blocks, in Python", "across", "2"),
     ("watershed_affinities", "the forest of edges in order, in Python", "across", "2; 3 with `min_size=`"),
     ("agglomerate cut", "a greedy loop over all pairs", "table", "those of its table"),
     ("for_each_label", "scipy's `labeled_comprehension`", "table", "1, and each object's box"),

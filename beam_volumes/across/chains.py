@@ -52,7 +52,7 @@ class TableStep:
 
 
 @dataclass(frozen=True, eq=False)
-class _Within(Round):
+class Within(Round):
     """A round of a flow that is a part of another: what it sends goes where ``names`` says, or nowhere."""
 
     inner: Round
@@ -107,7 +107,7 @@ def chained(
         else:
             names["rows"] = tuple(wanted[k])
         own = [
-            _Within(names[r.name][0], tuple(n for to in r.to for n in names.get(to, ())), r, names)
+            Within(names[r.name][0], tuple(n for to in r.to for n in names.get(to, ())), r, names)
             for r in flow.rounds
         ]
         if k < len(sources):

@@ -455,7 +455,7 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
         of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"
         lines.append(f"  fold {f.reduction.name} of {of}")
     for seen in p.program.surveys:
-        names = ", ".join(steps[e.step].name for e in seen.edges)
+        names = ", ".join(_channels_together([steps[e.step].name for e in seen.edges]))
         name, limit_bytes = seen.survey.name, format_bytes(p.limit_bytes)
         lines.append(
             f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' summaries"

@@ -89,6 +89,16 @@ name : str, optional
     this function cannot be resumed.
 version : str or int, optional
     Change it when you change the function.""",
+        "stitching": """\
+stitch : {"iou", "touch", "largest"}, default: "iou"
+    Which labels of two neighbours are one object, by the voxels that the tiles share:
+    ``"iou"``: at least ``threshold`` of the voxels that either label has there, both have.
+    ``"touch"``: both have one. ``"largest"``: each has more voxels of the other than of any third
+    one; of equally many the smaller label counts.
+threshold : float, default: 0.5
+    For ``"iou"``, above 0 and up to 1. Above 0.5 a label joins one label of a neighbour at most.
+dtype : dtype, optional
+    Dtype of the result: uint32 by default, uint64 for volumes of 2**32 voxels and more.""",
         # Results of filters
         "float_result": """\
 Volume

@@ -1,0 +1,161 @@
+"""What was found in overlapping tiles, put together: fragments of neighbours matched over their overlap.
+
+A *fragment* is what one tile has under one label. Two tiles that share voxels see them both; how many of
+these each pair of fragments has says which of them are one. A slab tells of each tile what it saw of it
+(`TilePart`); the parts of a tile merge exactly, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+#: Ways to say which fragments are one.
+RULES = ("iou", "touch", "largest")
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Voxels that a tile and the next one along an axis share, by what they are labelled in each; 0 in one.
+
+    Attributes
+    ----------
+    labels : uint64 array (n, 2)
+        In the tile, and in the next one.
+    counts : int64 array (n)
+    """
+
+    labels: np.ndarray
+    counts: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        return self.labels.nbytes + self.counts.nbytes
+
+
+@dataclass(frozen=True, eq=False)
+class TilePart:
+    """What a slab has seen of a tile.
+
+    Attributes
+    ----------
+    labels : uint64 array (n)
+        Of voxels that the tile owns, increasing.
+    first : int64 array (n)
+        The index in the volume of the first voxel of each.
+    sizes : int64 array (n)
+        Voxels that the tile owns of each.
+    pairs : dict of Pairs
+        By axis.
+    """
+
+    labels: np.ndarray
+    first: np.ndarray
+    sizes: np.ndarray
+    pairs: Mapping[int, Pairs]
+
+    @property
+    def nbytes(self) -> int:
+        own = self.labels.nbytes + self.first.nbytes + self.sizes.nbytes
+        return own + sum(p.nbytes for p in self.pairs.values())
+
+    @classmethod
+    def empty(cls) -> TilePart:
+        none = np.empty(0, np.int64)
+        return cls(np.empty(0, np.uint64), none, none, {})
+
+
+def merged(parts: Iterable[TilePart]) -> TilePart:
+    """All that several slabs, or windows, have seen of a tile.
+
+    Examples
+    --------
+    >>> def part(*labels):
+    ...     n = np.arange(len(labels))
+    ...     return TilePart(np.array(labels, "u8"), n, n + 1, {})
+    >>> whole = merged([part(3, 8), part(8)])
+    >>> whole.labels.tolist(), whole.first.tolist(), whole.sizes.tolist()
+    ([3, 8], [0, 0], [1, 3])
+    """
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    labels, place = np.unique(
+        np.concatenate([np.empty(0, np.uint64), *(p.labels for p in parts)]), return_inverse=True
+    )
+    first = np.full(len(labels), np.iinfo(np.int64).max)
+    sizes = np.zeros(len(labels), np.int64)
+    if parts:
+        np.minimum.at(first, place, np.concatenate([p.first for p in parts]))
+        np.add.at(sizes, place, np.concatenate([p.sizes for p in parts]))
+    axes = sorted({a for p in parts for a in p.pairs})
+    return TilePart(
+        labels, first, sizes, {a: added([p.pairs[a] for p in parts if a in p.pairs]) for a in axes}
+    )
+
+
+def added(parts: Iterable[Pairs]) -> Pairs:
+    """Counts of the same pairs added up, pairs in order."""
+    parts = list(parts)
+    labels, place = np.unique(
+        np.concatenate([np.empty((0, 2), np.uint64), *(p.labels for p in parts)]),
+        axis=0,
+        return_inverse=True,
+    )
+    counts = np.zeros(len(labels), np.int64)
+    np.add.at(counts, place.reshape(-1), np.concatenate([counts[:0], *(p.counts for p in parts)]))
+    return Pairs(labels, counts)
+
+
+def matches(pairs: Pairs, rule: str, threshold: float) -> np.ndarray:
+    """The pairs of fragments (uint64, two columns) that are one, in order.
+
+    Parameters
+    ----------
+    pairs : Pairs
+        `added`, of all voxels that two tiles share.
+    rule : str
+        ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the voxels that
+        either has there. ``"largest"``: each has more of the other than of any third one, the smaller label
+        on ties.
+
+    Examples
+    --------
+    >>> labels = np.array([[1, 5], [1, 6], [2, 6], [0, 6]], "u8")
+    >>> pairs = added([Pairs(labels, np.array([8, 2, 3, 2]))])
+    >>> [matches(pairs, rule, 0.5).tolist() for rule in RULES]
+    [[[1, 5]], [[1, 5], [1, 6], [2, 6]], [[1, 5], [2, 6]]]
+    """
+    both = (pairs.labels != 0).all(axis=1)
+    found, counts = pairs.labels[both], pairs.counts[both]
+    if rule == "touch" or not len(found):
+        return found
+    if rule == "iou":
+        below, above = (_sizes(pairs, side)[_places(pairs, side)][both] for side in (0, 1))
+        return found[counts / (below + above - counts) >= threshold]
+    best = [_best(found[:, side], found[:, 1 - side], counts) for side in (0, 1)]
+    return found[best[0] & best[1]]
+
+
+def _places(pairs: Pairs, side: int) -> np.ndarray:
+    return np.unique(pairs.labels[:, side], return_inverse=True)[1].reshape(-1)
+
+
+def _sizes(pairs: Pairs, side: int) -> np.ndarray:
+    """Voxels of each label of a side, by its place."""
+    place = _places(pairs, side)
+    sizes = np.zeros(place.max(initial=-1) + 1, np.int64)
+    np.add.at(sizes, place, pairs.counts)
+    return sizes
+
+
+def _best(own: np.ndarray, other: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Whether each pair is that of its own label with the most voxels, and the smallest other label then."""
+    order = np.lexsort((other, -counts, own))
+    is_first = np.ones(len(own), bool)
+    is_first[1:] = own[order][1:] != own[order][:-1]
+    best = np.zeros(len(own), bool)
+    best[order] = is_first
+    return best
