@@ -31,6 +31,8 @@ PAGE = Path(__file__).with_suffix(".md")
 #: Functions, what tests hold them against, kind, sweeps.
 FUNCTIONS = [
     ("abs clip exp log sqrt where", "numpy", "pointwise", "1"),
+    ("arccos arcsin arctan arctan2 cos cosh expm1 log10 log1p log2 power sin sinh tan tanh",
+     "numpy in wider floats, within 2 ulp", "pointwise", "1"),
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
     ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv", "scikit-image on float64", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
@@ -99,6 +101,7 @@ FUNCTIONS = [
 #: Kind and sweeps of a function that the table does not name, by its family in `ops`.
 FAMILIES = {
     "pointwise": ("pointwise", "1"),
+    "elementary": ("pointwise", "1"),
     "intensity": ("pointwise", "1"),
     "filters": ("neighbourhood", "1"),
     "morphology": ("neighbourhood", "1"),
@@ -222,7 +225,7 @@ STACK = {
     "maxOfPair, minOfPair": ("maximum minimum", "numpy's"),
     "abs, exp, log, sqrt": ("abs exp log sqrt", ""),
     "round, square": ("rint square", "numpy's"),
-    "log10, sin, cos, tan, asin, acos, atan": ("map_overlap", "their bits depend on the processor"),
+    "log10, sin, cos, tan, asin, acos, atan": ("log10 sin cos tan arcsin arccos arctan", ""),
     "getMinMax, computeStats": ("min max mean std variance sum", "each by itself, in one sweep"),
     "histogram": ("histogram", "bins, not a table of values"),
     "discreteGaussian, convGauss": ("gaussian_filter", ""),

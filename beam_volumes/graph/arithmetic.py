@@ -24,7 +24,7 @@ class Ufunc(Formula):
 
     def evaluate(self, *arguments: Any) -> Any:
         with np.errstate(all="ignore"):
-            return getattr(np, self.name)(*arguments)
+            return elementwise.of_numbers(self.name, arguments)
 
 
 def _stand_in(item: Any) -> Any:
@@ -60,7 +60,7 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
         shape = np.broadcast_shapes(*(v.shape for v in values))
         return Scalar(FormulaValue.of(Ufunc(name), values, dtype, shape))
     if name == "power":
-        elementwise.check_power(volumes[0].dtype, operands[1], dtype)
+        elementwise.check_power(operands[1], dtype)
     return elementwise_volume(name, name, dtype, operands)
 
 

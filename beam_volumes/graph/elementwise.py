@@ -1,8 +1,8 @@
 """Voxel-by-voxel operations: numpy's ufuncs with numpy's casting, one slice at a time.
 
 Only operations whose bits do not depend on the processor are offered: IEEE arithmetic through numpy,
-and ``exp`` and ``log`` through our own compiled implementations. So is what numpy leaves open, which is
-for one voxel not as for its neighbour: two NaNs, and the extremum of two zeros.
+and ``exp``, ``sin`` and the like through our own compiled implementations. So is what numpy leaves open,
+which is for one voxel not as for its neighbour: two NaNs, and the extremum of two zeros.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels import elementary, pairs
+from beam_volumes.kernels import elementary, functions, pairs
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
@@ -27,14 +27,15 @@ EXACT_UFUNCS: frozenset[str] = frozenset(
         "right_shift", "isnan", "isinf", "isfinite", "signbit",
     }
 )  # fmt: skip
-_COMPILED: dict[str, Callable[[np.ndarray, np.ndarray], None]] = {
+_COMPILED: dict[str, Callable[..., None]] = {
     "exp": elementary.exp,
     "log": elementary.log,
+    **functions.FUNCTIONS,
 }
-SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys() | {"power"}
+SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys()
 
 #: Functions that allocate slices for themselves.
-_ALLOCATING = frozenset(("astype", "round", "power", "exp", "log", "where"))
+_ALLOCATING = frozenset(("astype", "round", "where", *_COMPILED))
 #: Cost of touching one voxel of one operand, ns.
 _TOUCH = 0.15
 
@@ -71,6 +72,7 @@ class Elementwise(Stage):
     @property
     def cost(self) -> float:
         slow = {
+            **dict.fromkeys(functions.FUNCTIONS, 40.0),
             "exp": 4.0,
             "log": 4.0,
             "divide": 0.5,
@@ -85,7 +87,9 @@ class Elementwise(Stage):
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         if self.function in _ALLOCATING:
-            return block_rows(rows, cols) * cols * 19
+            # As float64: the operands, of which numbers are spread out, and the result
+            wide = 8 * (1 + len(self.arguments)) + 2 if self.function in functions.FUNCTIONS else 19
+            return block_rows(rows, cols) * cols * max(19, wide)
         if self.function in pairs.FUNCTIONS and self.dtype.kind == "f":
             return max(cols, min(rows * cols, pairs.COPIED)) * 24
         return 0
@@ -126,10 +130,12 @@ class Elementwise(Stage):
                 cast(operands[0], out)
             elif self.function == "round":
                 cast_rounded(operands[0], out)
+            elif self.function == "power" and _is_plain(operands[1], out.dtype):
+                np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
+            elif self.function in functions.FUNCTIONS:
+                functions.apply(self.function, operands, out)
             elif self.function in _COMPILED:
                 _compiled(_COMPILED[self.function], operands[0], out)
-            elif self.function == "power":
-                np.copyto(out, _power(operands[0], operands[1], out.dtype), casting="unsafe")
             elif _is_open(self.function, operands, out.dtype):
                 a, b = (np.asarray(o) for o in operands)
                 pairs.apply(self.function, a, b, out)
@@ -230,17 +236,36 @@ def _power(x: Any, exponent: Any, dtype: np.dtype) -> np.ndarray:
     return np.divide(1, result, dtype=dtype) if exponent < 0 else result
 
 
-def check_power(base: np.dtype, exponent: Any, result: np.dtype) -> None:
-    """Refuse powers whose bits would depend on the machine's math library."""
-    if np.issubdtype(result, np.integer):
-        return
-    if not isinstance(exponent, int | float | np.number) or not (
+def _is_plain(exponent: Any, result: np.dtype) -> bool:
+    """Whether a power is one of integers, or made of products or a square root."""
+    if result.kind != "f":
+        return True
+    return np.ndim(exponent) == 0 and (
         exponent == 0.5 or (float(exponent).is_integer() and abs(exponent) <= 16)
-    ):
-        raise TypeError(
-            f"power: exponent {exponent!r} is not offered on {base}; whole numbers up to 16 and 0.5 are. "
-            "Use exp(exponent * log(volume)) for another"
+    )
+
+
+def check_power(exponent: Any, result: np.dtype) -> None:
+    """Refuse negative powers of integers, which numpy refuses when it meets them."""
+    if result.kind == "i" and isinstance(exponent, int | np.integer) and exponent < 0:
+        raise ValueError(
+            f"power: exponent {exponent!r} of integers: a negative power is none; cast the volume with "
+            "astype first"
         )
+
+
+def of_numbers(function: str, operands: Sequence[Any]) -> Any:
+    """A ufunc of numbers and small arrays, with the same bits as of volumes."""
+    if function not in _COMPILED:
+        return getattr(np, function)(*operands)
+    dtype = result_dtype(function, operands)
+    several = np.broadcast_arrays(*(np.asarray(o) for o in operands))
+    rows = tuple(np.ascontiguousarray(o).reshape(1, -1) for o in several)
+    out = np.empty(rows[0].shape, dtype)
+    single = operands[1:] if np.ndim(operands[-1]) == 0 else rows[1:]
+    arguments = tuple(("input", i) for i in range(len(rows)))
+    Elementwise(function, dtype, function, arguments).apply((rows[0], *single), out, ())
+    return out.reshape(several[0].shape)[()]
 
 
 def cast(source: Any, out: np.ndarray) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.ndimage._filters import _gaussian_kernel1d
 
+from beam_volumes.kernels import functions
 from beam_volumes.kernels.elementary import exp, exp_value, flat_rows, gaussian_weights, log
 from tests.tiers import thorough
 
@@ -25,7 +26,7 @@ def apply(function, x, dtype=np.float64):
 
 def ulps(ours, theirs):
     with np.errstate(all="ignore"):
-        step = np.spacing(np.abs(theirs))
+        step = np.spacing(np.abs(theirs).astype(np.float64))
         return np.max(np.where(ours == theirs, 0, np.abs(ours - theirs) / step))
 
 
@@ -45,6 +46,80 @@ def test_log_within_one_ulp():
         ]
     )
     assert ulps(apply(log, x), np.log(x)[None]) <= 1
+
+
+N = 20_000
+REALS = np.concatenate(
+    [RNG.uniform(-10, 10, N), 10 ** RNG.uniform(-300, 0, N), -RNG.normal(0, 1, N)]
+)
+WIDE = np.concatenate([REALS, RNG.uniform(-709.7, 709.7, N)])
+POSITIVE = np.concatenate([10 ** RNG.uniform(-323, 308, N), 1 + RNG.normal(0, 1e-9, N)])
+ANGLES = np.concatenate(
+    [
+        REALS,
+        RNG.uniform(-1e6, 1e6, N),
+        10 ** RNG.uniform(0, 308, N),
+        np.round(RNG.uniform(-1e12, 1e12, N)) * np.pi / 2,
+    ]
+)
+UNIT = np.concatenate([RNG.uniform(-1, 1, N), 1 - 10 ** RNG.uniform(-17, 0, N)])
+ARGUMENTS = {
+    **dict.fromkeys(("log10", "log2"), POSITIVE),
+    "log1p": np.concatenate([POSITIVE, UNIT]),
+    **dict.fromkeys(("expm1", "sinh", "cosh", "tanh"), WIDE),
+    **dict.fromkeys(("sin", "cos", "tan"), ANGLES),
+    **dict.fromkeys(("arcsin", "arccos"), UNIT),
+    "arctan": np.concatenate([REALS, 10 ** RNG.uniform(0, 300, N)]),
+}
+
+
+def applied(name, *operands, dtype=np.float64):
+    out = np.empty(operands[0].shape, dtype)
+    functions.apply(name, operands, out)
+    return out
+
+
+def precise(name, *operands):
+    """What the C library gives of wider floats, where there are some."""
+    with np.errstate(all="ignore"):
+        return getattr(np, name)(*(o.astype(np.longdouble) for o in operands))
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_within_two_ulp(name):
+    assert ulps(applied(name, ARGUMENTS[name]), precise(name, ARGUMENTS[name])) <= 2
+    assert functions.FUNCTIONS.keys() == ARGUMENTS.keys() | {"power", "arctan2"}
+
+
+def test_functions_of_two_within_two_ulp():
+    y = np.concatenate([RNG.uniform(-10, 10, N), 10 ** RNG.uniform(-300, 300, N)])
+    x = np.concatenate([RNG.uniform(-10, 10, N), -(10 ** RNG.uniform(-300, 300, N))])
+    assert ulps(applied("arctan2", y, x), precise("arctan2", y, x)) <= 2
+    base = [RNG.uniform(0, 10, N), 10 ** RNG.uniform(-300, 300, N), 1 + RNG.normal(0, 1e-12, N)]
+    exponent = [RNG.uniform(-10, 10, N), RNG.uniform(-2, 2, N), RNG.normal(0, 1e13, N)]
+    powers = applied("power", np.concatenate(base), np.concatenate(exponent))
+    true = precise("power", np.concatenate(base), np.concatenate(exponent))
+    within = (np.abs(true) > 2.3e-308) & (np.abs(true) < 1.7e308)  # wider floats have more
+    assert ulps(powers[within], true[within]) <= 2
+
+
+@pytest.mark.parametrize("name", sorted(functions.FUNCTIONS))
+def test_special_values_of_functions(name):
+    special = np.array([*SPECIAL, 2, -2, 3, -3, 0.5, 800, 1e308])
+    given = (special,)
+    if getattr(np, name).nin == 2:
+        given = tuple(a.ravel() for a in np.meshgrid(special, special))
+    with np.errstate(all="ignore"):
+        expected = getattr(np, name)(*given)
+    ours = applied(name, *given)
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(expected))
+    np.testing.assert_allclose(ours, expected, rtol=5e-16, atol=5e-324)
+    real = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(ours)[real], np.signbit(expected)[real])
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(
+            applied(name, *given, dtype=np.float32), ours.astype(np.float32)
+        )
 
 
 @pytest.mark.parametrize("function, reference", [(exp, np.exp), (log, np.log)])
@@ -108,7 +183,7 @@ def test_gaussian_weights_are_symmetric():
 BITS = """
 import hashlib
 import numpy as np
-from beam_volumes.kernels import elementary
+from beam_volumes.kernels import elementary, functions
 from beam_volumes.kernels.measure import accumulate
 rng = np.random.default_rng(1)
 h = hashlib.sha256()
@@ -119,6 +194,10 @@ for dtype in (np.float64, np.float32):
     h.update(out.tobytes())
     elementary.log(10 ** (x / 3), out)
     h.update(out.tobytes())
+    for name in functions.FUNCTIONS:
+        several = [abs(x) / 750, 1 + x / 9]
+        functions.apply(name, several[: getattr(np, name).nin], out)
+        h.update(out.tobytes())
     part = (x * 1e-3).astype(dtype)
     h.update(repr(accumulate.moments(part, None, True)).encode())
     h.update(repr(accumulate.extent(part, part > 0)).encode())

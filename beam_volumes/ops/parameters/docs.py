@@ -29,6 +29,13 @@ volume : Volume or numpy.ndarray
         "volume_or_number": """\
 volume : Volume or Scalar
     A lazy volume, or a lazy number.""",
+        "number_errors": """\
+TypeError
+    If an input is neither a volume, a lazy number, an array nor a number.""",
+        "own_bits": """\
+Results are the same on every processor, and differ from the true value by less than 2 units in the last
+place of float64, or of the narrower dtype to which they are rounded. Those of numpy depend on the
+processor.""",
         "intensities": """\
 volume : Volume or numpy.ndarray
     A lazy volume of up to three axes, or an array, which is opened. Intensities stay on their
