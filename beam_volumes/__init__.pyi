@@ -84,6 +84,7 @@ from .ops.intensity.exposure import adjust_log as adjust_log
 from .ops.intensity.exposure import adjust_sigmoid as adjust_sigmoid
 from .ops.intensity.exposure import equalize_hist as equalize_hist
 from .ops.intensity.exposure import rescale_intensity as rescale_intensity
+from .ops.intensity.noise import random_noise as random_noise
 from .ops.intensity.slice_contrast import normalize_slices as normalize_slices
 from .ops.labels.agglomerate import agglomerate as agglomerate
 from .ops.labels.agglomerate import cut as cut
@@ -129,6 +130,7 @@ from .ops.measure.statistics import minimum_position as minimum_position
 from .ops.measure.thresholds import threshold_isodata as threshold_isodata
 from .ops.measure.thresholds import threshold_li as threshold_li
 from .ops.measure.thresholds import threshold_minimum as threshold_minimum
+from .ops.measure.thresholds import threshold_moments as threshold_moments
 from .ops.measure.thresholds import threshold_multiotsu as threshold_multiotsu
 from .ops.measure.thresholds import threshold_otsu as threshold_otsu
 from .ops.measure.thresholds import threshold_triangle as threshold_triangle

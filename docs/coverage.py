@@ -36,6 +36,7 @@ FUNCTIONS = [
     ("adjust_gamma adjust_log adjust_sigmoid", "scikit-image", "pointwise", "1"),
     ("rgb2hed hed2rgb separate_stains combine_stains rgb2gray rgb2hsv", "scikit-image on float64", "pointwise", "1"),
     ("rescale_intensity", "scikit-image", "pointwise", "1; 2 with `in_range=\"image\"`"),
+    ("random_noise", "moments, counts and scikit-image's scale", "pointwise", "1; 2 where the least voxel decides"),
     ("normalize_slices", "numpy, scikit-image, slice by slice", "number, then pointwise",
      "2; of percentiles, one for each 8 bits and one"),
     ("equalize_hist", "scikit-image", "pointwise", "2 for integers to 16 bits, else 3"),
@@ -72,6 +73,7 @@ FUNCTIONS = [
     ("percentile", "numpy, bit for bit", "number", "1 to 16 bits, 2 to 32, 4 to 64; with `axis=` 1 of short lines, else one for each 8 bits"),
     ("threshold_otsu threshold_li threshold_yen threshold_triangle threshold_isodata "
      "threshold_minimum", "scikit-image", "number", "1 for integers to 16 bits, else 2"),
+    ("threshold_moments", "the formula of ITK and Fiji; SimpleITK", "number", "1 for integers to 16 bits, else 2"),
     ("threshold_multiotsu", "scikit-image, and the best of all choices", "number",
      "1 for integers to 16 bits, else 2"),
     ("label", "scipy, `array_equal`; `by_value` scikit-image", "across", "2"),

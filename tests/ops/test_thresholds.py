@@ -123,3 +123,34 @@ def test_too_many_are_refused_before_anything_is_made():
             call(v, 10**9)
     with pytest.raises(ValueError, match="classes=1000000000"):
         bv.threshold_multiotsu(v, 10**9)
+
+
+def moments_of_itk(x):
+    """ITK's formula, and that of Fiji's "Moments" plugin, on every value from the least to the greatest."""
+    share = np.bincount(x.ravel() - x.min()) / x.size
+    at = np.arange(len(share), dtype=float)
+    m1, m2, m3 = (float((share * at**k).sum()) for k in (1, 2, 3))
+    cd = m2 - m1 * m1
+    c0, c1 = (m1 * m3 - m2 * m2) / cd, (m2 * m1 - m3) / cd
+    z0, z1 = (0.5 * (-c1 + sign * np.sqrt(c1 * c1 - 4 * c0)) for sign in (-1, 1))
+    return int(x.min()) + int(np.argmax(np.cumsum(share) > (z1 - m1) / (z1 - z0)))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
+def test_moments(dtype):
+    sitk = pytest.importorskip("SimpleITK")
+    for seed in range(6):
+        x = two_tissues(dtype, seed)
+        whole = x.astype(np.int64)
+        if dtype == "f4":
+            x = whole.astype(dtype)
+        ours = bv.compute(bv.threshold_moments(bv.open(x)), runner=None, slab=(4, 9, 31))
+        bin_width = np.ptp(whole) / 256
+        if dtype != "f4":
+            assert ours == moments_of_itk(whole)
+        itk = sitk.MomentsThresholdImageFilter()
+        itk.SetNumberOfHistogramBins(256)
+        itk.Execute(sitk.GetImageFromArray(x))
+        assert abs(float(ours) - itk.GetThreshold()) <= 2 * max(1, bin_width)
+    flat = bv.open(np.full((2, 3, 4), 7, dtype))
+    assert bv.compute(bv.threshold_moments(flat), runner=None) == 7

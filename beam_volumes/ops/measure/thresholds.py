@@ -208,6 +208,52 @@ def threshold_yen(
 
 
 @documented
+def threshold_moments(
+    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+) -> Scalar:
+    """Find the threshold that keeps the moments, as if there were two values.
+
+    Parameters
+    ----------
+    %(volume)s
+    %(nbins)s
+    %(where)s
+    %(nan)s
+
+    Returns
+    -------
+    %(threshold)s
+
+    Raises
+    ------
+    %(reduction_errors)s
+
+    See Also
+    --------
+    threshold_otsu : of greatest variance between classes.
+
+    Notes
+    -----
+    %(threshold_sweeps)s
+
+    The volume is taken for a blurred one of two values, whose first three moments are those of the
+    volume. As many voxels are left below the threshold as have the lower value.
+
+    References
+    ----------
+    ``MomentsThreshold`` of SimpleITK and "Moments" of Fiji; W.-H. Tsai, "Moment-preserving
+    thresholding: a new approach", Computer Vision, Graphics, and Image Processing 29 (1985).
+
+    Examples
+    --------
+    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
+    >>> int(bv.threshold_moments(v))
+    5
+    """
+    return _threshold("threshold_moments", volume, nbins, mask, nan)
+
+
+@documented
 def threshold_triangle(
     volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
 ) -> Scalar:
