@@ -104,8 +104,8 @@ def random_noise(
 
     Notes
     -----
-    The noise of a voxel follows from the seed, its channel, and its index in the volume: a crop of a volume with
-    noise has the noise of the volume, and noise of a crop is another. The distributions are those of
+    The noise of a voxel follows from the seed, its channel, and its index in the volume: a crop of
+    a volume with noise has the noise of the volume, and noise of a crop is another. The distributions are those of
     scikit-image; the numbers are not.
 
     Goes along with any sweep. Clipping volumes of signed integers or floats, and pepper, take the least
@@ -239,7 +239,7 @@ def _counted(name: str, volume: Volume, x: Volume, lowest: Any, peak: Any, seed:
 
 
 def _numbers(volume: Volume, kind: int, seed: int, stream: int = 0) -> Volume:
-    """A volume of random numbers of the shape of another; each channel has its own."""
+    """Make a volume of random numbers of the shape of another; each channel has its own."""
     nodes = tuple(
         StageNode.of(
             Numbers(
