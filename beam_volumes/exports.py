@@ -47,6 +47,8 @@ _ELSEWHERE = {
     "dilation": "binary_dilation and grey_dilation do that",
     "erosion": "binary_erosion and grey_erosion do that",
     "opening": "binary_opening and grey_opening do that",
+    "skeletonize": "thinning goes on from all sides until nothing changes, in no order that sweeps have; "
+    "bv.for_each_label gives each object to skimage.morphology.skeletonize",
     "closing": "binary_closing and grey_closing do that",
 }
 

@@ -84,6 +84,7 @@ FUNCTIONS = [
     ("distance_transform_edt signed_distance", "scipy",
      "across; neighbourhood with `max_distance=`",
      "2, or 4 where planes do not fit in memory; 1"),
+    ("distance_transform_cdt", "scipy, `array_equal`", "across", "2, or 4 where planes do not fit in memory"),
     ("cumsum", "numpy", "integers across along the first axis, floats slice by slice; else along whole rows or columns", "2; 1"),
     ("regionprops_table", "scikit-image on float64", "table", "1; of `label`, its second"),
     ("region_adjacency", "a count of all faces in numpy", "table", "1; of `label`, its second"),
@@ -126,8 +127,6 @@ _PER_LABEL = "for each label: `regionprops_table`"
 #: Of scipy.ndimage, what has another name here (then `ours` says which) or is left out, and why.
 SCIPY = {
     "distance_transform_bf": ("distance_transform_edt", "only the Euclidean metric"),
-    "distance_transform_cdt": ("", "chessboard and taxicab distances: not offered; "
-                               "`distance_transform_edt` is the Euclidean one"),
     "find_objects": ("regionprops_table", "`bbox` of every label, as rows"),
     "fourier_ellipsoid": ("", _FOURIER),
     "fourier_gaussian": ("gaussian_filter", f"in space: {_FOURIER}"),
@@ -159,8 +158,9 @@ VALUES = [
      "`binary_propagation` is the exact answer for dilations"),
     ("binary_fill_holes, binary_propagation, label", "a `structure` that is not the same when reflected"),
     ("affine_transform, rotate, shift, zoom", f"`order` above 1: {_SPLINES}"),
+    ("distance_transform_cdt", "a `metric` that is another structure than the two with names"),
     ("affine_transform", "a matrix that reverses z, or for which a slice needs more than 256 others: they are held in memory"),
-    ("distance_transform_edt", "`return_indices=True`: where the nearest voxel lies is not kept"),
+    ("distance_transform_edt, distance_transform_cdt", "`return_indices=True`: where the nearest voxel lies is not kept"),
 ]  # fmt: skip
 
 #: Parameters that functions of the same name do not have here, and why; none has scipy's `output=`.
@@ -172,7 +172,7 @@ PARAMETERS = {
         ("binary_propagation", "border_value", "outside is background"),
         ("center_of_mass extrema histogram maximum_position mean minimum_position sum variance", "labels index",
          "for each label: `regionprops_table`; `mask=` for one region"),
-        ("distance_transform_edt", "return_distances distances indices", "distances alone are returned"),
+        ("distance_transform_cdt distance_transform_edt", "return_distances distances indices", "distances alone are returned"),
         ("gaussian_gradient_magnitude gaussian_laplace", "kwargs", "`truncate=` alone, of what they hand to `gaussian_filter`"),
         ("generic_filter", "extra_keywords", "the function is compiled with positions; a closure has any"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called by keywords: `extra_keywords=`"),

@@ -65,6 +65,32 @@ def test_distance(batch, data):
     np.testing.assert_array_max_ulp(got, expected(mask, sampling), 0 if exact else 1)
 
 
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
+@given(data=st.data())
+def test_chessboard_and_taxicab_distances_are_scipys(data):
+    draw = data.draw
+    shape = tuple(draw(st.integers(1, n)) for n in (14, 70, 150))
+    if draw(st.integers(0, 4)) == 0:
+        shape = shape[1:]
+    mask = mask_of(shape, draw(st.sampled_from(SHARES)), draw(st.integers(0, 999)))
+    metric = draw(st.sampled_from(["chessboard", "taxicab", "cityblock", "manhattan"]))
+    volume = bv.open(mask if draw(st.booleans()) else mask * np.float32(0.5))
+    got = in_parts(bv.distance_transform_cdt(volume, metric), **draw(slabs(shape)))
+    np.testing.assert_array_equal(got, ndi.distance_transform_cdt(mask, metric), strict=True)
+
+
+def test_structures_are_metrics_and_others_are_refused():
+    v = bv.open(mask_of((4, 9, 7), 0.9, 1))
+    for rank, metric in ((1, "taxicab"), (3, "chessboard")):
+        same = bv.distance_transform_cdt(v, ndi.generate_binary_structure(3, rank))
+        np.testing.assert_array_equal(same, bv.distance_transform_cdt(v, metric))
+    for bad in ("euclidean", ndi.generate_binary_structure(3, 2), np.ones((3, 3))):
+        with pytest.raises(ValueError, match="chessboard, taxicab"):
+            bv.distance_transform_cdt(v, bad)
+    with pytest.raises(ValueError, match="return_indices=True is not offered"):
+        bv.distance_transform_cdt(v, return_indices=True)
+
+
 @thorough
 @settings(max_examples=examples(30), deadline=None, derandomize=True)
 @given(data=st.data())

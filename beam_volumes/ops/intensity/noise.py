@@ -105,8 +105,8 @@ def random_noise(
     Notes
     -----
     The noise of a voxel follows from the seed, its channel, and its index in the volume: a crop of
-    a volume with noise has the noise of the volume, and noise of a crop is another. The distributions are those of
-    scikit-image; the numbers are not.
+    a volume with noise has the noise of the volume, and noise of a crop is another. The
+    distributions are those of scikit-image; the numbers are not.
 
     Goes along with any sweep. Clipping volumes of signed integers or floats, and pepper, take the least
     voxel first: another sweep.

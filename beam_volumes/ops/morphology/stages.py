@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Box, Halo
+from beam_volumes.kernels.morphology import chamfer
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.kernels.morphology.distance import REACH, Metric
 from beam_volumes.sweep.stage import Block, InStrips, Padding, Stage, Work
@@ -60,6 +61,46 @@ class DistanceAlongX(Stage):
             kernels.along_x(
                 squared, distance, y0, y1, REACH, far, weight, self.how.scale, self.root
             )
+
+
+@dataclass(frozen=True, eq=False)
+class ChamferAlongY(Stage):
+    """Chessboard or taxicab distances within z and y, from distances along z."""
+
+    chessboard: bool
+
+    spans = (1,)
+    cost = 8.0
+    compiled = True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 4 * (chamfer.COLUMNS + 3) * rows
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        for k in range(out.depth):
+            chamfer.along_y(inputs[0].slice(k), out.slice(k), y0, y1, self.chessboard)
+
+
+@dataclass(frozen=True, eq=False)
+class ChamferAlongX(Stage):
+    """Chessboard or taxicab distances from those within z and y; -1 without any background."""
+
+    chessboard: bool
+
+    spans = (2,)
+    cost = 6.0
+    compiled = True
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 21 * cols
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        for k in range(out.depth):
+            chamfer.along_x(inputs[0].slice(k), out.slice(k), y0, y1, self.chessboard, -1)
 
 
 @dataclass(frozen=True, eq=False)
