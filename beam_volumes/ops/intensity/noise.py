@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Triple
+from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import StageNode
-from beam_volumes.graph.volume import Scalar, Volume, apply_ufunc, as_volume
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels import random as kernels
 from beam_volumes.ops.geometry.rearrange import not_empty
 from beam_volumes.ops.measure.reductions import max as greatest
