@@ -8,11 +8,12 @@ checkers what there is, and a program where to find it.
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from beam_volumes.elsewhere import hint
 
 
 def read_stub(stub: Path) -> dict[str, str]:
@@ -23,34 +24,6 @@ def read_stub(stub: Path) -> dict[str, str]:
 
 
 EXPORTS = read_stub(Path(__file__).with_name("__init__.pyi"))
-
-
-#: What other libraries have, by the names that it has there.
-_ELSEWHERE = {
-    "imread": "bv.open opens files",
-    "read": "bv.open opens files",
-    "load": "bv.open opens files, and np.asarray computes an array",
-    "imsave": "bv.compute(volume.to(path)) writes files",
-    "save": "bv.compute(volume.to(path)) writes files",
-    "run": "bv.compute computes and writes",
-    "var": "variance is what it is called",
-    "median": "percentile(v, 50) is the median, and median_filter that of neighbourhoods",
-    "quantile": "percentile(v, 100 * q) gives it",
-    "from_array": "bv.open opens arrays",
-    "asarray": "np.asarray computes an array, and bv.open opens one",
-    "array": "bv.open opens arrays",
-    "gaussian": "did you mean 'gaussian_filter'?",
-    "regionprops": "did you mean 'regionprops_table'?",
-    "crop": "volumes are cropped by slices, v[10:20]",
-    "resize": "zoom and downsample do that",
-    "rescale": "zoom resamples, and rescale_intensity changes the values",
-    "dilation": "binary_dilation and grey_dilation do that",
-    "erosion": "binary_erosion and grey_erosion do that",
-    "opening": "binary_opening and grey_opening do that",
-    "skeletonize": "thinning goes on from all sides until nothing changes, in no order that sweeps have; "
-    "bv.for_each_label gives each object to skimage.morphology.skeletonize",
-    "closing": "binary_closing and grey_closing do that",
-}
 
 
 def public(name: str) -> Any:
@@ -81,10 +54,9 @@ def lazy(
 
     def get(name: str) -> Any:
         if name not in EXPORTS:
-            close = [] if name.startswith("_") else difflib.get_close_matches(name, EXPORTS, 1, 0.6)
-            hint = _ELSEWHERE.get(name) or (f"did you mean {close[0]!r}?" if close else "")
+            said = hint(name, EXPORTS)
             raise AttributeError(
-                f"module {package!r} has no attribute {name!r}{'; ' if hint else ''}{hint}"
+                f"module {package!r} has no attribute {name!r}{'; ' if said else ''}{said}"
             )
         space[name] = public(name)
         return space[name]

@@ -187,7 +187,7 @@ FLOORS = [
     ("kernels  geometry  space  text", "loops on plain arrays; boxes, axes, texts"),  # and BASEMENT
 ]
 #: Small modules beside those of the lowest floor, not drawn.
-BASEMENT = {"docstrings", "drawing", "exports", "nesting", "version"}
+BASEMENT = {"docstrings", "drawing", "elsewhere", "exports", "nesting", "version"}
 #: Below so many floors nothing imports Beam.
 BEAM = 4
 

@@ -44,9 +44,13 @@ def register(verbs: Any) -> None:
         help=f"the format, if the ending does not say it: {', '.join(registry.writable())}",
     )
     parser.add_argument(
-        "--chunk", metavar="Z,Y,X", help="chunks of the output, or one number for all axes"
+        "--chunks",
+        "--chunk",
+        metavar="Z,Y,X",
+        help="chunks of the output, or one number for all axes",
     )
     parser.add_argument(
+        "--shards",
         "--shard",
         metavar="Z,Y,X",
         help="put chunks into shards of this shape, one number, or auto",
@@ -104,8 +108,8 @@ def converted(args: argparse.Namespace) -> Target:
     storage: dict[str, Any] = {
         "format": args.format,
         "dtype": dtype,
-        "chunks": _shape(args.chunk, "--chunk"),
-        "shards": True if args.shard == "auto" else _shape(args.shard, "--shard"),
+        "chunks": _shape(args.chunks, "--chunks"),
+        "shards": True if args.shards == "auto" else _shape(args.shards, "--shards"),
         "codec": codec(args.codec),
         **levels_asked(args),
         **parse_options(args.store, "--store"),

@@ -13,6 +13,7 @@ from beam_volumes.cli import completing
 from beam_volumes.cli.errors import MISTAKE, quiet, report, warnings_told
 from beam_volumes.cli.say import tell
 from beam_volumes.cli.verbs import VERBS, module_of
+from beam_volumes.exports import EXPORTS
 from beam_volumes.text import nearest
 from beam_volumes.version import __version__
 
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb = next((word for word in words if not word.startswith("-")), "")
     if verb and verb not in VERBS:
         hint = nearest(verb, VERBS)
+        if verb in EXPORTS:
+            hint = f"; it is an operation: beam-volumes chain IN {verb} ... -o OUT"
         return report(
             ValueError(f"no verb is called {verb!r}{hint} (beam-volumes --help lists them)")
         )

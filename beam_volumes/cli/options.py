@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 from collections.abc import Sequence
 from functools import cache, partial
@@ -287,7 +288,16 @@ def no_others(others: list[str], parser: argparse.ArgumentParser) -> None:
     """Refuse arguments that nobody knows."""
     if others:
         name = others[0].partition("=")[0]
-        raise ValueError(f"unknown argument {name}{nearest(name, names(parser))}")
+        raise ValueError(f"unknown argument {name}{_meant(name, parser)}")
+
+
+def _meant(name: str, parser: argparse.ArgumentParser) -> str:
+    """Say which argument was meant, also where the output is a word of its own."""
+    words = [a for a in parser._actions if not a.option_strings]
+    if name in ("-o", "--out", "--output") and any(a.dest == "out" for a in words):
+        usage = " ".join(str(a.metavar or a.dest) for a in words)
+        return f"; the output is a word of its own: {parser.prog} {usage}"
+    return nearest(name, names(parser))
 
 
 def names(parser: argparse.ArgumentParser) -> list[str]:
@@ -329,8 +339,15 @@ def beam_options(
     while left:
         name, equals, _ = left.pop().partition("=")
         if name not in known:
-            hint = nearest(name, [*names(parser), *known]) if name.startswith("-") else ""
-            if hint.startswith("; did you mean") or not _has_server(runner):
+            hint = _meant(name, parser) if name.startswith("-") else ""
+            beams = difflib.get_close_matches(name, known, 1, 0.8)
+            if beams and not hint.startswith("; did you mean"):
+                hint = f"; did you mean {beams[0]!r}?"
+            if (
+                hint.startswith("; did you mean")
+                or hint.startswith("; the output")
+                or not _has_server(runner)
+            ):
                 raise ValueError(
                     f"unknown argument {name}{hint or '; neither this command nor Beam has it'}"
                 )

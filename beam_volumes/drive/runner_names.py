@@ -6,6 +6,9 @@ from typing import Any
 
 from beam_volumes.text import nearest
 
+#: What those are called by people who mean this machine.
+_HERE = ("local", "here", "threads", "processes", "multiprocessing", "sync", "none", "in_process")
+
 
 def check_runner(runner: Any) -> None:
     """Refuse the name of a runner that Beam has not; classes, instances and full names are left to Beam.
@@ -31,6 +34,11 @@ def check_runner(runner: Any) -> None:
             return
         known = [path.rpartition(".")[2] for path in StandardOptions.ALL_KNOWN_RUNNERS]
         if f"{runner.lower().removesuffix('runner')}runner" not in [k.lower() for k in known]:
+            if runner.lower() in _HERE:
+                raise ValueError(
+                    f"runner={runner!r}: Beam has no such runner; None is this process without Beam, and "
+                    "'DirectRunner' a pipeline on this machine"
+                )
             hint = nearest(f"{runner}Runner", known) or f"; known are {', '.join(known)}"
             raise ValueError(f"runner={runner!r}: Beam has no such runner{hint}")
     elif not isinstance(runner, PipelineRunner) and not (

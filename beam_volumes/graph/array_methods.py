@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from beam_volumes.elsewhere import INSTEAD
 from beam_volumes.exports import EXPORTS, public
 
 if TYPE_CHECKING:
@@ -19,16 +20,22 @@ if TYPE_CHECKING:
 #: What arrays of other libraries have, and what does it here.
 _INSTEAD = {
     "values": "np.asarray(v) computes the array",
+    "to_numpy": "np.asarray(v) computes the array",
     "data": "np.asarray(v) computes the array",
     "numpy": "np.asarray(v) computes the array",
     "tolist": "np.asarray(v).tolist() computes the voxels",
-    "item": "np.asarray(v).item() computes the voxel",
     "reshape": "a volume keeps its axes; np.asarray(v).reshape(...) computes an array first",
     "ravel": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "flatten": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "argmax": "bv.maximum_position(v) gives the position",
     "argmin": "bv.minimum_position(v) gives the position",
     "rechunk": "v.to(path, chunks=...) stores other chunks",
+    "map_blocks": "bv.map_overlap(function, v, depth=0) is that",
+    "numblocks": "v.chunks is the shape of a chunk of what is stored",
+    "median": "bv.percentile(v, 50) is the median",
+    "fill": "a volume is never changed; bv.where(mask, v, 0) makes a new one",
+    "view": "v.astype(dtype) converts; bv.view(v) shows the volume",
+    "coords": "v.origin and v.voxel_size say where voxels lie",
     "persist": "v.to(path) and bv.compute store it, and give a volume that reads it",
     "save": "bv.compute(v.to(path)) writes it",
     "to_zarr": "bv.compute(v.to('out.zarr')) writes it",
@@ -196,6 +203,16 @@ class ArrayMethods:
         """Whether any voxel is true, as `beam_volumes.any`; numpy's own parameters load the voxels."""
         return _reduced(self, "any", "any", axis, dict(mask=mask), out=out, keepdims=keepdims)
 
+    def copy(self: Any) -> Volume:
+        """Return the volume itself: it is never changed."""
+        return self  # type: ignore[no-any-return]
+
+    def item(self: Any, *key: int) -> Any:
+        """Compute one voxel, as a number of Python's; of more than one numpy says that they are too many."""
+        import numpy as np
+
+        return np.asarray(self[key] if key else self).item()
+
     def cumsum(self: Any, axis: int = 0) -> Volume:
         """Running sum along an axis, as `beam_volumes.cumsum`."""
         return public("cumsum")(self, axis)
@@ -300,6 +317,8 @@ def _nearest_of(item: Any, name: str) -> str:
     own: Sequence[str] = [n for n in dir(type(item)) if not n.startswith("_")]
     if close := difflib.get_close_matches(name, own, 1, 0.7):
         return f"; did you mean {close[0]!r}?"
-    if close := difflib.get_close_matches(name, EXPORTS, 1, 0.7):
+    if name in INSTEAD:
+        return f": {INSTEAD[name]}"
+    if close := difflib.get_close_matches(name, EXPORTS, 1, 0.75):
         return f"; did you mean bv.{close[0]}(v, ...)?"
     return ""

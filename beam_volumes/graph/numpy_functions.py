@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,21 @@ def _histogram(
     return public("histogram")(a, bins, range)
 
 
+@_twin_of("isclose")
+def _isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    if equal_nan or np.ndim(rtol) or np.ndim(atol):
+        raise NoTwin
+    # numpy's own steps, so that the bits are the same.
+    b = b.astype(np.result_type(b.dtype, 1.0)) if hasattr(b, "dtype") else float(b)
+    near = np.less_equal(abs(a - b), atol + rtol * abs(b))
+    return near & np.isfinite(b) | (a == b)
+
+
+@_twin_of("allclose")
+def _allclose(a: Any, b: Any, *args: Any, **kwargs: Any) -> bool:
+    return bool(np.asarray(public("all")(_isclose(a, b, *args, **kwargs))))
+
+
 @_twin_of("array_equal")
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     if equal_nan:
@@ -302,6 +318,18 @@ def _flip(m: Any, axis: Any = None) -> Any:
     return public("flip")(m, axis)
 
 
+@_twin_of("rot90")
+def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
+    first, second = (int(a) % m.ndim for a in axes)
+    if first == second:
+        raise NoTwin  # numpy says what is wrong
+    if k % 2 == 0:
+        return m if k % 4 == 0 else public("flip")(m, (first, second))
+    if k % 4 == 1:
+        return _swapaxes(public("flip")(m, second), first, second)
+    return public("flip")(_swapaxes(m, first, second), second)
+
+
 @_twin_of("flipud")
 def _flipud(m: Any) -> Any:
     return public("flip")(m, 0)
@@ -353,6 +381,50 @@ def _concatenate(
     return public("concatenate")(arrays, axis)
 
 
+def _stacked_along(axis: int) -> Callable[..., Any]:
+    def stacked(tup: Any, **kwargs: Any) -> Any:
+        if any(np.ndim(a) <= max(axis, 1) for a in tup):
+            raise NoTwin
+        return _concatenate(tup, axis, **kwargs)
+
+    return stacked
+
+
+for _axis, _ours in enumerate(("vstack", "hstack", "dstack")):
+    _twin_of(_ours)(_stacked_along(_axis))
+
+
+def _along(axis: int, start: int, stop: int) -> tuple[slice, ...]:
+    return (slice(None),) * axis + (slice(start, stop),)
+
+
+@_twin_of("roll")
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None or np.ndim(axis) or np.ndim(shift):
+        raise NoTwin
+    axis = range(a.ndim)[int(axis)]
+    n = a.shape[axis]
+    k = int(shift) % n if n else 0
+    if not k:
+        return a
+    last, first = a[_along(axis, n - k, n)], a[_along(axis, 0, n - k)]
+    return public("concatenate")([last, first], axis).with_space(a)
+
+
+def _split_by(function: Callable[..., Any]) -> Callable[..., Any]:
+    def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+        axis = range(ary.ndim)[int(axis)]
+        parts = function(np.arange(ary.shape[axis]), indices_or_sections)
+        edges = np.cumsum([0, *map(len, parts)])
+        return [ary[_along(axis, int(a), int(b))] for a, b in pairwise(edges)]
+
+    return split
+
+
+for _name in ("split", "array_split"):
+    _twin_of(_name)(_split_by(getattr(np, _name)))
+
+
 @_twin_of("stack")
 def _stack(arrays: Any, axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
     _without(out=out, **kwargs)
@@ -374,6 +446,17 @@ def _of_its_shape(function: Callable[..., Any]) -> Callable[..., Any]:
 _SHAPES = ("shape", "ndim", "size", "iscomplexobj", "isrealobj")
 for _name in (*_SHAPES, "zeros_like", "ones_like", "empty_like", "full_like"):
     TWINS[getattr(np, _name)] = _of_its_shape(getattr(np, _name))
+
+
+def _of_its_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return function(*(getattr(a, "dtype", a) for a in args), **kwargs)
+
+    return called
+
+
+for _name in ("result_type", "can_cast"):
+    TWINS[getattr(np, _name)] = _of_its_dtype(getattr(np, _name))
 
 
 def reduced_by(ufunc: np.ufunc, method: str, args: Any, kwargs: Any) -> Any:

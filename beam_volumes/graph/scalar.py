@@ -12,10 +12,11 @@ from beam_volumes.exports import public
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.numpy_functions import OnClass, apply_function, loaded
+from beam_volumes.graph.operators import LazyOperators
 from beam_volumes.sweep.stage import digest
 
 
-class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
+class Scalar(LazyOperators):
     """A lazy number, or a small lazy array, which is known once volumes have been read.
 
     It takes part in expressions as a numpy scalar of its dtype would: with volumes it gives
@@ -69,7 +70,10 @@ class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
         return f"<lazy {self.dtype} {kind}: {self.value.name}>"
 
     def __bool__(self) -> bool:
-        raise ValueError("the truth of a lazy scalar is not known; compute it first")
+        raise ValueError(
+            f"the truth of {self!r} is not known before it is computed: write if bv.compute(x): ..., or "
+            "compare float(x)"
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(computed(self), dtype=dtype)
@@ -88,6 +92,21 @@ class Scalar(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __format__(self, spec: str) -> str:
         return format(computed(self), spec) if spec else repr(self)
+
+    def item(self) -> Any:
+        """Compute the number, as one of Python's.
+
+        Returns
+        -------
+        number
+            What it is; of a small array that has more than one, numpy says that they are too many.
+
+        Examples
+        --------
+        >>> bv.mean(bv.open(np.array([[1, 2, 6]]))).item()
+        3.0
+        """
+        return self.__array__().item()
 
     def compute(self, **options: Any) -> Any:
         """Compute the number, or the small array.

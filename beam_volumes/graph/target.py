@@ -48,8 +48,17 @@ class Target:
         return f"<Target {self.sink.name} of {self.volume!r}>"
 
 
+#: What is said of a run, and not of one output.
+_OF_RUNS = ("memory", "workers", "runner", "resume", "overwrite", "progress", "slab", "threads")
+
+
 def target_of(volume: Volume, path: Any, format: str | None, storage: Mapping[str, Any]) -> Target:
     """Return a volume with its place, and with the coarser levels if that has some."""
+    for option in _OF_RUNS:
+        if option in storage:
+            raise TypeError(
+                f"to: {option}={storage[option]!r} is for the run: bv.compute(volume.to(path), {option}=...)"
+            )
     sink = make_sink(
         path,
         shape=volume.grid_shape,

@@ -19,6 +19,7 @@ from beam_volumes.graph.elementwise import Elementwise, checked_dtype
 from beam_volumes.graph.indexing import indexed
 from beam_volumes.graph.nodes import AcrossNode, BarrierValue, Node, SourceNode, StageNode
 from beam_volumes.graph.numpy_functions import OnClass, apply_function, reduced_by
+from beam_volumes.graph.operators import LazyOperators
 from beam_volumes.graph.options import options
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import space_of
@@ -32,7 +33,7 @@ from beam_volumes.text import format_bytes
 DEFAULT_CODEC = "default"
 
 
-class Volume(ArrayMethods, np.lib.mixins.NDArrayOperatorsMixin):
+class Volume(ArrayMethods, LazyOperators):
     """A lazy volume: opened, or computed from others. Nothing is read before it is computed.
 
     Arithmetic, comparisons and numpy's ufuncs give volumes again, with numpy's casting; so do
@@ -182,7 +183,7 @@ class Volume(ArrayMethods, np.lib.mixins.NDArrayOperatorsMixin):
         return tuple(node.source.chunk[i] for i in self.space.visible)
 
     def __repr__(self) -> str:
-        axes = " ".join(f"{a}={n}" for a, n in zip(self.axes, self.shape, strict=True))
+        axes = " ".join(f"{a}={n}" for a, n in zip(self.axes, self.shape, strict=True)) or "1 voxel"
         size = f", {format_bytes(self.nbytes)}"
         chunks = f", chunks {'x'.join(map(str, self.chunks))}" if self.chunks else ""
         spacing = ""
@@ -343,6 +344,12 @@ class Volume(ArrayMethods, np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> Volume:
         return indexed(self, key)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "v[...] = value: a volume is never changed; bv.where(mask, value, v) makes a new one, and "
+            "bv.concatenate joins parts"
+        )
+
     def __bool__(self) -> bool:
         raise ValueError(
             "the truth of a lazy volume is not known; compare it, then use bv.max or bv.sum"
@@ -355,6 +362,24 @@ class Volume(ArrayMethods, np.lib.mixins.NDArrayOperatorsMixin):
 
     def __iter__(self) -> Any:
         raise TypeError("a lazy volume is not iterable; slice it, or compute it with numpy.asarray")
+
+    def __float__(self) -> float:
+        return float(self._voxel())
+
+    def __int__(self) -> int:
+        return int(self._voxel())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._voxel(), spec) if spec else repr(self)
+
+    def _voxel(self) -> Any:
+        """Compute the voxel of a volume that has one, as of ``v[3, 4, 5]``."""
+        if self.shape:
+            raise TypeError(
+                f"{self!r} is no number: choose a voxel, as v{[0] * self.ndim}, or take bv.mean(v) or "
+                "bv.max(v)"
+            )
+        return np.asarray(self)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from beam_volumes import elsewhere
 from beam_volumes.recipes.catalogue import footprints, operations
 from beam_volumes.recipes.described import Parameter, described
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
@@ -166,6 +167,8 @@ class _Document:
             if not _is_place(word):
                 known = [n for n in self.gives if n not in operations()]
                 hint = nearest(word, [*known, *operations()]) if known else ""
+                said = elsewhere.hint(word, list(operations()))
+                hint = hint or (f"; {said}" if said.startswith("did you mean") else "")
                 hint = hint or "; give a path, or a name said before by --as NAME or NAME=PATH"
                 raise RecipeError(WHERE, f"{word!r} is no volume and no operation{hint}")
             same = [n for n, e in self.inputs.items() if e.value == word]

@@ -27,14 +27,14 @@ def convert(command):
 
 def test_any_to_any(work, convert, command):
     how = ("--voxel-size", "40,8,8", "--unit", "nm", "--origin", "80,16,0")
-    said = convert("slices", "em.ome.zarr", "--chunk", "4,8,16", "--codec", "zstd:5", *how)
+    said = convert("slices", "em.ome.zarr", "--chunks", "4,8,16", "--codec", "zstd:5", *how)
     assert said.strip().endswith("em.ome.zarr")
     voxels = np.asarray(bv.open("slices"))
     metadata = json.loads((work / "em.ome.zarr/0/zarr.json").read_text())
     assert metadata["chunk_grid"]["configuration"]["chunk_shape"] == [4, 8, 16]
     assert metadata["codecs"][-1]["configuration"]["level"] == 5
     convert("em.ome.zarr", "old.zarr", "--store", "zarr_version=2", "--codec", "none")
-    convert("old.zarr", "back", "--format", "zarr", "--shard", "auto", "--chunk", "4")
+    convert("old.zarr", "back", "--format", "zarr", "--shards", "auto", "--chunks", "4")
     for name in ("em.ome.zarr", "old.zarr", "back"):
         found = bv.open(name)
         np.testing.assert_array_equal(found, voxels)
@@ -97,8 +97,8 @@ def test_overwrite_resume_and_the_plan(work, convert, command):
         (["slices", "a.zarr", "--codec", "magic"], "codec='magic'; zarr v3 takes"),
         (["slices", "a.zarr", "--dtype", "colour"], "--dtype colour: there is no such dtype"),
         (["slices", "a.zarr", "--dtype", "complex64"], "dtype .*complex64.* is not offered"),
-        (["slices", "a.zarr", "--chunk", "0"], "--chunk 0: whole numbers from 1 on"),
-        (["slices", "a.zarr", "--chunk", "8,8"], "chunks=.*give a positive whole number"),
+        (["slices", "a.zarr", "--chunks", "0"], "--chunks 0: whole numbers from 1 on"),
+        (["slices", "a.zarr", "--chunks", "8,8"], "chunks=.*give a positive whole number"),
         (["slices", "a.zarr", "--rescale", "5,2"], "--rescale 5,2: give two numbers that rise"),
         (["slices", "a.zarr", "--rescale", "--dtype", "bool"], "--rescale has no range of bool"),
         (["slices", "a.zarr", "--crop", "99:"], "holds nothing of a volume"),

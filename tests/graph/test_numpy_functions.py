@@ -46,6 +46,17 @@ np.squeeze(X[:1])
 np.concatenate([X, X * 2])
 np.concatenate([X, M, X[..., :0], X], axis=-1)
 np.stack([X, X])
+np.hstack([X, X])
+np.dstack((X, M))
+np.rot90(X)
+np.rot90(X, 2, (0, 2))
+np.rot90(X, -1, axes=(1, 2))
+np.roll(X, 2, axis=0)
+np.roll(X, -1, 2)
+np.split(X, [2, 3])[1]
+np.array_split(X, 4, axis=-1)[2]
+np.isclose(X, .5, atol=.2)
+np.isclose(X * np.inf, X.mean() - X)
 np.diff(X, axis=0)
 np.diff(M)
 np.round(X)
@@ -80,6 +91,24 @@ def test_lazy_and_as_numpy_does_it(text):
         found = np.asarray(got)
     assert found.dtype == want.dtype
     np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def test_idioms_of_arrays():
+    v = w = bv.open(ARRAY)
+    v += 1
+    v *= 2
+    mean = v.mean()
+    mean -= 1
+    assert np.array_equal(v, (ARRAY + 1) * 2) and np.array_equal(w, ARRAY)
+    assert mean.item() == float(v.mean() - 1)
+    assert float(w[1, 2, 3]) == w.item(1, 2, 3) == ARRAY[1, 2, 3]
+    assert int(v[0, 0, 0]) == int((ARRAY[0, 0, 0] + 1) * 2)
+    assert f"{w[1, 2, 3]:.3f}" == f"{ARRAY[1, 2, 3]:.3f}" and "1 voxel" in repr(w[1, 2, 3])
+    assert w.copy() is w
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.result_type(w, 1.0) == np.float32
+        assert np.allclose(w, ARRAY + 1e-9) and not np.allclose(w, ARRAY + 1)
 
 
 def test_what_has_no_twin_is_loaded_and_says_so():

@@ -97,7 +97,9 @@ def map_overlap(
     array([[0., 1., 1., 1., 1.]])
     """
     if not callable(func):
-        raise TypeError(f"map_overlap: func={func!r} is not callable")
+        raise TypeError(
+            f"map_overlap: func={func!r} is not callable; the function comes first, then the volumes"
+        )
     if not volumes:
         raise ValueError("map_overlap: give at least one volume")
     opened = [as_volume(v) for v in volumes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +113,25 @@ class TableSurvey(Survey):
         return {"shards": 1}
 
 
+#: What regions are said to have elsewhere, where no word tells it.
+_ELSEWHERE = {
+    "volume": "area",
+    "size": "num_pixels",
+    "count": "num_pixels",
+    "npixels": "num_pixels",
+}
+
+
+def _meant(wanted: str, known: Sequence[str]) -> str:
+    """Say which property was meant: scikit-image has had the same words in another order."""
+    words = set(str(wanted).split("_"))
+    close = [k for k in known if set(k.split("_")) == words]
+    close = close or [k for k in known if k == _ELSEWHERE.get(wanted)]
+    close = close or [k for k in known if words <= set(k.split("_"))]
+    close = close or difflib.get_close_matches(str(wanted), known, 1, 0.7)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
 @dataclass(frozen=True, eq=False)
 class RegionSurvey(TableSurvey):
     """The region table of labels (the first input), with intensities (the second) or without.
@@ -168,7 +188,8 @@ class RegionSurvey(TableSurvey):
                 raise ValueError(f"{name}: {wanted} needs intensity=")
             if wanted != "label" and wanted not in known:
                 raise ValueError(
-                    f"{name}: no property {wanted!r} in {ndim}-D; there are {', '.join(known)}"
+                    f"{name}: no property {wanted!r} in {ndim}-D{_meant(wanted, known)}; there are "
+                    f"{', '.join(known)}"
                 )
         dtype = None if intensity is None else _numbers(intensity, "intensity", name)
         z, y, x = map(float, spacing)

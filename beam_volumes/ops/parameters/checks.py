@@ -214,6 +214,11 @@ def whole_numbers(
     value: Any, chosen: Sequence[int], default: int, name: str, least: int
 ) -> list[int]:
     """Whole numbers along z, y, x."""
+    if getattr(value, "ndim", 0) > 1:
+        raise ValueError(
+            f"{name} is an array of shape {value.shape}; {name}= is a number, or one for each axis, and a "
+            "footprint is given as footprint= or structure="
+        )
     result = per_axis(value, chosen, default, name)
     for n in result:
         if not is_whole(n) or n < least:

@@ -41,6 +41,8 @@ _NOWHERE = {
     "multichannel": "channels are an axis c of the volume, and each is filtered by itself",
     "preserve_range": "voxels are never rescaled",
     "backend": "there is one backend",
+    "return_num": "labels.num_labels is their number",
+    "scheduler": "runner= says where it runs, and workers= and threads= by how many",
     "chunks": "chunks are those of what is written: result.to(path, chunks=...)",
 }
 
