@@ -152,9 +152,14 @@ from .ops.morphology.distance import cumsum as cumsum
 from .ops.morphology.distance import distance_transform_cdt as distance_transform_cdt
 from .ops.morphology.distance import distance_transform_edt as distance_transform_edt
 from .ops.morphology.distance import signed_distance as signed_distance
+from .ops.morphology.extrema import local_maxima as local_maxima
+from .ops.morphology.extrema import local_minima as local_minima
 from .ops.morphology.footprints import ball as ball
 from .ops.morphology.footprints import cross as cross
 from .ops.morphology.footprints import cube as cube
+from .ops.morphology.reconstruction import h_maxima as h_maxima
+from .ops.morphology.reconstruction import h_minima as h_minima
+from .ops.morphology.reconstruction import reconstruction as reconstruction
 from .ops.networks.predict import predict as predict
 from .ops.networks.probe import probe_model as probe_model
 from .ops.pointwise import abs as abs

@@ -203,6 +203,39 @@ def cross_around(ndim: int) -> np.ndarray:
     return result
 
 
+def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None) -> np.ndarray:
+    """Return which voxels around one are its neighbours, 3 x 3 x 3: all of the volume's axes by default.
+
+    A footprint has 3 entries along each axis, is the same when reflected, and has all that share a face.
+    """
+    axes = volume.space.visible
+    if footprint is None:
+        steps = len(axes) if connectivity is None else connectivity
+        if not par.is_whole(steps) or steps not in range(1, max(1, len(axes)) + 1):
+            raise ValueError(
+                f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
+            )
+        element = np.indices((3,) * len(axes)) - 1
+        element = np.abs(element).sum(axis=0) <= steps
+    else:
+        element = np.asarray(footprint) != 0
+        faces = cross_around(len(axes))
+        if (
+            element.shape != (3,) * len(axes)
+            or (element != element[(slice(None, None, -1),) * element.ndim]).any()
+            or (faces & ~element).sum() > (not element[(1,) * len(axes)])
+        ):
+            raise ValueError(
+                f"{name}: footprint of shape {element.shape}: it has 3 entries along each of {len(axes)} axes, is "
+                "the same when reflected at its centre, and has the neighbours that share a face"
+            )
+    whole = np.zeros((3, 3, 3), bool)
+    at: list[Any] = [slice(None) if a in axes else 1 for a in range(3)]
+    whole[tuple(at)] = element
+    whole[1, 1, 1] = True
+    return whole
+
+
 def _box(sizes: Sequence[int]) -> np.ndarray:
     return np.broadcast_to(np.True_, sizes)
 

@@ -1,0 +1,125 @@
+"""The lowest pass between touching labels of a block, of voxels that touch across corners too."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+from beam_volumes.kernels.labels.adjacency import _slot
+
+
+@kernel
+def _grown(keys, values):
+    more = np.zeros((4 * keys.shape[0], 2), np.uint64)
+    passes = np.empty(4 * keys.shape[0], np.float64)
+    for i in range(keys.shape[0]):
+        a, b = keys[i, 0], keys[i, 1]
+        if a != np.uint64(0):
+            at = _slot(more, a, b)
+            more[at, 0], more[at, 1] = a, b
+            passes[at] = values[i]
+    return more, passes
+
+
+@kernel
+def passes(labels, heights, first, steps):
+    """The pairs of labels that touch, and the lowest of the higher ones of two voxels that touch.
+
+    Parameters
+    ----------
+    labels : ndarray of uint64 (slices, rows, columns)
+        0 is nothing.
+    heights : ndarray of float64
+        Of the same shape.
+    first : int
+        The first slice whose voxels are looked from, backwards and within it.
+    steps : ndarray of int64 (steps, 3)
+        To the neighbours that come before a voxel.
+
+    Returns
+    -------
+    pairs : ndarray of uint64 (pairs, 2)
+        The smaller label first.
+    values : ndarray of float64
+    """
+    keys, values = np.zeros((1024, 2), np.uint64), np.empty(1024, np.float64)
+    count = 0
+    nz, ny, nx = labels.shape
+    for z in range(first, nz):
+        for y in range(ny):
+            for n in range(steps.shape[0]):
+                dz, dy, dx = steps[n, 0], steps[n, 1], steps[n, 2]
+                if z + dz < 0 or not 0 <= y + dy < ny:
+                    continue
+                row, other = labels[z, y], labels[z + dz, y + dy]
+                high, there = heights[z, y], heights[z + dz, y + dy]
+                for x in range(max(0, -dx), min(nx, nx - dx)):
+                    u, v = row[x], other[x + dx]
+                    if u == v or u == np.uint64(0) or v == np.uint64(0):
+                        continue
+                    value = max(high[x], there[x + dx])
+                    a, b = min(u, v), max(u, v)
+                    i = _slot(keys, a, b)
+                    if keys[i, 0] == np.uint64(0):
+                        keys[i, 0], keys[i, 1] = a, b
+                        values[i] = value
+                        count += 1
+                        if 2 * count > keys.shape[0]:
+                            keys, values = _grown(keys, values)
+                    elif value < values[i]:
+                        values[i] = value
+    pairs, found = np.empty((count, 2), np.uint64), np.empty(count, np.float64)
+    k = 0
+    for i in range(keys.shape[0]):
+        if keys[i, 0] != np.uint64(0):
+            pairs[k] = keys[i]
+            found[k] = values[i]
+            k += 1
+    return pairs, found
+
+
+@kernel
+def lowest_floods(a, b, height, level):
+    """How high a flood stands in each region, that comes over passes from where it stands lowest.
+
+    The height of a way is that of its highest pass, and no less than the level where it begins; the lowest
+    way to each region counts.
+
+    Parameters
+    ----------
+    a, b : ndarray of int64 (passes,)
+        The regions beside each pass, in the order of ascending heights.
+    height : ndarray of float64 (passes,)
+    level : ndarray of float64 (regions,)
+
+    Returns
+    -------
+    ndarray of float64 (regions,)
+    """
+    n = level.size
+    # The tree of Kruskal's merges: a node for each, above the two that it merges.
+    parent = np.full(2 * n, -1, np.int64)
+    root = np.arange(2 * n)
+    best, at = np.empty(2 * n), np.empty(2 * n)
+    for i in range(n):
+        best[i] = at[i] = level[i]
+    nodes = n
+    for e in range(a.size):
+        u, v = a[e], b[e]
+        while root[u] != u:
+            root[u] = root[root[u]]
+            u = root[u]
+        while root[v] != v:
+            root[v] = root[root[v]]
+            v = root[v]
+        if u == v:
+            continue
+        parent[u] = parent[v] = nodes
+        root[u] = root[v] = nodes
+        best[nodes] = min(best[u], best[v])
+        at[nodes] = max(height[e], best[nodes])
+        nodes += 1
+    for i in range(nodes - 1, -1, -1):
+        if parent[i] >= 0:
+            at[i] = min(at[i], at[parent[i]])
+    return at[:n]

@@ -1,0 +1,72 @@
+"""Where voxels are higher than, or as high as, all their neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel
+
+#: Of a voxel: one of its neighbours is higher; none is; none is, but one of a neighbour that is as high.
+BELOW, HIGHEST, SPOILT = np.uint8(0), np.uint8(1), np.uint8(2)
+
+
+@kernel
+def _is_highest(rows, k, i, j, at, shape, steps, lowest):
+    """Whether a voxel (its row and column in the block, with the halo) has no higher neighbour."""
+    own = rows.lines[rows.firsts[k] + i, rows.left + j]
+    if own != own:
+        return False
+    for n in range(steps.shape[0]):
+        z, y, x = at[0] + steps[n, 0], at[1] + steps[n, 1], at[2] + steps[n, 2]
+        if 0 <= z < shape[0] and 0 <= y < shape[1] and 0 <= x < shape[2]:
+            line = rows.lines[rows.firsts[k + steps[n, 0]] + i + steps[n, 1]]
+            other = line[rows.left + j + steps[n, 2]]
+            if (other < own) if lowest else (other > own):
+                return False
+    return True
+
+
+@kernel
+def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
+    """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel.
+
+    Parameters
+    ----------
+    rows, out : Rows
+        Of ``rows`` there are ``margin`` voxels more on each side, along z, y and x.
+    y0, y1, nx : int
+    start, shape : tuple of int
+        Of the first voxel of ``out``, and of the volume.
+    steps : ndarray of int64 (steps, 3)
+        To the neighbours.
+    margin : tuple of int
+    lowest : bool
+        Lower instead of higher ones.
+    inside : tuple of bool
+        Per axis, whether voxels at its ends are spoilt.
+    """
+    for k in range(out.firsts.size):
+        for i in range(y0, y1):
+            row = out.lines[out.firsts[k] + i]
+            for j in range(nx):
+                z, y, x = start[0] + k, start[1] + i, start[2] + j
+                kk, ii, jj = k + margin[0], i + margin[1], j + margin[2]
+                if not _is_highest(rows, kk, ii, jj, (z, y, x), shape, steps, lowest):
+                    row[out.left + j] = BELOW
+                    continue
+                spoilt = (
+                    (inside[0] and (z == 0 or z == shape[0] - 1))
+                    or (inside[1] and (y == 0 or y == shape[1] - 1))
+                    or (inside[2] and (x == 0 or x == shape[2] - 1))
+                )
+                own = rows.lines[rows.firsts[kk] + ii, rows.left + jj]
+                for n in range(steps.shape[0]):
+                    if spoilt:
+                        break
+                    a, b, c = z + steps[n, 0], y + steps[n, 1], x + steps[n, 2]
+                    if not (0 <= a < shape[0] and 0 <= b < shape[1] and 0 <= c < shape[2]):
+                        continue
+                    p, q, r = kk + steps[n, 0], ii + steps[n, 1], jj + steps[n, 2]
+                    if rows.lines[rows.firsts[p] + q, rows.left + r] == own:
+                        spoilt = not _is_highest(rows, p, q, r, (a, b, c), shape, steps, lowest)
+                row[out.left + j] = SPOILT if spoilt else HIGHEST
