@@ -91,7 +91,7 @@ class _All(Round):
         need += PASS_BYTES * sum(len(p[0]) for p in passes)
         if self.limit_bytes is not None and need > self.limit_bytes:
             raise ValueError(
-                f"{self.what}: all basins and the passes between them meet in one step, {format_bytes(need)}; "
+                f"{self.what}: all basins and passes between them meet in one step, {format_bytes(need)}; "
                 f"a worker has {format_bytes(self.limit_bytes)} for it: give a memory= that is larger by "
                 f"{-(-(need - self.limit_bytes) >> 20)} MiB a slab in flight, or smooth the volume first"
             )

@@ -43,7 +43,7 @@ def kinds(draw):
 
 
 @dtypes_drawn(DTYPES)
-@settings(max_examples=examples(36), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 @given(data=st.data())
 def test_reconstruction(dtypes, data):
     draw = data.draw

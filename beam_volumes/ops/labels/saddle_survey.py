@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across import adjacency as pairs
 from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.exact import Wide
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels import saddles as kernels
-from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, Rows
-from beam_volumes.sweep.survey import Surveyor
+from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, AdjacencySurveyor
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,32 +40,29 @@ class SaddleSurvey(AdjacencySurvey):
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
     ) -> SaddleSurveyor:
-        return SaddleSurveyor(self, grid, limit_bytes)
+        return SaddleSurveyor(self, grid, index, limit_bytes)
 
 
-class SaddleSurveyor(Surveyor):
+class SaddleSurveyor(AdjacencySurveyor):
     """Passes of one slab, between all voxels of its region: what two slabs see is the same."""
 
-    def __init__(self, survey: SaddleSurvey, grid: Grid, limit_bytes: int) -> None:
+    def __init__(self, survey: SaddleSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
+        super().__init__(survey, grid, index, limit_bytes)
         before = [s for s in product((-1, 0, 1), repeat=3) if s < (0, 0, 0)]
         steps = [s for s in before if survey.structure[s[0] + 1, s[1] + 1, s[2] + 1]]
         self.steps = np.array(steps, np.int64).reshape(-1, 3)
-        self.below: tuple[np.ndarray, np.ndarray] | None = None
-        self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
+        self.seen: tuple[np.ndarray, np.ndarray] | None = None
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
-        under = self.below is not None
+        under = self.seen is not None
         depth, *plane = arrays[0].shape
         labels = np.empty((depth + under, *plane), np.uint64)
         heights = np.empty(labels.shape)
         labels[under:], heights[under:] = arrays
-        if self.below is not None:
-            labels[0], heights[0] = self.below
+        if self.seen is not None:
+            labels[0], heights[0] = self.seen
         self.rows.add(_of(*kernels.passes(labels, heights, int(under), self.steps)))
-        self.below = labels[-1].copy(), heights[-1].copy()
-
-    def finish(self) -> Adjacency:
-        return self.rows.all()
+        self.seen = labels[-1].copy(), heights[-1].copy()
 
 
 def _of(found: np.ndarray, values: np.ndarray) -> Adjacency:

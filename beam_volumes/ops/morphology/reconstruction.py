@@ -67,11 +67,12 @@ def reconstruction(
 
     Notes
     -----
-    Three sweeps, however far the seed grows. Within a basin of the mask, from each voxel a way leads to the
-    basin's end without going back, so that the result is the mask, cut off at one level for each basin. Two
-    sweeps find the basins, as `watershed` does. Their levels follow from a table of the passes between them: it
-    meets in one worker, with about 150 bytes for each basin and 100 for each two that touch; one without room
-    for them refuses it. A volume of much noise has a basin for every few voxels.
+    Three sweeps, however far the seed grows. Within a basin of the mask, from each voxel a way
+    leads to the basin's end without going back, so that the result is the mask, cut off at one
+    level for each basin. Two sweeps find the basins, as `watershed` does. Their levels follow from
+    a table of the passes between them: it meets in one worker, with about 150 bytes for each basin
+    and 100 for each two that touch; one without room for them refuses it. A volume of much noise
+    has a basin for every few voxels: smooth it first, or give more memory.
 
     References
     ----------
@@ -256,7 +257,7 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
     levels = regionprops_table(basins, low, ["intensity_min"])
     step = Floods(name, work, ("label", "intensity_min"))
     table = Table(behind(step, [passes, levels], name))
-    flooded = np.maximum(heights, relabel(basins, table, dtype=work))
+    flooded = apply_ufunc("maximum", heights, relabel(basins, table, dtype=work))
     return _turned(flooded, turned).astype(dtype)
 
 

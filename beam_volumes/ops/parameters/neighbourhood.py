@@ -226,8 +226,8 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
             or (faces & ~element).sum() > (not element[(1,) * len(axes)])
         ):
             raise ValueError(
-                f"{name}: footprint of shape {element.shape}: it has 3 entries along each of {len(axes)} axes, is "
-                "the same when reflected at its centre, and has the neighbours that share a face"
+                f"{name}: footprint of shape {element.shape}: it has 3 entries along each of {len(axes)} "
+                "axes, is the same when reflected at its centre, and has the neighbours that share a face"
             )
     whole = np.zeros((3, 3, 3), bool)
     at: list[Any] = [slice(None) if a in axes else 1 for a in range(3)]
