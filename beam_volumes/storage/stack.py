@@ -19,8 +19,8 @@ from beam_volumes.space import AXES, DifferentSpaces, Space
 from beam_volumes.storage.context import opened, threads, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.slices import natural_key
 from beam_volumes.storage.lost import stand_ins, told
+from beam_volumes.storage.numbered import in_natural_order
 from beam_volumes.storage.place import Spec, is_pattern
 from beam_volumes.storage.source import Source, digest
 from beam_volumes.text import printable
@@ -262,10 +262,10 @@ def matching(path: str) -> list[str] | None:
     if not is_pattern(path):
         return None
     # A colon in the name of a file counts as one.
-    found, inside = sorted(glob.glob(path, recursive=True), key=natural_key), ""
+    found, inside = in_natural_order(glob.glob(path, recursive=True)), ""
     parts = re.fullmatch(r"(.*\.\w+):([^:]*)", path)
     if not found and parts is not None:
-        found, inside = sorted(glob.glob(parts[1], recursive=True), key=natural_key), f":{parts[2]}"
+        found, inside = in_natural_order(glob.glob(parts[1], recursive=True)), f":{parts[2]}"
     if not found:
         raise FileNotFoundError(f"no files match {printable(path)}; check the pattern")
     return [name + inside for name in found]

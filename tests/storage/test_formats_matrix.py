@@ -43,6 +43,11 @@ def written(path, volume, name, **how):
     return bv.compute(volume.to(path, format=name, **how), runner=None, progress=False)
 
 
+def written_anew(path, volume, name):
+    target = volume.to(path, format=name)
+    return bv.compute(target, runner=None, progress=False, overwrite=True)
+
+
 def opened(path, name, like):
     return bv.open(path, **TOLD.get(name, lambda v: {})(like))
 
@@ -120,6 +125,18 @@ def test_a_crop_lies_where_it_lay(tmp_path, name):
     volume = bv.open(voxels((6, 20, 30), np.dtype("u2")), voxel_size=(40, 8, 6), unit="nm")[2:5, 7:]
     written(place(tmp_path, name), volume, name)
     check_space(bv.open(place(tmp_path, name)), volume)
+
+
+@pytest.mark.parametrize("name", writable())
+def test_a_file_in_place_of_another_kind(tmp_path, name):
+    """A process keeps handles: bytes, a mask and bytes again of one shape lie at other places of a file."""
+    dtype = next(d for d in map(np.dtype, ("u1", "i1")) if d in writable()[name].dtypes)
+    array = voxels((5, 12, 14), dtype)
+    for each in (array, array > 3, array):
+        written_anew(place(tmp_path, name), bv.open(each), name)
+        back = opened(place(tmp_path, name), name, bv.open(each))
+        assert back.dtype == each.dtype
+        np.testing.assert_array_equal(np.asarray(back), each)
 
 
 #: The way of a volume through tools of several fields; those that are not there are left out.

@@ -10,12 +10,16 @@ import imagecodecs
 import numpy as np
 import pytest
 import tifffile
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.geometry import Box
 from beam_volumes.storage import open_source, read_into
 from beam_volumes.storage.formats import slices
+from beam_volumes.storage.numbered import in_natural_order, natural_key, series_of
+from tests.tiers import examples
 
 
 def write(path: Path, image: np.ndarray) -> None:
@@ -69,11 +73,23 @@ def test_a_window_decodes_its_slices_only(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ring[:, 5:21, 5:30], volume[3:7, 2:18, 3:28])
 
 
+@given(
+    st.sampled_from(["", "s", "a1_", "7."]),
+    st.sampled_from(["", ".png", "_2.png", "b3c4"]),
+    st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 5)), unique=True, max_size=9),
+    st.sampled_from([[], ["s", "b1.png"], ["S1.png"]]),
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_the_short_way_to_natural_order(prefix, suffix, numbers, others) -> None:
+    names = list(dict.fromkeys([f"{prefix}{n:0{w}}{suffix}" for n, w in numbers] + others))
+    assert in_natural_order(names) == sorted(names, key=natural_key)
+
+
 def test_many_slices_travel_small() -> None:
     names = [f"iso.{n}.png" for n in range(9_000, 109_000)]
-    assert len(pickle.dumps(slices._series(names, "here")[0])) < 300
+    assert len(pickle.dumps(series_of(names, "here")[0])) < 300
     for names in (["a.png", "b.png"], ["1_5.png", "2_7.png"], ["01.png", "2.png"]):
-        assert slices._series(names, "here") == (tuple(names), {})
+        assert series_of(names, "here") == (tuple(names), {})
 
 
 @pytest.mark.parametrize(

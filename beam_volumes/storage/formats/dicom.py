@@ -22,7 +22,7 @@ from beam_volumes.storage.formats.dicom_headers import Header, read_header
 from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.headered import AFFINE, Lie
 from beam_volumes.storage.formats.planes import source_of_planes
-from beam_volumes.storage.formats.slices import natural_key
+from beam_volumes.storage.numbered import in_natural_order
 from beam_volumes.storage.optional import needed
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source
@@ -31,6 +31,7 @@ from beam_volumes.text import counted, printable
 SUFFIXES = (".dcm", ".dicom", ".dc3", ".ima")
 #: So many headers are worth threads: on a disk that is far away each waits.
 _MANY = 16
+_DIGITS = "0123456789"
 
 
 class Dicom(Format):
@@ -107,13 +108,13 @@ def _candidates(folder: str, names: list[str]) -> list[str]:
     """The files among some that are DICOM: by their endings, or else by how those without one begin."""
     named = [n for n in names if n.lower().endswith(SUFFIXES) and not n.startswith(".")]
     if not named:
-        bare = [n for n in names if not os.path.splitext(n)[1].strip(".0123456789")]
+        bare = [n for n in names if "." not in n or not n.rpartition(".")[2].strip(_DIGITS)]
         bare = [n for n in bare if not n.startswith(".") and n != "DICOMDIR"]
         # Of one file in a folder of thousands that are something else, all need not be looked at.
         if not any(_is_dicom(os.path.join(folder, n)) for n in sorted(bare)[:4]):
             return []
         named = [n for n in bare if _is_dicom(os.path.join(folder, n))]
-    return sorted((n for n in named if os.path.isfile(os.path.join(folder, n))), key=natural_key)
+    return in_natural_order([n for n in named if os.path.isfile(os.path.join(folder, n))])
 
 
 def _is_dicom(path: str) -> bool:

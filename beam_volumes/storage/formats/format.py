@@ -212,6 +212,8 @@ class WritableFormat(Format):
         stored: tuple[Any, ...] = (d.shape, d.dtype.str, d.chunk, d.shard, d.codec, repr(d.space))
         if d.leading:
             stored += (d.leading, d.leading_unit)
+        if d.mask:  # a header that says so is longer; what is true may be another number
+            stored += ("mask",)
         return (d.format, dict(d.options), stored, self.documents(d, ""))
 
     def holds_labels(self, d: Description) -> bool:

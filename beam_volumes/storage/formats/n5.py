@@ -26,9 +26,9 @@ from beam_volumes.storage.formats.format import (
     Options,
     WritableFormat,
 )
-from beam_volumes.storage.formats.slices import natural_key
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.numbered import natural_key
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.source import DTYPES, Source
 

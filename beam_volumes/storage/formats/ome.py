@@ -18,9 +18,9 @@ from beam_volumes.storage.formats.ome_metadata import (
     grid_of,
     image_metadata,
 )
-from beam_volumes.storage.formats.slices import natural_key
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, Node, Zarr, array_metadata, find, is_mask
+from beam_volumes.storage.numbered import natural_key
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.source import Source

@@ -16,10 +16,11 @@ from beam_volumes.storage.formats import tiff_files as tags
 from beam_volumes.storage.formats import tiff_layout as at_rest
 from beam_volumes.storage.formats.format import RUN, Content, Layout, Options, WritableFormat
 from beam_volumes.storage.formats.marks import MASK_OPTION, Mark, as_bytes, mask_value
-from beam_volumes.storage.formats.slices import VOLUME, Series, SliceReader
+from beam_volumes.storage.formats.slices import VOLUME, SliceReader
 from beam_volumes.storage.formats.tiff_layout import LONG, SHORT
 from beam_volumes.storage.formats.tiff_outputs import CODEC_OPTION, codec_of
 from beam_volumes.storage.formats.tiff_segments import CODECS, encode
+from beam_volumes.storage.numbered import Series
 from beam_volumes.storage.place import Spec, join
 from beam_volumes.storage.source import DTYPES, Source
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 import fnmatch
 import glob
 import io
-import itertools
 import math
 import os
-import re
 import struct
 import threading
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,8 @@ from beam_volumes.storage.errors import VolumeError, alone
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import RUN, Format, Options
 from beam_volumes.storage.formats.marks import Mark
-from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, stand_ins, told
+from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, told
+from beam_volumes.storage.numbered import Series, in_natural_order, series_of
 from beam_volumes.storage.place import Place, Spec, join, kvstore_spec, url
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.text import printable
@@ -55,24 +54,6 @@ VOLUME = "volume"
 #: Slices decoded in this process so far; tests look at it.
 decoded = 0
 _count = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Series:
-    """Names that count up, e.g. ``iso.2600.png`` to ``iso.2849.png``: small, however many they are."""
-
-    prefix: str
-    first: int
-    step: int
-    count: int
-    width: int
-    suffix: str
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, i: int) -> str:
-        return f"{self.prefix}{self.first + i * self.step:0{self.width}d}{self.suffix}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +191,7 @@ class Slices(Format):
                     f"{option}={value!r}: {place.text} is a stack of slices and has none"
                 )
         directory, listed, single = found
-        names, instead = _series(sorted(listed, key=natural_key), place.text, missing)
+        names, instead = series_of(in_natural_order(listed), place.text, missing)
         first = url(join(directory, names[0]))
         shape, dtype = _header(directory, names[0], first)
         if dtype not in DTYPES:
@@ -264,18 +245,6 @@ class Slices(Format):
 
 
 FORMATS = (Slices(),)
-
-
-def natural_key(name: str) -> tuple[Any, ...]:
-    """Sorts names as people do: ``s9`` before ``s10``.
-
-    Examples
-    --------
-    >>> sorted(["s10.png", "s9.png"], key=natural_key)
-    ['s9.png', 's10.png']
-    """
-    parts = re.split(r"(\d+)", name)
-    return (tuple(int(p) if p.isdigit() else p.lower() for p in parts), name)
 
 
 # finding them
@@ -355,7 +324,7 @@ def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[s
         raise ValueError(
             f"{place.text}: {other} is not a slice; slices are {', '.join(SUFFIXES)} files"
         )
-    kinds = [k for k in ("PNG", "JPEG", "TIFF") if any(_kind(n) == k for n in images)]
+    kinds = sorted(set(map(_kind, images)), key=("PNG", "JPEG", "TIFF").index)
     if len(kinds) > 1:
         raise ValueError(
             f"{place.text} holds {' and '.join(kinds)} files: choose by a glob, e.g. '*.png'"
@@ -367,47 +336,6 @@ def _kind(name: str) -> str:
     """Which kind of image a name tells of."""
     lower = name.lower()
     return "PNG" if lower.endswith(PNG) else "JPEG" if lower.endswith(JPEG) else "TIFF"
-
-
-def _series(
-    names: list[str], where: str, missing: str = "error"
-) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
-    """Sorted names as a `Series` if they count up, and what is read for numbers that are left out."""
-    split = [re.split(r"(\d+)", n) for n in names]
-    first = split[0]
-    if len(names) == 1 or any(len(s) != len(first) for s in split):
-        return tuple(names), {}
-    differ = [k for k in range(len(first)) if any(s[k] != first[k] for s in split)]
-    if len(differ) != 1 or differ[0] % 2 == 0:
-        return tuple(names), {}
-    k = differ[0]
-    numbers = [int(s[k]) for s in split]
-    gaps = [b - a for a, b in itertools.pairwise(numbers)]
-    if 0 in gaps:
-        i = gaps.index(0)
-        raise ValueError(f"{where}: {names[i]} and {names[i + 1]} have the same number")
-    step = math.gcd(*gaps)
-    width = len(first[k]) if first[k].startswith("0") else 1
-    if all(len(s[k]) == len(first[k]) for s in split):
-        width = len(first[k])
-    there = [(n - numbers[0]) // step for n in numbers]
-    series = Series(
-        "".join(first[:k]), numbers[0], step, there[-1] + 1, width, "".join(first[k + 1 :])
-    )
-    absent = sorted(set(range(len(series))) - set(there))
-    if absent and missing == "error":
-        shown = ", ".join(series[z] for z in absent[:5])
-        more = f" and {len(absent) - 5} more" if len(absent) > 5 else ""
-        raise FileNotFoundError(
-            f"{where}: {len(absent)} slice{'s are' if len(absent) > 1 else ' is'} missing between "
-            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, choose the slices by a "
-            'glob, or give missing="repeat" or missing="fill"'
-        )
-    instead = stand_ins(there, absent, missing) if absent else {}
-    if all(series[z] == n for z, n in zip(there, names, strict=True)):
-        return series, instead
-    named = dict(zip(there, names, strict=True))
-    return tuple(named.get(z, series[z]) for z in range(len(series))), instead
 
 
 # decoding them
