@@ -181,6 +181,7 @@ from .transforms import Failed as Failed
 from .transforms import LabelComponents as LabelComponents
 from .transforms import LabelSlabs as LabelSlabs
 from .transforms import MergeEquivalences as MergeEquivalences
+from .transforms import Predict as Predict
 from .transforms import ReadAll as ReadAll
 from .transforms import ReadSlabs as ReadSlabs
 from .transforms import RegionTable as RegionTable

@@ -10,6 +10,8 @@ from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
 from beam_volumes.cli.say import say
 from beam_volumes.plan import machine
+from beam_volumes.plan.pieces import pieces
+from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
 from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe
@@ -88,8 +90,18 @@ def table(m: Measured) -> list[str]:
             if item.index == p.index:
                 speed = f"{p.voxels / item.cpu / 1e6:,.1f}" if item.cpu else "-"
                 lines.append(f"  {_row(_name(m, item), item.cpu, m.whole)} {speed:>11s}")
+                lines += _pieces(p, item)
     lines.append(f"  {_row('everything else', m.rest, m.whole)}")
     return lines
+
+
+def _pieces(p: Pass, item: Item) -> list[str]:
+    """How many patches or tiles a step computed, and in a second by the clock."""
+    count = pieces(p, item.activity.index) if item.activity.kind == "stage" else 0
+    if not count or not item.wall:
+        return []
+    what = p.program.steps[item.activity.index].stage
+    return [f"    {count:,} {what.piece}: {count / item.wall:,.2f} a second" if what else ""]
 
 
 def _row(name: str, cpu: float, whole: float) -> str:

@@ -28,6 +28,12 @@ def needed(plan: Plan, index: int) -> int:
     return -(-(memory.of_machine(plan.base, slab, plan.crew) + SYSTEM) // GIB)
 
 
+def is_accelerated(plan: Plan, index: int) -> bool:
+    """Whether a pass runs something that may compute on an accelerator."""
+    stages = (step.stage for step in plan.passes[index].program.steps)
+    return any(stage.accelerated for stage in stages if stage is not None)
+
+
 def core_hours(plan: Plan) -> float:
     """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
     return (computing(plan.passes) + moving(plan.passes)) / 3.6e12

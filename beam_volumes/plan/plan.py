@@ -21,6 +21,7 @@ from beam_volumes.plan import memory
 from beam_volumes.plan.alignment import badly_cut
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.picture import plan_svg
+from beam_volumes.plan.pieces import told
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.traffic import Read, chunks_needed
@@ -332,10 +333,15 @@ class Plan:
         except ValueError:
             return None
 
-    def explain(self) -> str:
+    def explain(self, timed: bool = False) -> str:
         """Tell the plan in words and numbers.
 
         Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made.
+
+        Parameters
+        ----------
+        timed : bool, default: False
+            Whether each network is run on a batch of noise, to tell how long all its patches take.
 
         Returns
         -------
@@ -350,7 +356,7 @@ class Plan:
         runs in this process, without a pipeline: it reads and writes 32.0 KiB, ...
         memory: ...
         """
-        return _explained(self)
+        return _explained(self, timed)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the plan: passes from top to bottom, in each what is read, computed and written.
@@ -396,7 +402,7 @@ class Plan:
 _CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
 
-def _explained(plan: Plan) -> str:
+def _explained(plan: Plan, timed: bool = False) -> str:
     """Tell passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
@@ -423,9 +429,9 @@ def _explained(plan: Plan) -> str:
         lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
     for p in plan.passes:
         if p.point is None:
-            lines += ["", *_pass(plan, p)]
+            lines += ["", *_pass(plan, p, timed)]
         else:
-            own = _explained(p.point).splitlines()
+            own = _explained(p.point, timed).splitlines()
             lines += ["", f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
     if plan.reasons:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
@@ -434,7 +440,7 @@ def _explained(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _pass(plan: Plan, p: Pass) -> list[str]:
+def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     part = p.partition
     slab = " x ".join(map(str, p.grid.step))
     overlap = _OVERLAPS[part.overlap]
@@ -448,8 +454,10 @@ def _pass(plan: Plan, p: Pass) -> list[str]:
         names = ", ".join(f"pass {k + 1}" for k in sorted({k for k, _ in answered}))
         lines.append(f"  takes the answers of {names}, in the same slabs and windows")
     steps = p.program.steps
-    for step in steps:
+    for i, step in enumerate(steps):
         lines.append("  " + _step(plan, p, step))
+        if said := told(p, i, timed, plan.threads):
+            lines.append(f"    {said}")
     for f in p.program.folds:
         name, many = steps[f.fed[0].voxels.step].name, len(f.fed)
         of = name if many == 1 else f"the {many} channels of {_CHANNEL.sub('', name)}"

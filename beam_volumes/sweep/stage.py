@@ -158,6 +158,20 @@ class Stage:
         """
         return (1, 1, 1)
 
+    #: Whether it computes on an accelerator where there is one.
+    accelerated: ClassVar[bool] = False
+    #: What the cells are in words, for plans, if they are worth a word; and the voxels each is given.
+    piece: ClassVar[str] = ""
+    piece_voxels: ClassVar[int] = 1
+
+    def pieces(self, axis: int, wanted: tuple[int, int]) -> int:
+        """How many of these lie along an axis in a range of it."""
+        return 1
+
+    def seconds(self, threads: int) -> float | None:
+        """What one takes, tried now; None if that cannot be tried without voxels."""
+        return None
+
     def begin(self, box: Box) -> Work:
         """What computes the box of a slab, window by window: it may keep what it needs of earlier ones."""
         return InStrips(self)

@@ -95,6 +95,9 @@ class Compute(beam.PTransform):
         Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass.
         Dataflow hires machines by that; others may start more worker processes, and gain
         nothing.
+    accelerator : str, optional
+        The accelerator that a machine must have for each pass that runs a network, as Beam's resource
+        hint has it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
     **named : Target, TableTarget, Table or Scalar
         More targets; the dict has them under these names.
 
@@ -140,10 +143,16 @@ class Compute(beam.PTransform):
         overwrite: bool = False,
         run_id: str | None = None,
         resource_hints: bool = False,
+        accelerator: str | None = None,
         **named: Target | TableTarget | Table | Scalar,
     ):
         super().__init__()
-        self.resource_hints = resource_hints
+        self.resource_hints, self.accelerator = resource_hints, accelerator
+        if accelerator is not None and not str(accelerator).startswith("type:"):
+            raise ValueError(
+                f"Compute: accelerator={accelerator!r} is no hint of Beam's; give one such as "
+                '"type:nvidia-tesla-t4;count:1;install-nvidia-driver"'
+            )
         #: What targets are called by whoever asked for them, or None.
         self.names = (*(None for _ in targets), *named)
         targets = (*targets, *named.values())
@@ -181,7 +190,12 @@ class Compute(beam.PTransform):
         pipeline, wait = beginning(begin, "Compute")
         wanted = {barrier.token for barrier in self.rows.values()}
         known, rows = build(
-            pipeline, self.session, self.resource_hints, wait.get("ready"), rows=wanted
+            pipeline,
+            self.session,
+            self.resource_hints,
+            wait.get("ready"),
+            rows=wanted,
+            accelerator=self.accelerator,
         )
         plan = self.session.plan
         results: dict[str, beam.PCollection] = {}
@@ -331,6 +345,7 @@ def build(
     resource_hints: bool = False,
     ready: beam.PCollection | AsIter | None = None,
     rows: Iterable[str] = (),
+    accelerator: str | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
     """All steps of a session.
 
@@ -347,6 +362,8 @@ def build(
         The first step waits until this is complete.
     rows : iterable of str
         The barriers whose rows are wanted.
+    accelerator : str, optional
+        What machines must have for passes that run a network.
 
     Returns
     -------
@@ -370,6 +387,8 @@ def build(
             # One for all of a pass: what a sweep found is as large as it is, and must not leave the
             # worker before the first round of its merge has made pieces of it.
             step = step.with_resource_hints(min_ram=f"{hiring.needed(session.plan, k)}GiB")
+        if accelerator is not None and hiring.is_accelerated(session.plan, k):
+            step = step.with_resource_hints(accelerator=accelerator)
         then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more

@@ -59,6 +59,17 @@ class Tiles(Regrid):
     def grain(self) -> Triple:
         return self.tiling.tile
 
+    @property
+    def piece(self) -> str:  # type: ignore[override]
+        return f"tiles of {' x '.join(map(str, self.tiling.tile))}"
+
+    @property
+    def piece_voxels(self) -> int:  # type: ignore[override]
+        return math.prod(self.tiling.tile)
+
+    def pieces(self, axis: int, wanted: Range) -> int:
+        return len(self.tiling.axes[axis].beside_each(wanted))
+
     def token(self) -> str:
         how = self.tiling, self.axes, self.has_channels, self.identity
         return digest("Tiles", self.name, str(self.dtype), self.of, *how)

@@ -7,6 +7,7 @@ import os
 import posixpath
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ from beam_volumes.sweep.stage import digest
 Network = Callable[[np.ndarray], np.ndarray]
 
 _lock = threading.Lock()
+#: The GPU of a process computes one batch at a time, whatever slabs are in flight: it has room for that.
+_gpu = threading.Lock()
 _loaded: dict[tuple[str, int], Network] = {}
 
 
@@ -53,6 +56,11 @@ class Model:
     def extents(self) -> tuple[Extent, ...]:
         """Where it is stored, if it is."""
         return ()
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether it may compute on an accelerator."""
+        return True
 
     def token(self) -> str:
         return digest(type(self).__name__, self.identity)
@@ -121,6 +129,10 @@ class OnnxFile(Model):
     def extents(self) -> tuple[Extent, ...]:
         return (Extent(kvstore_spec(self.place)),)
 
+    @property
+    def accelerated(self) -> bool:
+        return self.device != "cpu"
+
     def token(self) -> str:
         return digest(type(self).__name__, self.identity, self.device)
 
@@ -133,9 +145,11 @@ class OnnxFile(Model):
             )
         session = onnx_session(data, self.place, self.device, threads)
         given, dtype = session.get_inputs()[0].name, _dtype_of(session.get_inputs()[0])
+        on_gpu = "CUDAExecutionProvider" in session.get_providers()
 
         def call(batch: np.ndarray) -> np.ndarray:
-            return session.run(None, {given: batch.astype(dtype, copy=False)})[0]
+            with _gpu if on_gpu else nullcontext():
+                return session.run(None, {given: batch.astype(dtype, copy=False)})[0]
 
         return call
 

@@ -21,6 +21,10 @@ class OfSlices(Model):
     network: Model
 
     @property
+    def accelerated(self) -> bool:
+        return self.network.accelerated
+
+    @property
     def extents(self) -> tuple[Extent, ...]:
         return self.network.extents
 

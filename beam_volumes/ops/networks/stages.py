@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +67,31 @@ class Predict(Regrid):
     @property
     def grain(self) -> Triple:
         return self.patches.step
+
+    @property
+    def accelerated(self) -> bool:  # type: ignore[override]
+        return self.model.accelerated
+
+    @property
+    def piece(self) -> str:  # type: ignore[override]
+        size = " x ".join(map(str, self.patches.patch))
+        return f"patches of {size}, {self.batch} at a time"
+
+    @property
+    def piece_voxels(self) -> int:  # type: ignore[override]
+        return math.prod(self.patches.patch)
+
+    def pieces(self, axis: int, wanted: Range) -> int:
+        return len(self.patches.over(axis, wanted))
+
+    def seconds(self, threads: int) -> float:
+        shape = (self.batch, self.channels, *self.patches.patch)
+        noise = np.random.default_rng(0).random(shape, dtype=np.float32)
+        network = turned(self.model.loaded(threads), self.turns)
+        network(noise)  # the first one takes longer
+        begun = time.perf_counter()
+        network(noise)
+        return (time.perf_counter() - begun) / self.batch
 
     @property
     def cost(self) -> float:

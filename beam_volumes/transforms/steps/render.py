@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple, source_range
 from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
 from beam_volumes.plan.compile import ancestors, compile_program
 from beam_volumes.plan.machine import cores
@@ -125,6 +125,33 @@ def reach(node: Node, source: Node) -> Halo:
                 found = _sum(halos[n.token], n.stage.halo(i))
                 halos[operand.token] = _most(halos.get(operand.token, NO_HALO), found)
     return halos.get(source.token, NO_HALO)
+
+
+def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
+    """The range of an axis of a source that a range of a node takes; networks take whole patches.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
+    >>> needed(bv.median_filter(v, 3).node, v.node, 0, (4, 6))
+    (3, 7)
+    """
+    ranges = {node.token: wanted}
+    for n in reversed(ancestors([node])):
+        if n.token not in ranges or not isinstance(n, StageNode):
+            continue
+        for i, operand in enumerate(n.operands):
+            a, b = ranges[n.token]
+            if isinstance(n.stage, Regrid):
+                a, b = n.stage.needs(axis, (a, b))
+            elif axis in n.stage.spans:
+                a, b = 0, operand.shape[axis]
+            else:
+                mode, halo = n.stage.padding.modes[axis], n.stage.halo(i)[axis]
+                a, b = source_range(a, b, halo, operand.shape[axis], mode)
+            known = ranges.get(operand.token, (a, b))
+            ranges[operand.token] = min(a, known[0]), max(b, known[1])
+    return ranges.get(source.token, wanted)
 
 
 def stage_names(node: Node) -> str:

@@ -1,5 +1,7 @@
 """Networks over volumes: what one pass gives, however the volume is cut."""
 
+import re
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -273,6 +275,8 @@ def test_recipes_and_resumed_runs_know_the_file(tmp_path, command, monkeypatch):
     assert code == 0, told
     expected = np.asarray(bv.predict(EM, file, patch=20, normalize=(0, 255)) > 0.5)
     np.testing.assert_array_equal(np.asarray(bv.open("out.zarr")), expected)
+    code, told, _ = command("bench", str(recipe), "--crop=:8")
+    assert code == 0 and re.search(r"patches of 20 x 20 x 20, .*: [\d.,]+ a second", told)
     planned = bv.predict(EM, file, patch=20)
     unet(tmp_path / "unet.onnx", seed=9)
     models._loaded.clear()

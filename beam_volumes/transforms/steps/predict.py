@@ -1,0 +1,185 @@
+"""A network over slabs that are elements, from wherever they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.transforms.display import DisplayDataItem
+
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo
+from beam_volumes.graph.nodes import Node, SourceNode, with_sources
+from beam_volumes.graph.volume import Volume
+from beam_volumes.ops.networks.predict import predict
+from beam_volumes.space import Space
+from beam_volumes.text import format_bytes
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.steps.grids import SlabGrid
+from beam_volumes.transforms.steps.render import (
+    BlockSource,
+    check_no_numbers,
+    needed,
+    render,
+    stage_names,
+)
+from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.steps.slabs import ReadSlabs, function_name, place_of
+
+
+class Predict(Excepting, beam.PTransform):
+    """Run a network over slabs: ``(SlabKey, Slab)`` to slabs of one channel of its result.
+
+    Results are those of `predict` of the whole volume: patches lie on the volume's grid. A slab is
+    given with the voxels that its patches reach, as its halo, and has none afterwards.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs or SlabGrid
+        How the volume is cut, and of which dtype it is. Its halo must be as large as patches reach beyond a
+        slab; the error says how large that is.
+    model : path, callable or ModelHandler
+        The network, as `predict` takes it. A file is read by each worker from where it lies.
+    then : callable, optional
+        What is made of the result, a function from a `Volume` to one, such as ``lambda p: p[0] > 0.5``. It
+        chooses a channel where the network makes several.
+    **options : options
+        Further options of `predict`: ``patch``, ``context``, ``mode``, ``normalize`` by two numbers, ...
+
+    Raises
+    ------
+    ValueError
+        If the network cannot be run, the halo is too small, or the result has several channels or is
+        of another shape than the volume.
+    TypeError
+        If ``slabs`` does not say how a volume is cut, or ``then`` is not callable.
+
+    See Also
+    --------
+    ReadSlabs : makes slabs; of an expression with a network, too, without a halo.
+    beam_volumes.predict : all options.
+
+    Notes
+    -----
+    A process loads the network once. ``Predict(...).with_resource_hints(accelerator=..., min_ram=...)`` has
+    Dataflow run this step alone on machines with a GPU.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> def brighter(batch):
+    ...     return batch + 1
+    >>> em = bv.open(np.arange(60, dtype="u1").reshape(5, 3, 4))
+    >>> read = bv.ReadSlabs(em, depth=2)
+    >>> network = bv.Predict(read, brighter, patch=(2, 3, 4), context=0)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     _ = p | read | network | beam.Map(lambda pair: print(pair[0], pair[1].voxels.max()))
+    (0, 0, 0) 24.0
+    (2, 0, 0) 48.0
+    (4, 0, 0) 60.0
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | SlabGrid,
+        model: Any,
+        then: Callable[[Volume], Volume] | None = None,
+        **options: Any,
+    ):
+        super().__init__()
+        if not isinstance(slabs, ReadSlabs | SlabGrid):
+            raise TypeError(
+                f"Predict: slabs={slabs!r} does not say how a volume is cut: give the ReadSlabs, or a "
+                "SlabGrid"
+            )
+        if then is not None and not callable(then):
+            raise TypeError(f"Predict: then={then!r} is not a function from a Volume to a Volume")
+        volume, self.grid = slabs.volume, slabs.grid
+        # Stands for the voxels of a slab, which workers put in.
+        nothing = np.empty((0, 0, 0), volume.dtype)
+        none = Box((0, 0, 0), (0, 0, 0))
+        given = SourceNode.of(BlockSource.of(nothing, none, volume.node.shape, volume.space))
+        made = predict(Volume(given, volume.space), model, **options)
+        self.model = made.nodes[0].name
+        result = made if then is None else then(made)
+        self.function = "" if then is None else function_name(then)
+        self.node, self.space = _one_channel(result, len(made.nodes)), result.space.of_one("c")
+        if self.node.shape != given.shape:
+            raise ValueError(
+                f"Predict: the result is of shape {self.node.shape}, and slabs are of {given.shape}; slabs "
+                "keep their places: use Compute"
+            )
+        check_no_numbers(self.node)
+        _check_halo(self.node, given, self.grid, slabs.halo)  # type: ignore[arg-type]
+        _check_size(self.node, self.grid)
+
+    def expand(self, slabs: beam.PCollection) -> Any:
+        run = partial(_run, node=self.node, space=self.space)
+        where = partial(_where, name=self.model)
+        return self.tried(slabs, "Run", run, KeyedSlab, where)
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "network": DisplayDataItem(self.model, label="Runs"),
+            "function": DisplayDataItem(self.function or "nothing", label="Then"),
+        }
+
+
+def _one_channel(result: Any, made: int) -> Node:
+    if not isinstance(result, Volume):
+        raise ValueError(f"Predict: then= gave a {type(result).__name__}, not a volume: {result!r}")
+    if len(result.nodes) > 1:
+        raise ValueError(
+            f"Predict: the network makes {made} channels, and slabs have one: choose it by "
+            "then=lambda p: p[0]"
+        )
+    return result.nodes[0]
+
+
+def _check_halo(node: Node, given: Node, grid: Grid, halo: Halo) -> None:
+    """Refuse a halo that does not hold what the patches of each slab are given."""
+    wanted = []
+    for axis, (n, step) in enumerate(zip(grid.shape, grid.step, strict=True)):
+        before = after = 0
+        for start in range(0, n, step):
+            stop = min(start + step, n)
+            a, b = needed(node, given, axis, (start, stop))
+            before, after = max(before, start - a), max(after, b - stop)
+        wanted.append((before, after))
+    if any(w > h for ws, hs in zip(wanted, halo, strict=True) for w, h in zip(ws, hs, strict=True)):
+        raise ValueError(
+            f"Predict: {stage_names(node)} needs the halo {tuple(wanted)} around slabs of {grid.step}, and "
+            f"they have {halo}: read them with halo={tuple(wanted)}, or with a depth that is a multiple of "
+            "what a patch makes, which needs less"
+        )
+
+
+def _check_size(node: Node, grid: Grid) -> None:
+    size = Box.of_shape(grid.step).size * node.dtype.itemsize
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"Predict: slabs of {grid.step} become {format_bytes(size)} of {node.dtype}; elements are at "
+            f"most {format_bytes(MOST_BYTES)}: use a smaller depth or a tile, or a smaller dtype by then="
+        )
+
+
+def _run(pair: Any, node: Node, space: Space) -> tuple[SlabKey, Slab]:
+    slab = slab_of(pair, "Predict")
+    with seen.timed(slab.core.size):
+
+        def of_slab(source: Any) -> Any:
+            if not isinstance(source, BlockSource):
+                return source
+            return BlockSource.of(slab.data, slab.box, slab.shape, slab.space)
+
+        (own,) = with_sources((node,), of_slab)
+        data = render(own, slab.core)
+    return pair[0], replace(slab, halo=NO_HALO, data=data, space=space)
+
+
+def _where(pair: Any, name: str) -> tuple[str, str, str]:
+    return (*place_of(pair), name)
