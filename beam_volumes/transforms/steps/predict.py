@@ -45,7 +45,7 @@ class Predict(Excepting, beam.PTransform):
     model : path, callable or ModelHandler
         The network, as `predict` takes it. A file is read by each worker from where it lies.
     then : callable, optional
-        What is made of the result, a function from a `Volume` to one, such as ``lambda p: p[0] > 0.5``. It
+        Makes slabs of the result, a function from a `Volume` to one, such as ``lambda p: p[0] > 0.5``. It
         chooses a channel where the network makes several.
     **options : options
         Further options of `predict`: ``patch``, ``context``, ``mode``, ``normalize`` by two numbers, ...
