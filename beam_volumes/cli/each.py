@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 from beam_volumes.cli import say
 from beam_volumes.cli.errors import FAILED, message
@@ -98,14 +100,20 @@ def _one_by_one(
     found: list[Item], targets: Targets, options: RunOptions
 ) -> Iterator[tuple[Item, str | None]]:
     """Each with all of this machine."""
+    first = options
     for k, item in enumerate(found):
-        if options.progress is not False:
+        if (
+            k and first.progress is True and not sys.stderr.isatty()
+        ):  # no line for each pass of each
+            options = replace(first, progress=False)
+        if first.progress is not False:
             say.tell(f"{k + 1}/{len(found)} {item.path}")
         try:
             built = build(recipe_for(targets.recipe, targets.name, item, targets.out), targets.crop)
             names = tuple(n if n is None else f"{item.name}: {n}" for n in built.names)
             os.makedirs(os.path.join(targets.out, item.name), exist_ok=True)
-            execute(Built(built.targets, names, built.recipe), options)
+            # The first one's plan is that of all, but for sizes.
+            execute(Built(built.targets, names, built.recipe), options, brief=k > 0)
         except Exception as error:
             yield item, message(error, recipe=True)
         else:

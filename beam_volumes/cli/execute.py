@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 
 
-def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute.Outcome | None:
+def execute(
+    built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False
+) -> compute.Outcome | None:
     """Show a plan and carry it out, telling of progress, results and what it took.
+
+    If ``brief``, one of many is carried out: there is no plan to see, and only the time is told at the end.
 
     Returns
     -------
@@ -45,9 +49,9 @@ def execute(built: Built, options: RunOptions, dry_run: bool = False) -> compute
         options,
         note=built.names,
         recipe=built.recipe,
-        tell=lambda planned: tell(summary(planned), options),
+        tell=lambda planned: None if brief else tell(summary(planned), options),
     )
-    finish(outcome, built.names, options)
+    finish(outcome, built.names, options, brief)
     return outcome if outcome.ran else None
 
 
@@ -60,7 +64,12 @@ def dry(targets: Sequence[Any], options: RunOptions) -> None:
     _tell_obstacles(planned, options)
 
 
-def finish(outcome: compute.Outcome, names: Sequence[str | None], options: RunOptions) -> None:
+def finish(
+    outcome: compute.Outcome,
+    names: Sequence[str | None],
+    options: RunOptions,
+    brief: bool = False,
+) -> None:
     """Print results, by the names that `Built` has for them, and tell what it took."""
     if not outcome.ran:
         say.say(compute.DESCRIBED)
@@ -68,7 +77,7 @@ def finish(outcome: compute.Outcome, names: Sequence[str | None], options: RunOp
     for line in results(names, outcome.results):
         say.say(line)
     sys.stdout.flush()
-    tell(took(outcome), options)
+    tell(took(outcome).partition("\n")[0] if brief else took(outcome), options)
 
 
 def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:

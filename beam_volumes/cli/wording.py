@@ -7,6 +7,7 @@ import re
 #: By what Python would have: an option, and what stands in a recipe. Those of runs are options for both.
 _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
+    r"\brunner='(DirectRunner)'": r"--runner \1",
 }
 _COMMAND = {
     r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",

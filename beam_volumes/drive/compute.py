@@ -169,7 +169,12 @@ def compute(
     )
     several = len(targets) == 1 and isinstance(targets[0], list | tuple)
     wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
-    outcome = run(wanted, asked)
+    try:
+        outcome = run(wanted, asked)
+    except (
+        KeyboardInterrupt
+    ) as error:  # where it was stopped helps nobody; the last line tells how to go on
+        raise KeyboardInterrupt(*error.args) from None
     return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
 
 

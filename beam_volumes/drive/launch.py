@@ -213,6 +213,15 @@ class Here:
             return numbers(session.plan, journal)
 
 
+#: What a runner could not fetch, by the words of Beam's that say so, which go on for lines of addresses.
+_NOT_FETCHED = {
+    "prism binary": "PrismRunner needs the program prism, which Beam fetches from github.com, and could not: "
+    "give its path by the option --prism_location=PATH, or take runner='DirectRunner'",
+    "job server jar": "this runner needs a job server, which Beam fetches from repo.maven.apache.org, and "
+    "could not: give its path by the option --flink_job_server_jar=PATH, or take runner='DirectRunner'",
+}
+
+
 @dataclass(frozen=True)
 class Elsewhere:
     """Runs sessions as pipelines of any runner, from this process.
@@ -246,6 +255,9 @@ class Elsewhere:
                     needs = replace(needs, memory=0)
                 run_pipeline(reported, runner, self.options, self.hired, needs)
             except RuntimeError as error:
+                for words, remedy in _NOT_FETCHED.items():
+                    if "Unable to fetch" in str(error) and words in str(error):
+                        raise OSError(remedy) from None
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
                 # The runner gave up, for one because a worker died.

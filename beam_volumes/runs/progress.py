@@ -128,6 +128,7 @@ class Watch:
         self._clock = clock
         self._index = 0  # of the pass that is under way
         self._began: tuple[float, float] | None = None  # when it was first seen, and how far then
+        self._asked: float | None = None  # when it was first looked, and nothing had begun
         self._next = float("-inf")
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,6 +141,8 @@ class Watch:
         try:
             if self._looks.begun():
                 self._look(None if now else _FOLDERS)
+            elif not now:
+                self._wait(time_)
         except (OSError, ValueError) as error:
             _LOG.warning("progress is not known: %s", error)
         # Where listing is slow, it is done less often.
@@ -169,6 +172,17 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(self._interval):
             self.poll()
+
+    def _wait(self, now: float) -> None:
+        """Tell that nothing has begun yet: a pipeline takes its time to start."""
+        if not self._passes:
+            return
+        self._asked = now if self._asked is None else self._asked
+        work = self._passes[0]
+        waited = now - self._asked
+        self._on_progress(
+            Progress(0, len(self._passes), work.name, 0, max(1, work.slabs), waited, 0.0, None)
+        )
 
     def _look(self, most: int | None) -> None:
         while self._index < len(self._passes):

@@ -20,6 +20,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 import beam_volumes as bv
+from beam_volumes.drive import launch
 from beam_volumes.drive.launch import Elsewhere, Here, launcher, pipeline_options
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.plan.memory import BASE_BEAM
@@ -58,6 +59,21 @@ def test_local_runners_are_fnapirunner_by_any_name():
         assert launcher(RunOptions(beam_options=options, workers=3))[1].processes is None
     flink = RunOptions(runner="FlinkRunner", beam_options=["--runner=FlinkRunner"], workers=3)
     assert isinstance(launcher(flink)[0], Elsewhere)
+
+
+@pytest.mark.parametrize("what", ["prism binary", "job server jar"])
+def test_a_runner_whose_program_cannot_be_fetched_says_what_to_give(what, monkeypatch, tmp_path):
+    def fetch(*_, **__):
+        raise RuntimeError(
+            f"Unable to fetch remote {what} at https://x/y.zip: <urlopen error>\nmore"
+        )
+
+    monkeypatch.setattr(launch, "run_pipeline", fetch)
+    v = bv.open(np.zeros((2, 3, 4), "u1"))
+    em = bv.compute(v.to(tmp_path / "v.zarr"), runner=None)
+    with pytest.raises(OSError, match=r"--\w+=PATH, or take runner='DirectRunner'") as error:
+        bv.compute((em + 1).to(tmp_path / "out.zarr"), runner="PrismRunner")
+    assert "\n" not in str(error.value) and not (tmp_path / "out.zarr").exists()
 
 
 def test_options_that_cannot_work_are_refused(tmp_path):
