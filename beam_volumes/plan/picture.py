@@ -154,7 +154,7 @@ def _pass(
             kind = "store"
         words = "kept for this run" if kind == "store" else item["name"]
         d.box(x, y, _W, _H, _FILLS[kind], told=item["name"])
-        d.text(x + _W / 2, y + 17, shortened(words, 26), 12, INK, "middle")
+        d.text(x + _W / 2, y + 17, shortened(words, 22), 12, INK, "middle")
         for k in item["of"]:
             x0, y0 = at[k]
             d.curve(x0 + _W, y0 + _H / 2, x, y + _H / 2, LINE)
