@@ -96,6 +96,8 @@ from .ops.labels.components import keep_largest as keep_largest
 from .ops.labels.components import label as label
 from .ops.labels.components import remove_small_holes as remove_small_holes
 from .ops.labels.components import remove_small_objects as remove_small_objects
+from .ops.labels.comprehension import find_objects as find_objects
+from .ops.labels.comprehension import labeled_comprehension as labeled_comprehension
 from .ops.labels.instances import map_instances as map_instances
 from .ops.labels.instances import stitch as stitch
 from .ops.labels.meshes import meshes as meshes

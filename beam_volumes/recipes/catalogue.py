@@ -125,7 +125,7 @@ def operations() -> dict[str, Operation]:
     """Every operation by name."""
     found = {name: _ufunc(name) for name in sorted(SUPPORTED)}
     for function in (*_public(), astype, crop, sel, with_space, num_labels):
-        if not inspect.isfunction(function) or _needs_function(function):
+        if not inspect.isfunction(function) or _needs_function(function) or _is_eager(function):
             continue
         if _takes_volume(_first(function)):
             found[function.__name__] = _function(function)
@@ -157,6 +157,11 @@ def _needs_function(function: Callable[..., Any]) -> bool:
     parameters = inspect.signature(function).parameters.values()
     needed = [str(p.annotation) for p in parameters if p.default is p.empty]
     return any(a.startswith("Callable") for a in needed)
+
+
+def _is_eager(function: Callable[..., Any]) -> bool:
+    """Whether it computes when it is called: reading a recipe computes nothing."""
+    return str(inspect.signature(function).return_annotation).startswith("list[")
 
 
 def _takes_volume(parameter: inspect.Parameter | None) -> str:

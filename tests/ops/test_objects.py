@@ -143,3 +143,81 @@ def test_an_object_too_large_for_memory_is_named():
         ValueError, match=r"box of label 7 from \(0, 0, 0\) to .* are left: give more"
     ):
         step.of(7, step.box(np.zeros(3, int), np.array(labels.shape)), 1000)
+
+
+def stored(array, place, chunks=(4, 8, 8)):
+    bv.compute(bv.open(array).to(place, chunks=chunks[-array.ndim :]), runner=None)
+    return bv.open(place)
+
+
+@pytest.mark.parametrize("shape", [(9, 24, 20), (24, 20)])
+def test_find_objects_are_scipys(shape):
+    labels = ndi.label(ndi.gaussian_filter(np.random.default_rng(1).random(shape), 1) > 0.55)[0]
+    labels = np.where(labels == 3, 0, labels).astype("u4")
+    for most in (0, 2, 400):
+        assert bv.find_objects(bv.open(labels), most) == ndi.find_objects(labels.astype(int), most)
+    assert bv.find_objects(bv.label(bv.open(labels > 0))) == ndi.find_objects(
+        ndi.label(labels > 0)[0]
+    )
+    assert bv.find_objects(np.zeros(shape, "u1")) == []
+    with pytest.raises(ValueError, match="regionprops_table"):
+        bv.find_objects(objects())
+    with pytest.raises(ValueError, match="max_label=-1"):
+        bv.find_objects(labels, -1)
+
+
+@pytest.mark.parametrize("shape", [(9, 24, 20), (24, 20)])
+def test_labeled_comprehension_is_scipys(shape, tmp_path):
+    rng = np.random.default_rng(1)
+    labels = ndi.label(ndi.gaussian_filter(rng.random(shape), 1) > 0.55)[0].astype("u2")
+    image = rng.normal(0, 9, shape).astype("f4")
+    names = np.array([2, 9999, 1, 5, 2, int(labels.max())])
+    given = stored(image, tmp_path / "a.zarr"), stored(labels, tmp_path / "b.zarr")
+    ours = bv.labeled_comprehension(*given, names, np.median, "f4", -1)
+    theirs = ndi.labeled_comprehension(image, labels, names, np.median, "f4", -1)
+    np.testing.assert_array_equal(ours, theirs, strict=True)
+
+    def where(voxels, positions):
+        return positions[np.argmax(voxels)]
+
+    for index in (names, 3):
+        ours = bv.labeled_comprehension(*given, index, where, int, 0, True)
+        assert np.array_equal(
+            ours, ndi.labeled_comprehension(image, labels, index, where, int, 0, True)
+        )
+    for index, message in ((None, "all voxels at once"), ([0, 1], "label 0")):
+        with pytest.raises(ValueError, match=message):
+            bv.labeled_comprehension(*given, index, np.median, "f4", -1)
+
+
+def fill(mask):
+    return mask.mean()
+
+
+def brightest(mask, intensity):
+    return intensity[mask].max()
+
+
+@pytest.mark.parametrize("slab", [None, (2, 10, 20)])
+def test_extra_properties_are_scikit_images(slab):
+    labels = ndi.label(ndi.gaussian_filter(np.random.default_rng(1).random((9, 24, 20)), 1) > 0.55)[
+        0
+    ]
+    image = np.random.default_rng(2).integers(0, 99, labels.shape, dtype="u1")
+    how = {"properties": ("label", "area", "centroid"), "extra_properties": (fill, brightest)}
+    table = bv.regionprops_table(labels.astype("u2"), image, **how)
+    ours = bv.compute(table, runner=None, slab=slab).to_pydict()
+    theirs = measure.regionprops_table(labels, image, **how)
+    assert list(ours) == list(theirs)
+    for column, values in theirs.items():
+        np.testing.assert_allclose(ours[column], values)
+    typed = bv.regionprops_table(
+        labels.astype("u2"), image, ["area"], extra_properties={brightest: "u1"}
+    )
+    assert typed.columns == {
+        "label": np.dtype("u8"),
+        "area": np.dtype("f8"),
+        "brightest": np.dtype("u1"),
+    }
+    with pytest.raises(ValueError, match="brightest needs intensity"):
+        bv.regionprops_table(labels, extra_properties=[brightest])

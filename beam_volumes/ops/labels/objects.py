@@ -208,6 +208,10 @@ class EachLabel(TableStep):
         Of the labels.
     identity : str
         By what the function is known again.
+    carried : tuple of (str, str)
+        Columns of the input that the result has, too, and their dtypes.
+    only : tuple of int, optional
+        The labels that count; all by default.
     """
 
     function: Callable[[Region], Mapping[str, Any] | None]
@@ -218,12 +222,14 @@ class EachLabel(TableStep):
     pad: tuple[int, int, int]
     space: Space
     identity: str
+    carried: tuple[tuple[str, str], ...] = ()
+    only: tuple[int, ...] | None = None
 
     entries = ("shards",)
 
     @property
     def rows(self) -> RecordRows:
-        return RecordRows((("label", "<u8"), *self.names))
+        return RecordRows((("label", "<u8"), *self.carried, *self.names))
 
     @property
     def ranges(self) -> int:
@@ -247,7 +253,7 @@ class EachLabel(TableStep):
 
     def token(self) -> str:
         images = [s.token() for group in self.images for s in group]
-        how = self.names, self.channels, self.pad
+        how = self.names, self.channels, self.pad, self.carried, self.only
         return digest("EachLabel", self.identity, self.labels.token(), images, *how)
 
     def boxes(self, rows: Columns) -> np.ndarray:
@@ -318,7 +324,12 @@ class _Share(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows, ranges = values[0], self.of.ranges
+        if self.of.only is not None:
+            wanted = np.array(self.of.only, np.uint64)
+            chosen = np.isin(np.asarray(rows["label"]), wanted)
+            rows = {name: np.asarray(column)[chosen] for name, column in rows.items()}
         boxes = self.of.boxes(rows)
+        carried = [np.asarray(rows[name]) for name, _ in self.of.carried]
         at = boxes[:, 0, 0] * ranges // max(1, self.of.labels.shape[0])
         order = np.argsort(at, kind="stable")
         kinds, starts = np.unique(at[order], return_index=True)
@@ -326,10 +337,12 @@ class _Share(Round):
             kinds.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True
         ):
             some = order[a:b]
-            yield "each", (number,), (key, np.asarray(rows["label"])[some], boxes[some])
+            own = np.asarray(rows["label"])[some], boxes[some], [c[some] for c in carried]
+            yield "each", (number,), (key, *own)
         if key == (0,):  # a table has one shard at least, and every range has to tell
             for number in range(ranges):
-                yield "each", (number,), ((-1,), np.empty(0, np.uint64), np.empty((0, 2, 3), int))
+                nothing = np.empty(0, np.uint64), np.empty((0, 2, 3), int), [c[:0] for c in carried]
+                yield "each", (number,), ((-1,), *nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,11 +355,11 @@ class _Each(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = []
-        for labels, boxes in {sender: some for sender, *some in values}.values():
-            for label, (start, stop) in zip(labels.tolist(), boxes, strict=True):
+        for labels, boxes, carried in {sender: some for sender, *some in values}.values():
+            for k, (label, (start, stop)) in enumerate(zip(labels.tolist(), boxes, strict=True)):
                 row = self.of.of(label, self.of.box(start, stop), self.limit_bytes)
                 if row is not None:
-                    rows.append(row)
+                    rows.append((label, *(column[k] for column in carried), *row[1:]))
         kind = self.of.rows
         columns = zip(*rows, strict=True) if rows else ((),) * len(kind.names)
         named = {name: list(column) for (name, _), column in zip(kind.names, columns, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ def regionprops_table(
     *,
     spacing: float | Sequence[float] | str | None = None,
     nan: str = "raise",
+    extra_properties: Sequence[Any] | Mapping[Any, Any] = (),
 ) -> Table:
     """Measure every region of a label volume.
 
@@ -47,6 +48,10 @@ def regionprops_table(
     nan : {"raise", "omit"}, default: "raise"
         NaN and infinite intensities are an error when the table is computed, or they are left
         out.
+    extra_properties : sequence or mapping of callable, default: ()
+        Functions of a region's mask in its box, or of that and its intensities, as of scikit-image.
+        Each gives a number, for a column of its name, of float64 or of the dtype that a mapping
+        gives. Labels and intensities must be stored then.
 
     Returns
     -------
@@ -90,16 +95,31 @@ def regionprops_table(
     """
     name = "regionprops_table"
     labels, operands = _with(labels, intensity, name, "intensity")
-    survey = RegionSurvey.of(
-        labels.dtype,
-        None if intensity is None else operands[1].dtype,
-        [properties] if isinstance(properties, str) else properties,
-        par.voxel_sizes(labels, spacing, "spacing", name),
-        2 if len(labels.space.axes) == 2 else 3,
-        nan,
-        channels=operands[-1].channels,
-    )
-    return Table(Barrier.of(survey, tuple(n for v in operands for n in v.nodes)))
+    named = [properties] if isinstance(properties, str) else properties
+
+    def measured(names: Sequence[str] | None) -> Table:
+        survey = RegionSurvey.of(
+            labels.dtype,
+            None if intensity is None else operands[1].dtype,
+            names,
+            par.voxel_sizes(labels, spacing, "spacing", name),
+            2 if len(labels.space.axes) == 2 else 3,
+            nan,
+            channels=operands[-1].channels,
+        )
+        return Table(Barrier.of(survey, tuple(n for v in operands for n in v.nodes)))
+
+    table = measured(named)
+    if not extra_properties:
+        return table
+    from beam_volumes.ops.labels.comprehension import with_functions
+
+    functions = extra_properties
+    if not isinstance(functions, Mapping):
+        functions = dict.fromkeys(functions, np.dtype(np.float64))
+    boxes = table if named is None or "bbox" in named else measured([*named, "bbox"])
+    image = None if intensity is None else operands[1]
+    return with_functions(boxes, labels, image, functions, list(table.columns), name)
 
 
 @documented
