@@ -123,7 +123,7 @@ def random_noise(
     >>> v = bv.open(np.full((1, 4), 128, "u1"))
     >>> noisy = bv.random_noise(v, "s&p", seed=3, amount=0.5)
     >>> np.asarray(noisy).round(2)
-    array([[1. , 0.5, 0.5, 1. ]])
+    array([[0. , 0.5, 0.5, 1. ]])
     """
     name = "random_noise"
     volume = not_empty(as_volume(volume), name)

@@ -116,7 +116,7 @@ def labeled_comprehension(
         Takes the voxels of a label, in raster order, and with ``pass_positions`` their linear indices in
         the volume; gives a number.
     out_dtype : dtype
-        Of the result.
+        The dtype of the result.
     default : number
         The result for a label that there is not.
     pass_positions : bool, default: False

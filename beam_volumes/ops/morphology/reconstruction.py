@@ -101,7 +101,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. No NaN.
     h : float
-        The height, above 0. Of integers one that is not whole makes floats of them.
+        The height, above 0. Integers become floats if it is not whole.
     footprint : array_like, optional
         Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
         centre; all by default. Those that share a face always are.
@@ -150,7 +150,7 @@ def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
     image : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. No NaN.
     h : float
-        The depth, above 0. Of integers one that is not whole makes floats of them.
+        The depth, above 0. Integers become floats if it is not whole.
     footprint : array_like, optional
         Which voxels are neighbours: 3 entries along each axis, the same when reflected at its
         centre; all by default. Those that share a face always are.
