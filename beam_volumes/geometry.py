@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 Triple = tuple[int, int, int]
+Range = tuple[int, int]
+#: A range of each axis.
+Ranges = tuple[Range, Range, Range]
 #: Voxels needed (before, after) a voxel along z, y, x.
 Halo = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 
@@ -39,6 +42,11 @@ class Box:
     @property
     def size(self) -> int:
         return math.prod(max(0, n) for n in self.shape)
+
+    @property
+    def ranges(self) -> Ranges:
+        z, y, x = zip(self.start, self.stop, strict=True)
+        return (z, y, x)
 
     @property
     def slices(self) -> tuple[slice, slice, slice]:
@@ -106,6 +114,11 @@ class Grid:
         start = tuple(c * s for c, s in zip(cell, self.step, strict=True))
         stop = tuple(min(a + s, n) for a, s, n in zip(start, self.step, self.shape, strict=True))
         return Box(start, stop)  # type: ignore[arg-type]
+
+    def ranges(self, axis: int) -> list[Range]:
+        """Those of all cells along an axis."""
+        n, step = self.shape[axis], self.step[axis]
+        return [(a, min(n, a + step)) for a in range(0, n, step)]
 
     def __iter__(self) -> Iterator[Box]:
         return (self.box(i) for i in range(len(self)))

@@ -214,8 +214,8 @@ def at_least(program: Program, slab: Triple) -> int:
     """A lower bound of a slab's peak memory, from the halos alone: quick."""
     box = Grid(program.shape, slab).box(0)
     middle = min(program.shape[0] - 1, box.stop[0] // 2)
-    depths = program.regions(0, (middle, middle + 1))
-    rows, cols = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
+    _, y, x = box.ranges
+    depths, rows, cols = (program.regions(a, ((middle, middle + 1), y, x)) for a in range(3))
     return (
         sum(
             (z[1] - z[0]) * (y[1] - y[0]) * (x[1] - x[0]) * step.dtype.itemsize

@@ -239,7 +239,7 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> 
         step = unit
     plane = tile[0] * tile[1]
     tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True)) or 1
-    twice = max(map(_read_twice, programs))
+    twice = max(_read_twice(p, tile) for p in programs)
     wanted = max(twice / _AMPLIFICATION, _LEAST_VOXELS / plane)
     parallel = nz * tiles / (4 * workers)
     depth = min(max(wanted, parallel), _MOST_VOXELS / plane, nz)
@@ -272,16 +272,24 @@ def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) ->
     return found
 
 
-def _read_twice(program: Program) -> int:
+def _read_twice(program: Program, tile: tuple[int, int]) -> int:
     """Slices that a slab reads beyond its own, in whole layers of chunks."""
     middle = program.shape[0] // 2
     most = 0
-    regions = program.regions(0, (middle, min(middle + 1, max(program.shape[0], 1))))
+    one = (middle, min(middle + 1, max(program.shape[0], 1)))
+    y, x = (_middle(n, t) for n, t in zip(program.shape[1:], tile, strict=True))
+    regions = program.regions(0, (one, y, x))
     for step, (lo, hi) in zip(program.steps, regions, strict=True):
         if step.source is not None and hi - lo > 1:
             depth = min(step.source.chunk[0], program.shape[0])
             most = max(most, -(-(hi - lo - 1) // depth) * depth)
     return most
+
+
+def _middle(n: int, step: int) -> tuple[int, int]:
+    """The range of the middle cell of an axis."""
+    start = n // 2 // step * step
+    return start, min(max(1, n), start + step)
 
 
 def fit(

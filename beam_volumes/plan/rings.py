@@ -6,12 +6,14 @@ against the chunks are alike, and so is the middle of a deep one.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from beam_volumes.geometry import Grid
-from beam_volumes.sweep.program import Program, Range
+from beam_volumes.geometry import Grid, Range, Ranges
+from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
 
 
@@ -40,15 +42,35 @@ class Rings(NamedTuple):
 def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
     """What the rings of a program need, so that they do for each slab of a grid."""
     found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
-    for z in _representatives(program, grid, 0):
-        for part in _shortened(program, z, window):
+    for slab in _slabs(program, grid, 0):
+        for part in _shortened(program, slab, window):
             for most, here in zip(found, _along_z(program, part, window, overlap), strict=False):
                 most[:] = map(max, most, here)
     for axis, most in ((1, found.rows), (2, found.cols)):
-        for span in _representatives(program, grid, axis):
-            extents = program.extents(axis, program.regions(axis, span))
-            most[:] = map(max, most, (b - a for a, b in extents))
+        most[:] = _in_plane(program, grid, axis)
     return found
+
+
+def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
+    """Per step, the most rows or columns of it in any slab."""
+    known = _found.setdefault(program, {})
+    if (axis, grid) not in known:
+        most = [0] * len(program.steps)
+        for slab in _slabs(program, grid, axis):
+            extents = program.extents(axis, program.regions(axis, slab))
+            most = list(map(max, most, (b - a for a, b in extents)))
+        known[axis, grid] = most
+    return known[axis, grid]
+
+
+def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
+    """Slabs, one of which is the most costly along an axis."""
+    ranges: list[list[Range]] = [[(0, n)] for n in grid.shape]
+    for other in program.coupled if axis in program.coupled else (axis,):
+        ranges[other] = _representatives(program, grid, other)
+        if axis == 0 != other:  # to follow the course of a slab takes its time
+            ranges[other] = ranges[other][:: max(1, len(ranges[other]) // 3)] + ranges[other][-1:]
+    return itertools.product(*ranges)  # type: ignore[return-value]
 
 
 def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
@@ -75,10 +97,11 @@ def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
     return [(k * step, min(n, k * step + step)) for k in sorted(picks) if 0 <= k < count]
 
 
-def _shortened(program: Program, z: Range, window: int) -> list[Range]:
+def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
     """A long slab's beginning and end: between them its course repeats."""
+    z, y, x = slab
     middle, whole = program.shape[0] // 2, program.shape[0]
-    halo = max(b - a for a, b in program.regions(0, (middle, min(middle + 1, whole))))
+    halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), y, x)))
     # What is padded is no part of the course, and a layer of what is coarser lasts longer.
     halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
     layers = [
@@ -94,28 +117,32 @@ def _shortened(program: Program, z: Range, window: int) -> list[Range]:
     most = 2 * (halo + max(layers) + window) + period
     most = -(-most // window) * window
     if z[1] - z[0] <= 2 * most:
-        return [z]
-    return [(z[0], z[0] + most), (z[1] - (z[1] - z[0]) % most - most, z[1])]
+        return [slab]
+    return [
+        ((z[0], z[0] + most), y, x),
+        ((z[1] - (z[1] - z[0]) % most - most, z[1]), y, x),
+    ]
 
 
-#: What `_along_z` has found, for as long as the program is there: it may hold arrays.
+#: What `_along_z` and `_in_plane` have found, for as long as the program is there: it may hold arrays.
 _found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
 
 
 def _along_z(
-    program: Program, z: Range, window: int, overlap: Overlap
+    program: Program, slab: Ranges, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
     """The first three of `Rings`, in one slab."""
     known = _found.setdefault(program, {})
-    if (z, window, overlap) not in known:
-        known[z, window, overlap] = _scheduled(program, z, window, overlap)
-    return known[z, window, overlap]
+    key = slab if 0 in program.coupled else slab[0], window, overlap
+    if key not in known:
+        known[key] = _scheduled(program, slab, window, overlap)
+    return known[key]
 
 
 def _scheduled(
-    program: Program, z: Range, window: int, overlap: Overlap
+    program: Program, slab: Ranges, window: int, overlap: Overlap
 ) -> tuple[list[int], list[int], list[int]]:
-    plan = schedule(program, z, window, overlap)
+    plan = schedule(program, slab, window, overlap)
     longest = [0] * len(program.steps)
     before = [lo for lo, _ in plan.regions]
     for w in plan.windows:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Grid, cells_touched
+from beam_volumes.geometry import Box, Grid, Range, cells_touched
 from beam_volumes.storage.source import Source
-from beam_volumes.sweep.program import Program, Range
+from beam_volumes.sweep.program import Program
 
 
 @dataclass(frozen=True)
@@ -48,27 +49,21 @@ class Read:
 
 
 def chunks_read(program: Program, grid: Grid) -> list[Read]:
-    """What is read of each source step.
-
-    Boxes are products of ranges, so the total over all slabs is the product of totals per axis.
-    """
+    """What is read of each source step."""
     together = program.decoded
     sources: dict[int, Any] = {some[0]: program.steps[some[0]].source for some in together}
-    totals: list[dict[int, int]] = []
-    for axis in range(3):
-        sums = dict.fromkeys(sources, 0)
-        for k in range(grid.counts[axis] if len(grid) else 0):
-            span = (k * grid.step[axis], min(grid.shape[axis], (k + 1) * grid.step[axis]))
-            regions = program.regions(axis, span)
-            for some in together:
-                sums[some[0]] += sources[some[0]].units_touched(axis, _union(regions, some))
-        totals.append(sums)
-    whole = [program.regions(axis, (0, grid.shape[axis])) for axis in range(3)] if len(grid) else []
+
+    def touched(axis: int, regions: list[Range]) -> list[int]:
+        return [sources[some[0]].units_touched(axis, _union(regions, some)) for some in together]
+
+    units = of_all_slabs(program, grid, touched) if len(grid) else [0] * len(together)
+    everything = Box.of_shape(grid.shape).ranges
+    whole = [program.regions(axis, everything) for axis in range(3)] if len(grid) else []
     return [
         Read(
             source.stack or source.reader.token(),
             source.name,
-            math.prod(sums[some[0]] for sums in totals),
+            count,
             tuple(  # type: ignore[arg-type]
                 _cells(source, axis, _union(whole[axis], some)) if whole else (0, 0)
                 for axis in range(3)
@@ -76,9 +71,38 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
             math.prod(source.read_unit) * source.together * source.dtype.itemsize,
             source.held,
         )
-        for some in together
+        for some, count in zip(together, units, strict=True)
         for source in [sources[some[0]]]
     ]
+
+
+def of_all_slabs(
+    program: Program, grid: Grid, counted: Callable[[int, list[Range]], list[int]]
+) -> list[int]:
+    """Sums over all slabs of products over the axes of what is counted.
+
+    Boxes are products of ranges, so that the sum is a product of sums per axis; along axes that are
+    coupled, each slab is looked at.
+
+    Parameters
+    ----------
+    program : Program
+    grid : Grid
+        Of at least one slab.
+    counted : callable
+        Given an axis, and per step what a slab needs along it; returns some numbers.
+    """
+    groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]
+    total: list[int] = []
+    for group in filter(None, groups):
+        sums: list[int] = []
+        ranges = [grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3)]
+        for z, y, x in itertools.product(*ranges):
+            each = [counted(a, program.regions(a, (z, y, x))) for a in group]
+            products = [math.prod(some) for some in zip(*each, strict=True)]
+            sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
+        total = [a * b for a, b in zip(total, sums, strict=True)] if total else sums
+    return total
 
 
 def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:
@@ -127,8 +151,7 @@ def amplification_inside(program: Program, grid: Grid) -> float:
         return 1.0
     chunks = [1.0] * len(program.steps)
     for axis in range(3):
-        span = (box.start[axis], box.stop[axis])
-        for i, (a, b) in enumerate(program.regions(axis, span)):
+        for i, (a, b) in enumerate(program.regions(axis, box.ranges)):
             source = program.steps[i].source
             if source is not None:
                 size = source.chunk[axis]

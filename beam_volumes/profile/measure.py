@@ -7,9 +7,11 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
+from beam_volumes.geometry import Box
 from beam_volumes.plan.machine import peak_memory
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.traffic import of_all_slabs
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.meter import Activity, Meter
@@ -117,21 +119,15 @@ def timed(plan: Plan, alone: bool = False) -> tuple[tuple[Meter, ...], float, fl
 
 def swept(p: Pass) -> list[int]:
     """Per step of a pass: the voxels that all slabs compute of it, halos included."""
-    totals = [1] * len(p.program.steps)
-    grid = p.grid
-    for axis in range(3):
-        sums = [0] * len(totals)
-        for k in range(grid.counts[axis] if len(grid) else 0):
-            span = (k * grid.step[axis], min(grid.shape[axis], (k + 1) * grid.step[axis]))
-            for i, (a, b) in enumerate(p.program.regions(axis, span)):
-                sums[i] += b - a
-        totals = [n * s for n, s in zip(totals, sums, strict=True)]
-    return totals
+    if not len(p.grid):
+        return [0] * len(p.program.steps)
+    return of_all_slabs(p.program, p.grid, lambda _, regions: [b - a for a, b in regions])
 
 
 def needed(p: Pass) -> list[int]:
     """Per step of a pass: the voxels of it that are needed, each once."""
-    regions = [p.program.regions(axis, (0, p.grid.shape[axis])) for axis in range(3)]
+    whole = Box.of_shape(p.grid.shape).ranges
+    regions = [p.program.regions(axis, whole) for axis in range(3)]
     return [math.prod(b - a for a, b in step) for step in zip(*regions, strict=True)]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, pad_index
+from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
 from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.checksums import checksum
@@ -30,7 +30,7 @@ from beam_volumes.storage.source import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into, write_units
 from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.meter import Activity, Meter
-from beam_volumes.sweep.program import Edge, FedEdges, Program, Range, Step
+from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Schedule, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
@@ -184,8 +184,8 @@ class _Sweep:
         self.values = values
         self.surveyors: list[Surveyor] = []
         self.completers: dict[int, Completer] = {}
-        self.plan = schedule(program, (box.start[0], box.stop[0]), window, overlap)
-        self.y, self.x = (program.regions(a, (box.start[a], box.stop[a])) for a in (1, 2))
+        self.plan = schedule(program, box.ranges, window, overlap)
+        self.y, self.x = (program.regions(a, box.ranges) for a in (1, 2))
         self.ey, self.ex = program.extents(1, self.y), program.extents(2, self.x)
         self.sinks: list[Any] = [
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
@@ -428,7 +428,7 @@ class _Sweep:
     def _block(self, edge: Edge, z: Range, y: Range, x: Range, halo: Halo) -> Block:
         """What a user of slices ``z``, rows ``y`` and columns ``x`` sees through an edge."""
         if edge.regrid is not None:
-            z, y, x = (edge.regrid.needs(axis, wanted) for axis, wanted in enumerate((z, y, x)))
+            z, y, x = (edge.regrid.needs(axis, (z, y, x)) for axis in range(3))
         ring, size = self.rings[edge.step], self.program.steps[edge.step].shape[0]
         index = pad_index(
             z[0] + edge.offset[0] - halo[0][0],

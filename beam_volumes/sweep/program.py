@@ -1,9 +1,11 @@
 """A program: the steps of one sweep, and where in each of them a box of the result comes from.
 
 A program is a graph of steps in topological order. Each step yields one array; each edge between two
-steps has an offset (of a crop), a halo and a padding. All questions are asked per axis, because boxes
-are products: which range of each step does a range of the output need (`regions`), what does its ring
-buffer have to hold along y and x (`extents`). Along z, `schedule` moves a window through the slab.
+steps has an offset (of a crop), a halo and a padding. Questions are asked per axis, because boxes
+are products: which range of each step does a box of the output need (`regions`), what does its ring
+buffer have to hold along y and x (`extents`). Along z, `schedule` moves a window through the slab. What is
+needed along an axis rests on the box's range of that axis alone, but for axes that a stage with a grid of
+its own has `coupled`, such as those of a plane that it turns.
 
 What leaves the sweep does so at ends, which lie in its domain as their `Lattice` says: they may be crops
 of it, or levels of a pyramid. A slab has of each end what lies in it, in whole units.
@@ -11,20 +13,18 @@ of it, or levels of a pyramid. A slab has of each end what lies in it, in whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Halo, Lattice, Triple, source_range
+from beam_volumes.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_range
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey
-
-Range = tuple[int, int]
 
 REFLECTED = Padding()
 
@@ -42,10 +42,13 @@ class Edge:
     padding: Padding = REFLECTED
     regrid: Regrid | None = None
 
-    def needs(self, axis: int, wanted: Range, size: int) -> Range:
-        """What a range of the user needs of the step along an axis."""
-        if self.regrid is not None:
-            wanted = self.regrid.needs(axis, wanted)
+    def needs(self, axis: int, wanted: Ranges, size: int) -> Range:
+        """What a box of the user needs of the step along an axis."""
+        own = wanted[axis] if self.regrid is None else self.regrid.needs(axis, wanted)
+        return self.along(axis, own, size)
+
+    def along(self, axis: int, wanted: Range, size: int) -> Range:
+        """The same for a range of voxels that the user, or its regrid, takes."""
         a, b = wanted[0] + self.offset[axis], wanted[1] + self.offset[axis]
         before, after = self.halo[axis]
         if before <= a and b + after <= size:
@@ -205,6 +208,11 @@ class Program:
         """The stages whose grids are their own."""
         return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
 
+    @property
+    def coupled(self) -> frozenset[int]:
+        """Axes along which a slab's needs rest on its ranges of others of these."""
+        return frozenset(axis for regrid in self.regrids for axis in regrid.coupled)
+
     def grains(self, axis: int) -> set[int]:
         """The extents along an axis of the cells that stages compute at once."""
         return {s.stage.grain[axis] for s in self.steps if s.stage is not None} - {1}
@@ -231,45 +239,66 @@ class Program:
         ]
         return sorted([*alone, *self.stacks])
 
-    def regions(self, axis: int, wanted: Range) -> list[Range]:
-        """Per step the range along an axis that a range of the domain needs; empty if it needs nothing."""
-        regions: list[Range | None] = [None] * len(self.steps)
+    def regions(self, axis: int, wanted: Ranges) -> list[Range]:
+        """Per step the range along an axis that a box of the domain needs; empty if it needs nothing.
 
-        def widen(edge: Edge, by: Range) -> None:
-            lo, hi = edge.needs(axis, by, self.steps[edge.step].shape[axis])
-            old = regions[edge.step]
-            regions[edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
+        Of the box, the ranges of other axes count only if ``axis`` is `coupled`.
+        """
+        axes = sorted(self.coupled) if axis in self.coupled else [axis]
+        return [(0, 0) if r is None else r for r in self._regions(axes, wanted)[axis]]
 
-        for end in self.ends:
-            share = end.share(axis, wanted)
-            if share[0] < share[1]:
-                for edge in end.edges:
-                    widen(edge, share)
-        for seen in self.surveys:
-            for edge in seen.edges:
-                widen(edge, self.reach(seen.survey.upper, axis, wanted))
+    def _regions(self, axes: Sequence[int], wanted: Ranges) -> dict[int, list[Range | None]]:
+        """The ranges along axes that rest on no other axis; None where nothing is needed."""
+        found: dict[int, list[Range | None]] = {a: [None] * len(self.steps) for a in axes}
+
+        def widen(edge: Edge, axis: int, by: Range | None) -> None:
+            if by is None:
+                return
+            lo, hi = edge.along(axis, by, self.steps[edge.step].shape[axis])
+            old = found[axis][edge.step]
+            found[axis][edge.step] = (lo, hi) if old is None else (min(lo, old[0]), max(hi, old[1]))
+
+        def taken(edge: Edge, user: int, axis: int) -> Range | None:
+            """What a step takes through an edge, before its offset and halo."""
+            own = found[axis][user]
+            if edge.regrid is None or own is None:
+                return own
+            ranges = [found[a][user] if a in found else (0, 1) for a in range(3)]
+            if None in ranges:  # nothing of it along an axis that is coupled to this one
+                return None
+            return edge.regrid.needs(axis, tuple(ranges))  # type: ignore[arg-type]
+
+        for axis in axes:
+            for end in self.ends:
+                share = end.share(axis, wanted[axis])
+                if share[0] < share[1]:
+                    for edge in end.edges:
+                        widen(edge, axis, share)
+            for seen in self.surveys:
+                for edge in seen.edges:
+                    widen(edge, axis, self.reach(seen.survey.upper, axis, wanted[axis]))
         for i in range(len(self.steps) - 1, -1, -1):
             step = self.steps[i]
-            if step.completion is not None:
-                # Whatever is used of it, it has to see what its survey saw.
-                regions[i] = self.reach(step.completion.upper, axis, wanted)
-            # Slabs are as deep as the volume where a stage spans z: it begins with the first slice.
-            spans = step.stage.spans if step.stage is not None and axis else ()
-            if regions[i] is not None and axis in spans:
-                regions[i] = (0, step.shape[axis])
-            region = regions[i]
-            if region is not None:
+            for axis in axes:
+                if step.completion is not None:
+                    # Whatever is used of it, it has to see what its survey saw.
+                    found[axis][i] = self.reach(step.completion.upper, axis, wanted[axis])
+                # Slabs are as deep as the volume where a stage spans z: it begins with the first slice.
+                spans = step.stage.spans if step.stage is not None and axis else ()
+                if found[axis][i] is not None and axis in spans:
+                    found[axis][i] = (0, step.shape[axis])
+            for axis in axes:
                 for edge in step.edges:
-                    widen(edge, region)
-        for stack in self.stacks if axis == 0 else ():
+                    widen(edge, axis, taken(edge, i, axis))
+        for stack in self.stacks if 0 in axes else ():
             # What is decoded together is read together.
-            ranges = [r for r in (regions[i] for i in stack) if r is not None]
+            ranges = [r for r in (found[0][i] for i in stack) if r is not None]
             if not ranges:
                 continue
             union = min(lo for lo, _ in ranges), max(hi for _, hi in ranges)
             for i in stack:
-                regions[i] = union
-        return [(0, 0) if r is None else r for r in regions]
+                found[0][i] = union
+        return found
 
     def extents(self, axis: int, regions: list[Range]) -> list[Range]:
         """Per step what its ring covers along y or x: the region, and rims where users pad it."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from beam_volumes.sweep.program import Edge, Program, Range, reversed_view
+from beam_volumes.geometry import Range, Ranges
+from beam_volumes.sweep.program import Edge, Program, reversed_view
 
 
 class Overlap(NamedTuple):
@@ -86,9 +87,15 @@ def layer_of(program: Program, step: int) -> tuple[int, int]:
     return (outputs[0].sink.unit[0], outputs[0].edge.offset[0]) if outputs else (1, 0)
 
 
-def schedule(program: Program, z: Range, window: int, overlap: Overlap) -> Schedule:
-    """Move a window of ``window`` slices over the slab ``z``, with room for an overlap."""
-    regions = program.regions(0, z)
+def schedule(program: Program, slab: Ranges, window: int, overlap: Overlap) -> Schedule:
+    """Move a window of ``window`` slices over a slab, with room for an overlap.
+
+    Of the slab, the ranges along y and x count only where z is one of the program's coupled axes.
+    """
+    z, regions = slab[0], program.regions(0, slab)
+    beside: list[tuple[Range, Range]] = [((0, 1), (0, 1))] * len(regions)
+    if 0 in program.coupled:
+        beside = list(zip(program.regions(1, slab), program.regions(2, slab), strict=True))
     shares = [end.share(0, z) for end in program.ends]
     layers = [layer_of(program, i) for i in range(len(program.steps))]
     windows: list[Window] = []
@@ -102,8 +109,8 @@ def schedule(program: Program, z: Range, window: int, overlap: Overlap) -> Sched
         if done < z[1]:
             upto = min(z[1], upto)
         ends = [e.during((done, upto), s) for e, s in zip(program.ends, shares, strict=True)]
-        keeps = _keeps(program, z, done, ends, shares, tops, regions, layers)
-        tops = _tops(program, z, upto, ends, shares, regions, layers, tops)
+        keeps = _keeps(program, done, ends, shares, tops, regions, beside, layers)
+        tops = _tops(program, z, upto, ends, shares, regions, beside, layers, tops)
         windows.append(Window((done, upto), ends, tops, keeps))
         done = upto
     rings = [
@@ -119,6 +126,7 @@ def _tops(
     ends: list[Range],
     shares: list[Range],
     regions: list[Range],
+    beside: list[tuple[Range, Range]],
     layers: list[tuple[int, int]],
     before: list[int],
 ) -> list[int]:
@@ -133,7 +141,7 @@ def _tops(
 
     for end, (_, stop), (start, _) in zip(program.ends, ends, shares, strict=True):
         for edge in end.edges if start < stop else ():
-            raise_(edge.step, edge.needs(0, (start, stop), program.steps[edge.step].shape[0])[1])
+            raise_(edge.step, edge.along(0, (start, stop), program.steps[edge.step].shape[0])[1])
     for seen in program.surveys:
         for edge in seen.edges:
             raise_(edge.step, through(seen.survey.upper) + edge.offset[0])
@@ -152,7 +160,8 @@ def _tops(
         for edge in step.edges:
             if tops[i] > regions[i][0]:
                 size = program.steps[edge.step].shape[0]
-                raise_(edge.step, edge.needs(0, (regions[i][0], tops[i]), size)[1])
+                box = ((regions[i][0], tops[i]), *beside[i])
+                raise_(edge.step, edge.needs(0, box, size)[1])
     for stack in program.stacks:
         most = max(tops[i] for i in stack)
         for i in stack:
@@ -162,12 +171,12 @@ def _tops(
 
 def _keeps(
     program: Program,
-    z: Range,
     done: int,
     ends: list[Range],
     shares: list[Range],
     tops: list[int],
     regions: list[Range],
+    beside: list[tuple[Range, Range]],
     layers: list[tuple[int, int]],
 ) -> list[int]:
     keeps = [hi for _, hi in regions]
@@ -177,7 +186,7 @@ def _keeps(
 
     for end, (start, _), (_, stop) in zip(program.ends, ends, shares, strict=True):
         for edge in end.edges if start < stop else ():
-            lower(edge.step, edge.needs(0, (start, stop), program.steps[edge.step].shape[0])[0])
+            lower(edge.step, edge.along(0, (start, stop), program.steps[edge.step].shape[0])[0])
     for seen in program.surveys:
         for edge in seen.edges:
             lower(edge.step, done + edge.offset[0])
@@ -191,7 +200,8 @@ def _keeps(
         if tops[i] < regions[i][1]:
             for edge in step.edges:
                 size = program.steps[edge.step].shape[0]
-                lower(edge.step, edge.needs(0, (tops[i], regions[i][1]), size)[0])
+                box = ((tops[i], regions[i][1]), *beside[i])
+                lower(edge.step, edge.needs(0, box, size)[0])
     for stack in program.stacks:
         least = min(keeps[i] for i in stack)
         for i in stack:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Halo, Triple
+from beam_volumes.geometry import NO_HALO, Box, Halo, Range, Ranges, Triple
 from beam_volumes.kernels.rows import Rows, rows_of
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.resources import in_strips
@@ -235,10 +235,15 @@ class Regrid(Stage):
         """
         return None
 
-    def needs(self, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
-        """The range of the input's axis that a range of the same axis of the result takes.
+    @property
+    def coupled(self) -> frozenset[int]:
+        """The axes along which `needs` looks at others of these; along all other axes at none."""
+        return frozenset()
 
-        Never empty, and inside that of any wider range.
+    def needs(self, axis: int, wanted: Ranges) -> Range:
+        """The range of the input's axis that a box of the result takes.
+
+        Never empty, and inside that of any larger box.
         """
         raise NotImplementedError
 

@@ -1,5 +1,7 @@
 """Geometry against numpy, scipy and tensorstore on the whole volume."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
@@ -11,7 +13,7 @@ from beam_volumes.sweep.executor import ring_shapes
 from beam_volumes.sweep.schedule import Overlap, schedule
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, voxels
-from tests.catalogue_geometry import FAMILIES, downsampled
+from tests.catalogue_geometry import FAMILIES, downsampled, half_precision
 from tests.tiers import dtypes_drawn, examples
 
 
@@ -159,13 +161,37 @@ def test_memory_is_what_the_plan_says(tmp_path):
             (p,) = bv.plan(result, slab=slab, window=window).passes
             said = sum(part.bytes for part in p.partition.parts if "slices of" in part.name)
             for box in p.grid:
-                course = schedule(p.program, (box.start[0], box.stop[0]), window, Overlap())
-                y, x = (
-                    p.program.extents(a, p.program.regions(a, (box.start[a], box.stop[a])))
-                    for a in (1, 2)
-                )
+                course = schedule(p.program, box.ranges, window, Overlap())
+                y, x = (p.program.extents(a, p.program.regions(a, box.ranges)) for a in (1, 2))
                 rings = ring_shapes(p.program, course, (y, x))
                 assert sum(np.prod(n) * d.itemsize for n, d in rings) <= said, (result, box)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "nearest"])
+def test_what_a_turn_needs_follows_the_tile(mode, tmp_path):
+    """Chunks that no voxel of a slab comes from are not read, and the bits are scipy's."""
+    a = voxels((5, 90, 110), "u1")
+    v = bv.compute(bv.open(a).to(tmp_path / "in.zarr", chunks=(5, 10, 10)), runner=None)
+    tilt = [[1, 0.1, 0], [0.05, 0.8, 0.6], [0, -0.6, 0.8]]
+    for turned, expected in (
+        (
+            bv.rotate(v, 30, mode=mode),
+            half_precision(ndi.rotate, a, angle=30, axes=(2, 1), order=1, mode=mode),
+        ),
+        (
+            bv.affine_transform(v, tilt, (-2, 7, 9), mode=mode),
+            half_precision(
+                ndi.affine_transform, a, matrix=tilt, offset=(-2, 7, 9), order=1, mode=mode
+            ),
+        ),
+    ):
+        slab = (5, 16, 16)
+        cat.assert_same(bv.compute(turned, runner=None, slab=slab), expected)
+        (p,) = bv.plan(turned, slab=slab).passes
+        rings = [part.name for part in p.partition.parts if "slices of" in part.name]
+        sides = [n for name in rings for n in re.findall(r"of (\d+) x (\d+)", name)]
+        assert len(rings) >= 2 and all(int(n) < 30 for pair in sides for n in pair), rings
+        assert p.chunks_read < 12 * len(p.grid)
 
 
 V = bv.open(np.zeros((300, 40, 9), "u1"))

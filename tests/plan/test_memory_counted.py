@@ -75,7 +75,7 @@ def test_no_slab_holds_more_than_was_counted(data):
     ]
     held = [0] * len(counted)
     for box in p.grid:
-        course = schedule(p.program, (box.start[0], box.stop[0]), window, overlap)
+        course = schedule(p.program, box.ranges, window, overlap)
         held = list(map(max, held, course.capacity))
     assert all(h <= c for h, c in zip(held, counted, strict=True)), (held, counted)
 
@@ -112,7 +112,7 @@ def test_windows_that_surveys_are_given_as_copies_are_counted(monkeypatch):
     plan = bv.plan(table, bv.sum(other), **how)
     bv.compute(table, bv.sum(other), runner=None, progress=False, threads=1, **how)
     (p,) = plan.passes
-    course = schedule(p.program, (0, 60), 7, p.partition.overlap)
+    course = schedule(p.program, p.grid.box(0).ranges, 7, p.partition.overlap)
     slices = gathered(p.program, course)
     plane = [40 * 30 * s.dtype.itemsize for s in p.program.steps]
     counted = sum(n * b for n, b in zip(slices, plane, strict=True))

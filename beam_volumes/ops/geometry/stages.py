@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Triple, pad_index
+from beam_volumes.geometry import Range, Ranges, Triple, pad_index
 from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry.resample import MODES
 from beam_volumes.sweep.stage import Block, Regrid, digest
-
-Range = tuple[int, int]
 
 #: Boundary modes that go back into the volume.
 MIRRORED = ("reflect", "mirror", "grid-mirror")
@@ -130,8 +128,8 @@ class Axes(Regrid):
 
     compiled = True
 
-    def needs(self, axis: int, wanted: Range) -> Range:
-        return self.along[axis].needs(*wanted, self.grid[axis])
+    def needs(self, axis: int, wanted: Ranges) -> Range:
+        return self.along[axis].needs(*wanted[axis], self.grid[axis])
 
     @property
     def stride(self) -> Triple | None:
@@ -206,11 +204,15 @@ class Affine(Regrid):
         others = [a for a in range(3) if a != axis]
         return sum(abs(self.matrix[axis, a]) * (self.grid[a] - 1) for a in others)
 
-    def needs(self, axis: int, wanted: Range) -> Range:
+    @property
+    def coupled(self) -> frozenset[int]:
+        pairs = np.argwhere((self.matrix != 0) & ~np.eye(3, dtype=bool))
+        return frozenset(pairs.ravel().tolist())
+
+    def needs(self, axis: int, wanted: Ranges) -> Range:
         n = self.of[axis]
-        spans = [(0, m - 1) for m in self.grid]
-        spans[axis] = (wanted[0], wanted[1] - 1)
-        ends = [(w * a, w * b) for w, (a, b) in zip(self.matrix[axis], spans, strict=True)]
+        row = self.matrix[axis].tolist()
+        ends = [(w * a, w * (b - 1)) for w, (a, b) in zip(row, wanted, strict=True) if w]
         # One voxel more: bounds and coordinates are rounded in different orders.
         lo = math.floor(sum(map(min, ends)) + self.offset[axis]) - 1
         hi = math.ceil(sum(map(max, ends)) + self.offset[axis]) + 2
@@ -271,9 +273,9 @@ class Downsample(Regrid):
     def stride(self) -> Triple:
         return self.factors
 
-    def needs(self, axis: int, wanted: Range) -> Range:
-        f = self.factors[axis]
-        return wanted[0] * f, min(wanted[1] * f, self.of[axis])
+    def needs(self, axis: int, wanted: Ranges) -> Range:
+        f, (start, stop) = self.factors[axis], wanted[axis]
+        return start * f, min(stop * f, self.of[axis])
 
     @property
     def window(self) -> int:

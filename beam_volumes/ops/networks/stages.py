@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.geometry import Box, Range, Ranges, Triple
 from beam_volumes.ops.networks.models import Model, Network
 from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.networks.turns import turned
@@ -19,8 +19,6 @@ from beam_volumes.ops.networks.weights import weights
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, Regrid, Work, digest
-
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +59,8 @@ class Predict(Regrid):
     network_bytes: int
     nanoseconds: float = 500.0
 
-    def needs(self, axis: int, wanted: Range) -> Range:
-        return self.patches.needs(axis, wanted)
+    def needs(self, axis: int, wanted: Ranges) -> Range:
+        return self.patches.needs(axis, wanted[axis])
 
     @property
     def grain(self) -> Triple:
