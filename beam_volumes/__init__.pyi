@@ -102,6 +102,7 @@ from .ops.labels.instances import map_instances as map_instances
 from .ops.labels.instances import stitch as stitch
 from .ops.labels.meshes import meshes as meshes
 from .ops.labels.objects import for_each_label as for_each_label
+from .ops.labels.outlines import outlines as outlines
 from .ops.labels.relabel import relabel as relabel
 from .ops.labels.scores import adapted_rand_error as adapted_rand_error
 from .ops.labels.scores import contingency as contingency

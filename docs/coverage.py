@@ -99,6 +99,7 @@ FUNCTIONS = [
     ("find_objects", "scipy", "list", "1"),
     ("labeled_comprehension", "scipy", "array", "1, and each object's box"),
     ("for_each_label", "scipy's `labeled_comprehension`", "table", "1, and each object's box"),
+    ("outlines", "shapely on the squares of pixels", "table", "1; of `label`, its second"),
     ("meshes", "closed surfaces of the objects' extents and volumes", "table", "1, and each object's box"),
     ("contingency segment_iou", "counts of all pairs in numpy", "table", "1"),
     ("variation_of_information adapted_rand_error", "scikit-image", "number", "1"),

@@ -171,6 +171,8 @@ def applied(operation: Operation, volume: Volume) -> Iterator[Any]:
     """What an operation gives for a volume, wherever it takes one."""
     if operation.name == "num_labels":
         volume = bv.label(volume)
+    if operation.name == "outlines":  # of an image
+        volume = volume[0]
     if operation.name in WITH_CHANNELS:
         volume = bv.stack([volume] * 3)
     calls = calls_of(operation)

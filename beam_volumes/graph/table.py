@@ -190,8 +190,9 @@ class Table(dict[str, np.ndarray]):
         ----------
         path : str, os.PathLike or dict
             Ends in ``.parquet`` (a folder with a file for each range of labels, as pyarrow and
-            pandas read it), ``.csv`` or ``.jsonl`` (one local file).
-        format : {"parquet", "csv", "jsonl"}, optional
+            pandas read it), ``.csv`` or ``.jsonl`` (one local file), or ``.geojson`` (likewise, for
+            `outlines`).
+        format : {"parquet", "csv", "jsonl", "geojson"}, optional
             The format, instead of by the ending.
 
         Returns
@@ -202,7 +203,7 @@ class Table(dict[str, np.ndarray]):
         Raises
         ------
         ValueError
-            If the format is not known, or not possible at that place.
+            If the format is not known, not possible at that place, or not made for such columns.
 
         Examples
         --------
@@ -214,7 +215,9 @@ class Table(dict[str, np.ndarray]):
         2,1.0
         <BLANKLINE>
         """
-        return TableTarget(self, TableSink.of(path, format))
+        sink = TableSink.of(path, format)
+        sink.its.check(sink.name, self.columns)
+        return TableTarget(self, sink)
 
     def at(self, index: Any, column: str) -> np.ndarray:
         """Compute the table in this process, and look up labels in it.

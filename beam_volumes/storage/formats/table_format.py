@@ -19,6 +19,7 @@ Columns = Mapping[str, np.ndarray]
 MODULES = [
     "beam_volumes.storage.formats.parquet",
     "beam_volumes.storage.formats.text_tables",
+    "beam_volumes.storage.formats.geojson",
 ]
 
 
@@ -36,6 +37,9 @@ class TableFormat:
 
     name = ""
     is_file = False
+
+    def check(self, name: str, columns: Mapping[str, Any]) -> None:
+        """Refuse, by ValueError, a table whose columns it cannot hold."""
 
     def encode(self, columns: Columns) -> bytes:
         """A shard as it is stored."""

@@ -1,0 +1,186 @@
+"""Outlines of labels as polygons along the edges of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import outlines as rows
+from beam_volumes.geometry import Grid, Triple
+from beam_volumes.graph.nodes import Barrier
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.building import first_channel
+from beam_volumes.ops.labels.table_surveys import SHARE, Rows, TableSurvey
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.space import METRES, Space
+from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.survey import Surveyor
+
+#: Pixels for each corner of what room is reserved for.
+_PIXELS_PER_CORNER = 200
+#: Bytes of a corner while slabs' rows are merged.
+_ROW_BYTES = 16
+
+
+@documented
+def outlines(labels: Volume, *, like: Volume | None = None) -> Table:
+    """Find the outlines of the regions of a label image.
+
+    Written as GeoJSON, they are polygons that QuPath, GeoPandas and shapely read.
+
+    Parameters
+    ----------
+    labels : Volume or numpy.ndarray
+        Labels of two axes, y and x, of bool or integers from 0 on; 0 is background.
+    like : Volume, optional
+        A volume in whose pixels places are told, such as the finest level of the slide that the labels
+        are of. By default they are told in pixels of the labels.
+
+    Returns
+    -------
+    Table
+        A lazy table of the corners of all outlines, sorted by ``label``, then ``y``, then ``x``. Places
+        are of corners of pixels: the first pixel reaches from 0 to 1. ``corner`` says how the outline
+        turns: 4 if it goes on to the right, else to the left, plus 2 if it goes on down, else up, plus 1 if
+        the pixel between is the label's. ``table.to("regions.geojson")`` writes a polygon for each label,
+        or several where its pixels are not connected by sides, with their holes.
+
+    Raises
+    ------
+    ValueError
+        If the labels have other axes, or ``like`` has not both of them; when it is computed, if a label is
+        negative, or corners take more memory than is left.
+    TypeError
+        If ``labels`` is neither a volume nor an array, or of another dtype.
+
+    See Also
+    --------
+    regionprops_table : measurements of the same regions.
+    meshes : surfaces of objects of three axes.
+
+    Notes
+    -----
+    One sweep; for labels of `label` it is the second of its two. The corners are the same however the
+    image is cut. Memory grows with the corners of a slab, and, while GeoJSON is written, with those of the
+    largest label, some 200 bytes each.
+
+    Polygons are valid as GeoJSON and OGC have it: they do not cross or touch themselves along lines, and
+    pixels of a label that touch at a corner alone are polygons of their own.
+
+    References
+    ----------
+    H. Butler et al., "The GeoJSON Format", RFC 7946, 2016.
+
+    Examples
+    --------
+    >>> labels = np.array([[5, 5, 5], [5, 0, 5], [5, 5, 5]], "u1")
+    >>> _ = bv.compute(bv.outlines(labels).to("regions.geojson"), runner=None)
+    >>> print(open("regions.geojson").read())  # doctest: +ELLIPSIS
+    {"type": "FeatureCollection", "features": [
+    {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [[[0, 0], [3, 0], [3, 3], ...
+    """
+    name = "outlines"
+    labels = one_channel(labels)
+    if labels.axes != ("y", "x"):
+        raise ValueError(
+            f"{name}: labels of axes {' '.join(labels.axes)}; outlines are of an image of y and x: "
+            "choose a slice, as in labels[0]"
+        )
+    if labels.dtype.kind not in "bui":
+        raise TypeError(f"{name}: labels are of bool or integers, and these are {labels.dtype}")
+    place: tuple[Any, tuple[float, float]] = (None, (0.0, 0.0))
+    if like is not None:
+        other = first_channel(as_volume(like))
+        sized = labels.voxel_size is not None or other.voxel_size is not None
+        # Without sizes, what has one shape is taken to lie in one place.
+        if sized or other.grid_shape != labels.grid_shape:
+            place = _place(labels.space, other.space, name)
+    return Table(Barrier.of(OutlineSurvey(name, *place), labels.nodes))
+
+
+def _place(own: Space, other: Space, name: str) -> tuple[Any, tuple[float, float]]:
+    """By what corners of pixels are multiplied to be those of another space, and what is added."""
+    if not {"y", "x"} <= set(other.axes):
+        raise ValueError(f"{name}: like has the axes {' '.join(other.axes)}; y and x are needed")
+    if own.voxel_size is None or other.voxel_size is None:
+        which = "the labels have" if own.voxel_size is None else "like has"
+        raise ValueError(
+            f"{name}: {which} no voxel size, and a shape of its own: open the slide with voxel_size="
+        )
+    units = [METRES.get(s.unit or "") for s in (own, other)]
+    if own.unit != other.unit and None in units:
+        raise ValueError(f"{name}: the labels are in {own.unit}, and like is in {other.unit}")
+    unit = 1.0 if own.unit == other.unit else float(units[0]) / float(units[1])  # type: ignore[arg-type]
+    scale, offset = [], []
+    for axis in (1, 2):
+        size, its = own.voxel_size[axis], other.voxel_size[axis]
+        first, its_first = own.origin[axis] - size / 2, other.origin[axis] - its / 2
+        # Pixels are whole in pixels, up to what voxel sizes are rounded by.
+        scale.append(_whole(size * unit / its))
+        offset.append(_whole((first * unit - its_first) / its))
+    if scale == [1.0, 1.0] and offset == [0.0, 0.0]:
+        return None, (0.0, 0.0)
+    return tuple(scale), (offset[0], offset[1])
+
+
+def _whole(number: float) -> float:
+    near = round(number)
+    return float(near) if abs(number - near) < 1e-6 * max(1, abs(near)) else number
+
+
+@dataclass(frozen=True, eq=False)
+class OutlineSurvey(TableSurvey):
+    """The corners of labels' outlines.
+
+    Attributes
+    ----------
+    scale, offset : tuple of float or None
+        Of `beam_volumes.across.outlines.CornerRows`.
+    """
+
+    scale: tuple[float, float] | None
+    offset: tuple[float, float]
+
+    cost = 4.0
+    row_bytes = _ROW_BYTES
+
+    def table(self, shape: Triple) -> rows.CornerRows:
+        return rows.corner_rows(shape[2], self.scale, self.offset)
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        pixels = (shape[1] + 2) * (shape[2] + 2)
+        return 8 * pixels + 2 * _ROW_BYTES * (pixels // _PIXELS_PER_CORNER)
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return 5 * _ROW_BYTES * (shape[1] * shape[2] // _PIXELS_PER_CORNER + 1024)
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        return _Corners(self, grid, index, limit_bytes)
+
+
+class _Corners(Surveyor):
+    """Those of one slab."""
+
+    def __init__(self, survey: OutlineSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
+        self.box, self.shape = grid.box(index), grid.shape
+        self.table = survey.table(grid.shape)
+        self.rows = Rows(self.table.merge, survey.row_bytes, limit_bytes, grid)
+        self.rows.add(self.table.empty())
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        (plane,) = arrays[0]
+        if plane.dtype.kind == "i" and plane.size and plane.min() < 0:
+            raise ValueError(f"outlines: a label is {plane.min()}; labels are from 0 on")
+
+        def strip(a: int, b: int) -> Any:
+            return rows.corners(self.table, plane, self.box.start, self.shape, (a, b))
+
+        _, height, _ = self.box.shape
+        for part in in_strips(height, plane.size // SHARE, threads, strip):
+            self.rows.add(part)
+
+    def finish(self) -> Any:
+        return self.rows.all()
