@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT), str(SITE)]
 from documents import copy_documents  # noqa: E402
 from gallery import draw_gallery  # noqa: E402
 from links import broken_links  # noqa: E402
+from notebooks import write_notebooks  # noqa: E402
 from reference import write_reference  # noqa: E402
 from sphinx.cmd.build import build_main  # noqa: E402
 
@@ -33,6 +34,8 @@ def build(site: Path) -> int:
         pages = Path(folder)
         pictures = draw_gallery(pages / "gallery")
         others = write_reference(pages, pictures)
+        shown = write_notebooks(ROOT / "docs/notebooks", pages / "notebooks")
+        others["notebooks"] = f"notebooks/{shown}"
         copy_documents(ROOT, pages, others)
         shutil.rmtree(site, ignore_errors=True)
         options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(SITE)]

@@ -9,7 +9,13 @@ from pathlib import Path
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
-    "Start": ["docs/quickstart.md", "docs/concepts.md", "docs/python.md", "docs/looking.md"],
+    "Start": [
+        "docs/quickstart.md",
+        "docs/concepts.md",
+        "docs/python.md",
+        "docs/looking.md",
+        "notebooks",
+    ],
     "Reference": ["functions", "classes", "transforms", "verbs"],
     "Guides": [
         "docs/command-line.md",

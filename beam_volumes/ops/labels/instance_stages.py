@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.geometry import Box, Range, Ranges, Triple
 from beam_volumes.nesting import calling
 from beam_volumes.ops.labels.tilings import Tiling
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, Regrid, Work, digest
-
-Range = tuple[int, int]
 
 #: Bytes that the function is reckoned to take for a voxel of a tile, beside its input: three float64 arrays.
 FUNCTION_BYTES = 24
@@ -50,9 +48,9 @@ class Tiles(Regrid):
     #: As a light network's: it is stored rather than run again.
     cost = 500.0
 
-    def needs(self, axis: int, wanted: Range) -> Range:
+    def needs(self, axis: int, wanted: Ranges) -> Range:
         along = self.tiling.axes[axis]
-        tiles = along.beside_each(wanted)
+        tiles = along.beside_each(wanted[axis])
         return along.covers(tiles[0])[0], along.covers(tiles[-1])[1]
 
     @property
