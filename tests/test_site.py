@@ -38,6 +38,11 @@ def test_pictures_are_of_functions_that_are_there(site):
     assert site("gallery")["PICTURES"].keys() <= EXPORTS.keys()
 
 
+def test_every_function_has_a_family(site):
+    rooms = {module.split(".")[2] for module in EXPORTS.values() if module.startswith(".ops.")}
+    assert rooms <= site("reference")["FAMILIES"].keys()
+
+
 def test_every_verb_has_an_example_that_is_understood(site):
     reference = site("reference")
     verbs = reference["_subparsers"](parser())

@@ -22,7 +22,9 @@ FAMILIES = {
     "measure": "Numbers of a volume",
     "labels": "Labels and tables",
     "geometry": "Grids",
+    "networks": "Networks",
     "pointwise": "Pointwise",
+    "elementary": "Functions of each voxel",
 }
 CLASSES = ["Volume", "Scalar", "Table", "Target", "TableTarget", "Plan", "Slab"]
 
@@ -30,6 +32,7 @@ CLASSES = ["Volume", "Scalar", "Table", "Target", "TableTarget", "Plan", "Slab"]
 EXAMPLES = {
     "info": "beam-volumes info slices",
     "preview": "beam-volumes preview slices em.png",
+    "downsample": "beam-volumes downsample em.ome.zarr",
     "convert": "beam-volumes convert slices em.ome.zarr --chunk 64 --codec zstd:3",
     "chain": "beam-volumes chain slices gaussian_filter 1.5 greater 128 label -o cells.ome.zarr",
     "check": "beam-volumes check recipe.yaml",
