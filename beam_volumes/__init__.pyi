@@ -160,6 +160,7 @@ from .ops.morphology.extrema import local_minima as local_minima
 from .ops.morphology.footprints import ball as ball
 from .ops.morphology.footprints import cross as cross
 from .ops.morphology.footprints import cube as cube
+from .ops.morphology.peaks import peak_local_max as peak_local_max
 from .ops.morphology.reconstruction import h_maxima as h_maxima
 from .ops.morphology.reconstruction import h_minima as h_minima
 from .ops.morphology.reconstruction import reconstruction as reconstruction

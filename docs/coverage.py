@@ -86,6 +86,7 @@ FUNCTIONS = [
      "2, or 4 where planes do not fit in memory; 1"),
     ("reconstruction h_maxima h_minima", "scikit-image", "across", "3"),
     ("local_maxima local_minima", "scikit-image", "across", "2"),
+    ("peak_local_max", "scikit-image", "table", "2"),
     ("distance_transform_cdt", "scipy, `array_equal`", "across", "2, or 4 where planes do not fit in memory"),
     ("cumsum", "numpy", "integers across along the first axis, floats slice by slice; else along whole rows or columns", "2; 1"),
     ("regionprops_table", "scikit-image on float64", "table", "1; of `label`, its second"),
@@ -185,6 +186,7 @@ PARAMETERS = {
     "skimage": [
         ("watershed", "compactness offset watershed_line", "basins of a total order have no queue that these act on"),
         ("local_maxima local_minima", "indices", "`peak_local_max` gives positions"),
+        ("peak_local_max", "labels num_peaks_per_label", "for each label: `for_each_label` gives it its box"),
         ("reconstruction", "offset", "the centre of the footprint"),
         ("clear_border", "bgval mask", "what is removed is 0, and the border is the volume's"),
         ("difference_of_gaussians unsharp_mask", "channel_axis", "the axis c of a volume is one of channels by itself"),

@@ -48,8 +48,8 @@ class Floods(TableStep):
         first, *rest = table.rounds
         return Flow(
             (
-                _Onward("passes", ("all",), ("label_a", "label_b", "boundary_min")),
-                _Onward("levels", ("all",), self.columns),
+                Onward("passes", ("all",), ("label_a", "label_b", "boundary_min")),
+                Onward("levels", ("all",), self.columns),
                 _All("all", first.to, first, self.rows, self.name, limit_bytes),
                 *rest,
             ),
@@ -61,7 +61,7 @@ class Floods(TableStep):
 
 
 @dataclass(frozen=True, eq=False)
-class _Onward(Round):
+class Onward(Round):
     """Under a shard: some columns, to all."""
 
     columns: tuple[str, ...]

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import skimage.morphology as theirs
 from hypothesis import given, settings
+from scipy import ndimage as ndi
+from skimage.feature import peak_local_max
 
 import beam_volumes as bv
 from tests.ops.test_reconstruction import image_of, kinds, shape_and_slab
@@ -32,6 +34,58 @@ def test_local_extrema(dtypes, data):
         warnings.simplefilter("ignore")  # too small without borders
         expected = getattr(theirs, name)(image, **how)
     np.testing.assert_array_equal(ours, expected, strict=True)
+
+
+@dtypes_drawn(["u1", "f4", "i2"])
+@settings(max_examples=examples(30), deadline=None)
+@given(data=st.data())
+def test_peaks(dtypes, data):
+    draw = data.draw
+    shape, cut = shape_and_slab(draw)
+    shape = (4, 14, 16) if draw(st.booleans()) else shape
+    image = image_of(draw, shape, draw(st.sampled_from(dtypes)), kinds(draw))
+    how = {
+        "min_distance": draw(st.integers(1, 3)),
+        "threshold_abs": draw(st.sampled_from([None, 3])),
+        "threshold_rel": draw(st.sampled_from([None, 0.4])),
+        "exclude_border": draw(st.sampled_from([True, False, 1, (0, 2, 1)[-len(shape) :]])),
+        "num_peaks": draw(st.sampled_from([np.inf, 4])),
+        "p_norm": draw(st.sampled_from([np.inf, 2.0])),
+    }
+    if draw(st.integers(0, 3)) == 0:
+        how["footprint"] = ndi.generate_binary_structure(len(shape), 1)
+    slab = tuple(min(a, b) for a, b in zip(cut["slab"], shape, strict=True))
+    table = bv.compute(
+        bv.peak_local_max(bv.open(image), **how), runner=None, slab=slab, window=cut["window"]
+    )
+    expected = peak_local_max(image, **how)
+    assert table["rank"].to_pylist() == list(range(1, len(expected) + 1))
+    places = [table[axis].to_numpy() for axis in "zyx"[-len(shape) :]]
+    np.testing.assert_array_equal(np.stack(places, axis=1), expected.reshape(-1, len(shape)))
+    np.testing.assert_array_equal(table["intensity"].to_numpy(), image[tuple(expected.T)])
+
+
+def test_peaks_many_and_refused():
+    image = np.random.default_rng(0).integers(0, 40, (3, 70, 80), dtype="u1")  # more than a batch
+    how = {"min_distance": 2, "footprint": np.ones((1, 1, 3)), "p_norm": 2.0, "exclude_border": 0}
+    table = bv.peak_local_max(image, **how).to_pyarrow()
+    places = np.stack([table[axis].to_numpy() for axis in "zyx"], axis=1)
+    assert len(places) > 1000
+    np.testing.assert_array_equal(places, peak_local_max(image, **how))
+    # Along y peaks are 4 apart, along x 2.
+    table = bv.peak_local_max(image[0], min_distance=(4, 2)).to_pyarrow()
+    y, x = (table[axis].to_numpy() for axis in "yx")
+    near = (abs(y[:, None] - y) < 4) & (abs(x[:, None] - x) < 2)
+    assert len(y) > 20 and near.sum() == len(y)
+    for bad, error in (
+        ({"min_distance": -1}, ValueError),
+        ({"min_distance": 1.5}, TypeError),
+        ({"exclude_border": (1, 2)}, ValueError),
+        ({"p_norm": 0.5}, ValueError),
+        ({"num_peaks": -1}, ValueError),
+    ):
+        with pytest.raises(error, match=next(iter(bad))):
+            bv.peak_local_max(image, **bad)
 
 
 def test_a_large_plateau_and_one_value():

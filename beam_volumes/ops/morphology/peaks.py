@@ -1,0 +1,166 @@
+"""Peaks of a volume: positions where it is as high as all around, and far enough from higher ones."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.peaks import Peaks
+from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume, as_volume, one_channel
+from beam_volumes.ops.filters.rank import maximum_filter
+from beam_volumes.ops.geometry.rearrange import coordinates
+from beam_volumes.ops.labels.chain_survey import behind
+from beam_volumes.ops.labels.tables import regionprops_table
+from beam_volumes.ops.measure.reductions import max as greatest
+from beam_volumes.ops.measure.reductions import min as least
+from beam_volumes.ops.measure.statistics import all as every
+from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.pointwise import where
+
+
+@documented
+def peak_local_max(
+    image: Volume,
+    min_distance: int | Sequence[int] = 1,
+    threshold_abs: float | None = None,
+    threshold_rel: float | None = None,
+    exclude_border: bool | int | Sequence[int] = True,
+    num_peaks: float | None = None,
+    footprint: Any = None,
+    p_norm: float | None = None,
+) -> Table:
+    """Find the positions of peaks that are apart from each other.
+
+    Parameters
+    ----------
+    image : Volume or numpy.ndarray
+        A lazy volume of up to three axes, or an array, which is opened. A voxel near NaN is no peak.
+    min_distance : int or sequence of int, default: 1
+        A peak is as high as all voxels that are so many steps away, and no two peaks are nearer to each
+        other; one number for all axes, or one for each.
+    threshold_abs : float, optional
+        Peaks are above; by default above the least voxel.
+    threshold_rel : float, optional
+        Peaks are above this share of the greatest voxel, too.
+    exclude_border : bool, int or sequence of int, default: True
+        How many voxels from the border there is no peak: True is ``min_distance``, False is 0.
+    num_peaks : float, optional
+        The highest ones are taken, so many at most; all by default, or with inf.
+    footprint : array_like, optional
+        The voxels that a peak is as high as, instead of a box of ``min_distance``.
+    p_norm : float, optional
+        The norm by which peaks are apart, from 1 on: inf, the default, is the largest difference along
+        an axis, 2 the Euclidean distance.
+
+    Returns
+    -------
+    Table
+        A lazy table: ``rank`` 1, 2, ... from the highest peak on, the position by the names of the
+        axes, ``z``, ``y``, ``x``, and the ``intensity``. Equally high peaks are in raster order.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range; when it is computed, if the peaks take more memory than is
+        left.
+    TypeError
+        If ``image`` is neither a volume nor an array, or a parameter is of another type.
+
+    See Also
+    --------
+    local_maxima : plateaus, as a mask.
+    h_maxima : those that rise high enough.
+
+    Notes
+    -----
+    The same peaks in the same order as scikit-image, which gives an array: the columns of positions,
+    stacked. Two sweeps: one finds the least and the greatest voxel, and whether all are as high as
+    those around them, the other one the peaks. All peaks meet in one worker, with about 300 bytes
+    each; one without room for them refuses it.
+
+    References
+    ----------
+    `skimage.feature.peak_local_max`.
+
+    Examples
+    --------
+    >>> image = np.zeros((7, 7))
+    >>> image[3, 4], image[3, 2] = 1, 1.5
+    >>> table = bv.peak_local_max(image)
+    >>> np.stack([table["y"], table["x"]], axis=1)
+    array([[3, 2],
+           [3, 4]])
+    >>> bv.peak_local_max(image, min_distance=2)["x"]
+    array([2])
+    """
+    name = "peak_local_max"
+    image = one_channel(as_volume(image))
+    if image.dtype.kind == "b":
+        image = image.astype(np.uint8)
+    shape = image.shape
+    distance = _whole_numbers(min_distance, len(shape), "min_distance", name)
+    p_norm = math.inf if p_norm is None else p_norm
+    if not par.is_number(p_norm) or not p_norm >= 1:
+        raise ValueError(f"{name}: p_norm={p_norm!r}: a norm is from 1 to inf")
+    most = _most(num_peaks, name)
+    if isinstance(exclude_border, bool | np.bool_):
+        border = distance if exclude_border else (0,) * len(shape)
+    else:
+        border = _whole_numbers(exclude_border, len(shape), "exclude_border", name)
+    if footprint is None:
+        footprint = np.ones([2 * d + 1 for d in distance], bool)
+    element = np.asarray(footprint) != 0
+    low = least(image, nan="omit") if threshold_abs is None else threshold_abs
+    if threshold_rel is not None:
+        share = apply_ufunc("multiply", greatest(image, nan="omit"), threshold_rel)
+        low = apply_ufunc("maximum", low, share)
+    peaks = apply_ufunc("greater", image, low)
+    if element.size > 1 and image.size > 1:
+        if element.all():
+            highest = maximum_filter(image, size=element.shape, mode="nearest")
+        else:
+            highest = maximum_filter(image, footprint=element, mode="nearest")
+        same = apply_ufunc("equal", image, highest)
+        varied = apply_ufunc("logical_not", every(same))
+        peaks = apply_ufunc("logical_and", peaks & same, varied)
+    index: Any = None
+    for axis, (n, width) in enumerate(zip(shape, border, strict=True)):
+        at = coordinates(image, axis)
+        index = at if index is None else index * n + at
+        if width:
+            peaks = peaks & (at >= width) & (at < n - width)
+    labels = where(peaks, index + 1, 0).astype(np.uint64)
+    table = regionprops_table(labels, image, ["intensity_max"], nan="omit")
+    dtype = table.columns["intensity_max"]
+    alike = distance if len(set(distance)) > 1 else distance[:1]
+    step = Peaks(name, shape, tuple(image.axes), dtype, alike, float(p_norm), most)
+    return Table(behind(step, [table], name))
+
+
+def _whole_numbers(given: Any, count: int, what: str, name: str) -> tuple[int, ...]:
+    numbers = (given,) * count if np.ndim(given) == 0 else tuple(given)
+    if len(numbers) != count:
+        raise ValueError(
+            f"{name}: {what}={given!r}: give one number, or one for each of {count} axes"
+        )
+    for number in numbers:
+        if not par.is_whole(number):
+            raise TypeError(f"{name}: {what}={given!r}: voxels are counted by ints")
+        if number < 0:
+            raise ValueError(f"{name}: {what}={given!r}: it is at least 0")
+    return tuple(operator.index(n) for n in numbers)
+
+
+def _most(num_peaks: Any, name: str) -> int | None:
+    if num_peaks is None:
+        return None
+    if not par.is_number(num_peaks) or not num_peaks >= 0:
+        raise ValueError(f"{name}: num_peaks={num_peaks!r}: give a number of peaks, or inf")
+    return None if math.isinf(num_peaks) else int(num_peaks)
