@@ -185,7 +185,6 @@ def _halves(src, out, y0, y1, nx, rows, cols, factors, is_mode):
     changes neither means nor modes.
     """
     fz, fy, fx = factors
-    window = np.empty(8, src.lines.dtype)
     for k in range(out.firsts.size):
         za = k * fz
         zb = min(za + fz, src.firsts.size) - 1
@@ -199,7 +198,7 @@ def _halves(src, out, y0, y1, nx, rows, cols, factors, is_mode):
             d = src.lines[src.firsts[zb] + yb, src.left : end]
             row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
             if is_mode:
-                _modes(a, b, c, d, row, fx, window)
+                _modes(a, b, c, d, row, fx)
             else:
                 _means(a, b, c, d, row, fx)
 
@@ -230,26 +229,56 @@ def _plus_of(a, b, c, d):
 
 
 @row_kernel
-def _modes(a, b, c, d, row, fx, window):
-    """Modes of pairs of columns of four rows; most windows hold one value."""
-    for x in range(row.size):
+def _modes(a, b, c, d, row, fx):
+    """Modes of pairs of columns of four rows."""
+    whole = a.size // 2 if fx == 2 else 0
+    for x in range(whole):
+        i = 2 * x
+        row[x] = _most(a[i], a[i + 1], b[i], b[i + 1], c[i], c[i + 1], d[i], d[i + 1])
+    for x in range(whole, row.size):
         i = x * fx
-        j = min(i + fx, a.size) - 1
-        value = a[i]
-        same = (value == a[j]) & (value == b[i]) & (value == b[j]) & (value == c[i])
-        if same & (value == c[j]) & (value == d[i]) & (value == d[j]):
-            row[x] = value
-            continue
-        window[0], window[1], window[2], window[3] = value, a[j], b[i], b[j]
-        window[4], window[5], window[6], window[7] = c[i], c[j], d[i], d[j]
-        most = 0
-        for p in range(8):
-            count = 0
-            for q in range(8):
-                count += window[p] == window[q]
-            if count > most or (count == most and window[p] < value):
-                value, most = window[p], count
-        row[x] = value
+        row[x] = _most(a[i], a[i], b[i], b[i], c[i], c[i], d[i], d[i])
+
+
+def _most(a, b, c, d, e, f, g, h):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_most, jit_options={"forceinline": True})
+def _most_of(a, b, c, d, e, f, g, h):
+    """The mode of eight, without a branch: compilers compute many windows at once.
+
+    Counts are numbers of the voxels' own type, so that as many of them fit a register.
+    """
+    if isinstance(a, types.Boolean):
+        return lambda a, b, c, d, e, f, g, h: (0 + a + b + c + d + e + f + g + h) > 4
+    to = as_dtype(a).type
+
+    def most(a, b, c, d, e, f, g, h):
+        ab, ac, ad, ae, af, ag, ah = a == b, a == c, a == d, a == e, a == f, a == g, a == h
+        bc, bd, be, bf, bg, bh = b == c, b == d, b == e, b == f, b == g, b == h
+        cd, ce, cf, cg, ch = c == d, c == e, c == f, c == g, c == h
+        de, df, dg, dh = d == e, d == f, d == g, d == h
+        ef, eg, eh = e == f, e == g, e == h
+        fg, fh, gh = f == g, f == h, g == h
+        best, n = a, to(ab + ac + ad + ae + af + ag + ah)
+        best, n = _better(best, n, b, to(ab + bc + bd + be + bf + bg + bh))
+        best, n = _better(best, n, c, to(ac + bc + cd + ce + cf + cg + ch))
+        best, n = _better(best, n, d, to(ad + bd + cd + de + df + dg + dh))
+        best, n = _better(best, n, e, to(ae + be + ce + de + ef + eg + eh))
+        best, n = _better(best, n, f, to(af + bf + cf + df + ef + fg + fh))
+        best, n = _better(best, n, g, to(ag + bg + cg + dg + eg + fg + gh))
+        best, n = _better(best, n, h, to(ah + bh + ch + dh + eh + fh + gh))
+        return best
+
+    return most
+
+
+@kernel
+def _better(best, n, value, count):
+    """The more frequent of two values, and how often it occurs; of two as frequent the smaller."""
+    is_better = (count > n) | ((count == n) & (value < best))
+    return (value if is_better else best), (count if is_better else n)
 
 
 @kernel
