@@ -1,10 +1,11 @@
 """Pyramids beside ngff-zarr, tinybrain, dask and TensorStore: their kernels, and from disk to disk.
 
-Run ``python benchmarks/pyramid.py``; ``--shape 1024,1024,1024`` chooses another volume for the disk, ``--edge``
-the cube for kernels, ``--runs`` how often each is timed, ``--part kernels`` or ``disk`` one of the two. Contenders
-take turns, and medians are shown; dask and ngff-zarr run once from disk to disk. Kernels have one thread; their speed is voxels of the input by seconds of CPU.
-From disk to disk, a volume of zarr becomes OME-Zarr in the same chunks and codec, by all cores. Compiling and
-imports are not timed. What a library is not installed for is left out.
+Run ``python benchmarks/pyramid.py``; ``--shape 1024,1024,1024`` chooses another volume for the disk,
+``--edge`` the cube for kernels, ``--runs`` how often each is timed, ``--part`` one of the two, ``--alone``
+leaves peers out from disk to disk, where they run once. Contenders take turns, and medians are shown.
+Kernels have one thread; their speed is voxels of the input by seconds of CPU. From disk to disk, a volume
+of zarr becomes OME-Zarr in the same chunks and codec, by all cores. Compiling and imports are not timed.
+What a library is not installed for is left out.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def labels(edge: int, dtype: str) -> np.ndarray:
 
 def ours(array: np.ndarray, method: str) -> Callable[[], Any]:
     """The kernel as the sweep calls it, on a ring that holds all slices."""
-    nz, ny, nx = array.shape
+    _, ny, nx = array.shape
     out = np.empty([n // 2 for n in array.shape], array.dtype)
     src, made = (rows_of(a, np.arange(len(a)), 0, 0) for a in (array, out))
     rest = (0, ny // 2, nx // 2, ny, nx, np.array((2, 2, 2)))
@@ -70,7 +71,9 @@ def by_tinybrain(array: np.ndarray, method: str) -> Callable[[], Any]:
 
     turned = np.asfortranarray(array.T)
     function = (
-        tinybrain.downsample_with_averaging if method == "mean" else tinybrain.downsample_segmentation
+        tinybrain.downsample_with_averaging
+        if method == "mean"
+        else tinybrain.downsample_segmentation
     )
     return lambda: function(turned, (2, 2, 2))
 
@@ -103,7 +106,9 @@ def kernels(edge: int, runs: int) -> None:
         "mode, uint8 image": (image, "mode"),
     }
     makers = {"ours": ours, "tensorstore": by_tensorstore}
-    makers |= {n: f for n, f in {"tinybrain": by_tinybrain, "dask": by_dask}.items() if find_spec(n)}
+    makers |= {
+        n: f for n, f in {"tinybrain": by_tinybrain, "dask": by_dask}.items() if find_spec(n)
+    }
     print(f"| 2 x 2 x 2 of {edge}^3, Gvoxel/s of CPU | {' | '.join(makers)} |")
     print("| --- |" + " --- |" * len(makers))
     for name, (array, method) in cases.items():
@@ -118,7 +123,10 @@ def kernels(edge: int, runs: int) -> None:
                 if run:  # the first one compiles
                     taken[n].append(time.process_time() - began)
         speeds = [array.size / statistics.median(t) / 1e9 if t else None for t in taken.values()]
-        print(f"| {name} | {' | '.join('' if s is None else f'{s:.2f}' for s in speeds)} |", flush=True)
+        print(
+            f"| {name} | {' | '.join('' if s is None else f'{s:.2f}' for s in speeds)} |",
+            flush=True,
+        )
 
 
 # from disk to disk
@@ -157,7 +165,7 @@ def ngff_pyramid(source: Path, out: Path, levels: int) -> None:
     nz.to_ngff_zarr(str(out), made, version="0.5")
 
 
-def disk(shape: tuple[int, ...], levels: int, runs: int) -> None:
+def disk(shape: tuple[int, ...], levels: int, runs: int, alone: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source, out = folder / "in.zarr", folder / "out.ome.zarr"
@@ -166,9 +174,9 @@ def disk(shape: tuple[int, ...], levels: int, runs: int) -> None:
             "ours, the volume alone": lambda: convert(source, out),
             f"ours, {levels} levels": lambda: convert(source, out, levels=levels, factors=2),
         }
-        if find_spec("dask"):
+        if find_spec("dask") and not alone:
             calls[f"dask, {levels} levels"] = lambda: dask_pyramid(source, out, levels)
-        if find_spec("ngff_zarr"):
+        if find_spec("ngff_zarr") and not alone:
             calls[f"ngff-zarr, {levels} levels"] = lambda: ngff_pyramid(source, out, levels)
         taken: dict[str, list[tuple[float, float]]] = {n: [] for n in calls}
         for run in range(runs + 1):
@@ -181,9 +189,12 @@ def disk(shape: tuple[int, ...], levels: int, runs: int) -> None:
                 began = time.perf_counter(), time.process_time()
                 call()
                 if run:
-                    taken[n].append((time.perf_counter() - began[0], time.process_time() - began[1]))
+                    taken[n].append(
+                        (time.perf_counter() - began[0], time.process_time() - began[1])
+                    )
         clock, cpu = (
-            {n: statistics.median(t[i] for t in found) for n, found in taken.items()} for i in (0, 1)
+            {n: statistics.median(t[i] for t in found) for n, found in taken.items()}
+            for i in (0, 1)
         )
         first = next(iter(calls))
         print(f"\n| {' x '.join(map(str, shape))} uint8 | s | CPU, s | / alone | / alone, CPU |")
@@ -201,6 +212,7 @@ def main() -> None:
     parser.add_argument("--edge", type=int, default=256)
     parser.add_argument("--levels", type=int, default=4)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--alone", action="store_true", help="no peers from disk to disk")
     parser.add_argument("--part", choices=("kernels", "disk"))
     args = parser.parse_args()
     for library in LIBRARIES:
@@ -213,7 +225,7 @@ def main() -> None:
     if args.part != "disk":
         kernels(args.edge, args.runs)
     if args.part != "kernels":
-        disk(tuple(int(n) for n in args.shape.split(",")), args.levels, args.runs)
+        disk(tuple(int(n) for n in args.shape.split(",")), args.levels, args.runs, args.alone)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from beam_volumes.cli.options import cropping, no_others, opened, opening, setting, spacing, verb
@@ -13,6 +14,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
+from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.table_page import is_table
 from beam_volumes.show.view import Viewer, free_name
 
@@ -27,8 +29,8 @@ def register(verbs: Any) -> None:
         "paths",
         metavar="PATH",
         nargs="+",
-        help="a volume; a table (.parquet, .csv, .jsonl) with bbox or centroid; a recipe (.yaml), whose "
-        "volumes are computed as they are looked at",
+        help="a volume; a table (.parquet, .csv, .jsonl) with bbox or centroid; the .run folder of a run, "
+        "for all that it wrote; a recipe (.yaml), whose volumes are computed as they are looked at",
     )
     parser.add_argument(
         "--print", action="store_true", help="print the link and serve, but open no browser"
@@ -61,7 +63,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
 def items(args: argparse.Namespace) -> dict[str, Volume | str]:
     """What the arguments name, by the names of layers."""
     found: dict[str, Volume | str] = {}
-    for path in args.paths:
+    for path in paths_of(args.paths):
         if is_table(path):
             found[free_name(stem(path), found)] = path
         elif path.lower().endswith((".yaml", ".yml")):
@@ -74,6 +76,29 @@ def items(args: argparse.Namespace) -> dict[str, Volume | str]:
             found[free_name(stem(path), found)] = opened(path, args)
     if not found:
         raise ValueError(f"{args.paths[0]}: the recipe has no volume among its outputs")
+    return found
+
+
+def paths_of(paths: Sequence[str]) -> list[str]:
+    """The paths, with what a run wrote in place of its folder."""
+    found: list[str] = []
+    for path in paths:
+        journal = None
+        if path.rstrip("/").endswith(".run"):
+            journal = find_run(path)
+        manifest = None if journal is None else Journal.load(journal.spec)
+        if manifest is None:
+            found.append(path)
+            continue
+        written = []
+        for output in manifest.outputs:
+            if not output.get("internal") and not output.get("level"):
+                # A part of an output, such as a channel, is called as the whole is, and which it is.
+                whole = output["name"].rpartition("[")[0] if output.get("at") else output["name"]
+                written.append(whole or output["name"])
+        if not written:
+            raise ValueError(f"{path}: the run has written no volume and no table")
+        found += dict.fromkeys(written)
     return found
 
 

@@ -127,7 +127,9 @@ def _pass(
     internal: Collection[str],
 ) -> None:
     d.box(_EDGE, top, width, height, EMPTY)
-    shape, slab = (" x ".join(map(str, p[name])) for name in ("shape", "slab"))
+    # A slab of whole write units may reach beyond the volume.
+    inside = [min(n, max(1, m)) for n, m in zip(p["slab"], p["shape"], strict=True)]
+    shape, slab = (" x ".join(map(str, extents)) for extents in (p["shape"], inside))
     d.text(
         _EDGE + 10,
         top + 20,

@@ -65,7 +65,8 @@ def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
     """What a run wrote, then how it went."""
     manifest = Journal.load(journal.spec)
     assert manifest is not None
-    outputs = [o for o in manifest.outputs if not o.get("internal")]
+    # Of a pyramid the volume itself is shown, which is read by its levels.
+    outputs = [o for o in manifest.outputs if not o.get("internal") and not o.get("level")]
     for output in outputs[:MOST_SHOWN]:
         name = str(output.get("name"))
         heading = f"Output {name.rstrip('/').rpartition('/')[2]}"

@@ -121,3 +121,17 @@ def test_a_label_reads_twice_and_writes_each_unit_once(tmp_path):
         assert units <= counts["write"] <= units + 20  # metadata, and a shard of each table
         assert counts["bytes_written"] >= a.size * 4
     np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "out.zarr")), ndi.label(a > 150)[0])
+
+
+def test_a_filter_and_its_levels_read_the_volume_once(tmp_path):
+    """Five levels besides the volume: the input's bytes, and the coarsest, for its window."""
+    a, v = stored(tmp_path / "in.zarr", (64, 128, 128), (16, 64, 64))
+    target = bv.gaussian_filter(v, 2).to(
+        tmp_path / "out.ome.zarr", levels=6, factors=2, chunks=64, codec=None
+    )
+    plan = bv.plan(target)
+    assert len(plan.passes) == 1 and plan.bytes_read == a.nbytes
+    how = {"runner": None, "progress": False, "journal": "memory://journal-of-levels/"}
+    counts = file_counts(lambda: bv.compute(target, **how))
+    documents = 64 << 10
+    assert a.nbytes <= counts["bytes_read"] < a.nbytes + documents

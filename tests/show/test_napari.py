@@ -1,9 +1,11 @@
 """napari's reader, by what napari does with it: it is not imported."""
 
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 
 import beam_volumes as bv
@@ -18,6 +20,26 @@ def test_the_manifest_names_what_is_there():
     assert getattr(import_module(module), name) is get_reader
     (reader,) = manifest["contributions"]["readers"]
     assert reader["command"] == command["id"] == f"{manifest['name']}.get_reader"
+
+
+def test_npe2_takes_the_manifest_and_finds_the_reader(tmp_path):
+    """As napari does it: the entry point, the manifest, the reader for a path."""
+    npe2 = pytest.importorskip("npe2")
+    place = Path(bv.__file__).parent / "napari.yaml"
+    (entry,) = entry_points(group="napari.manifest", name="beam-volumes")
+    assert entry.value == "beam_volumes:napari.yaml"
+    manifest = npe2.PluginManifest.from_file(place)
+    manifest.validate_imports()
+    manager = npe2.PluginManager()
+    manager.register(manifest)
+    manager.activate(manifest.name)
+    np.save(tmp_path / "em.npy", np.ones((3, 4, 5), "u1"))
+    (found,) = manager.iter_compatible_readers([str(tmp_path / "em.npy")])
+    assert found.command == "beam-volumes.get_reader" and found.accepts_directories
+    paths = [str(tmp_path / "em.npy")]
+    read = found.exec(kwargs={"path": paths, "stack": False}, _registry=manager.commands)
+    ((planes, about, kind),) = read(paths, stack=False)
+    assert planes.shape == (3, 4, 5) and about["name"] == "em.npy" and kind == "image"
 
 
 def test_a_path_becomes_layers(tmp_path):

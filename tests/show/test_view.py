@@ -1,7 +1,9 @@
 """Neuroglancer sees the voxels that there are, whatever they are stored in or computed from."""
 
+import argparse
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.cli.view import items
 from beam_volumes.show.chunks import Chunks
 from beam_volumes.show.serving import Server
 from tests.show import browser
@@ -161,6 +164,23 @@ def test_layers(tmp_path):
         assert told(viewer) == {"layers": []} and viewer.failed == []
 
 
+def test_a_run_is_all_that_it_wrote(tmp_path):
+    """Volumes, each once whatever levels it has, and tables; what an earlier layer is called is not taken."""
+    cells = bv.label(bv.open(EM) > 200)
+    table = bv.regionprops_table(cells, properties=["area", "centroid"])
+    name = str(tmp_path / "cells.ome.zarr")
+    targets = cells.to(name, levels=2, chunks=32), table.to(str(tmp_path / "t.csv"))
+    bv.compute(*targets, bv.stack([EM, EM]).to(str(tmp_path / "c.zarr")), runner=None)
+    args = argparse.Namespace(
+        paths=[f"{name}.run"], crop=None, set=[], voxel_size=None, unit=None, origin=None,
+        index=None, dataset=None, level=None, mpp=None, option=[],
+    )  # fmt: skip
+    found = items(args)
+    assert [type(item).__name__ for item in found.values()] == ["Volume", "Volume", "str"]
+    assert sorted(found) == ["c", "cells", "t"]
+    assert found["c"].shape == (2, *EM.shape) and found["cells"].shape == EM.shape
+
+
 def test_mistakes(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="has no voxels to view"):
         bv.view(np.zeros((0, 4, 5)))
@@ -205,7 +225,13 @@ def test_the_command(tmp_path):
             process.kill()  # if it has not ended: nobody waits for it
 
 
-needs_chromium = pytest.mark.skipif(browser.CHROMIUM is None, reason="needs chromium")
+@pytest.fixture
+def chromium():
+    """Pages are looked at where chromium is installed; where CI is set it has to be."""
+    if browser.CHROMIUM is None and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        pytest.fail("chromium is missing, and CI is set: install it (apt-get install chromium)")
+    if browser.CHROMIUM is None:
+        pytest.skip("needs chromium")
 
 
 def panels(png, rows=2, columns=2, top=60):
@@ -222,7 +248,7 @@ def panels(png, rows=2, columns=2, top=60):
 
 
 @thorough
-@needs_chromium
+@pytest.mark.usefixtures("chromium")
 def test_a_browser_shows_the_layers(tmp_path):
     """Each panel has more than its background, and no request fails."""
     em = bv.open(EM, voxel_size=(20, 10, 10), unit="nm")
@@ -243,7 +269,7 @@ def test_a_browser_shows_the_layers(tmp_path):
 
 
 @thorough
-@needs_chromium
+@pytest.mark.usefixtures("chromium")
 def test_a_browser_shows_the_report(tmp_path):
     """Its sliders change the sections, and it asks for nothing."""
     bv.compute(bv.open(EM).to(str(tmp_path / "em.ome.zarr"), chunks=20), runner=None)
