@@ -172,6 +172,8 @@ from .ops.pointwise import exp as exp
 from .ops.pointwise import log as log
 from .ops.pointwise import sqrt as sqrt
 from .ops.pointwise import where as where
+from .plan.estimating import Estimate as Estimate
+from .plan.estimating import estimate as estimate
 from .plan.plan import Plan as Plan
 from .plan.planner import plan as plan
 from .runs.verify import verify as verify

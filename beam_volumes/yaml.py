@@ -1,9 +1,8 @@
 """What pipelines in Beam YAML name: our transforms, configured by paths, numbers and texts.
 
 ``templates/yaml/provider.yaml`` lists them. A volume is configured as recipes do: ``input``, a path or a
-mapping with ``path``, and ``steps`` whose last one it is. Where slabs come from, and of what volume they
-are, is found in the pipeline: `LabelComponents`, `RegionTable` and `WriteSlabs` follow `ReadSlabs` or
-one another directly.
+mapping with ``path``, and ``steps`` whose last one it is. Mappings may be texts that hold YAML, as they are
+where an expansion service has these transforms (`beam_volumes.expansion`): its configurations are rows.
 """
 
 from __future__ import annotations
@@ -21,8 +20,9 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.recipes.build import build, expressions
-from beam_volumes.recipes.document import placed
-from beam_volumes.recipes.recipe import checked_recipe, read_recipe
+from beam_volumes.recipes.document import load, placed
+from beam_volumes.recipes.recipe import checked_recipe, parse_recipe, read_recipe
+from beam_volumes.recipes.steps import Steps, steps_of
 
 
 class ComputeRecipe(beam.PTransform):
@@ -34,7 +34,7 @@ class ComputeRecipe(beam.PTransform):
     Parameters
     ----------
     recipe : str or mapping
-        The path of a recipe, or the recipe itself.
+        The path of a recipe, or the recipe itself, also as a text of several lines.
     settings : sequence of str, default: ()
         Changes such as ``steps.smooth.sigma=2``, as ``beam-volumes run --set`` takes them.
     crop : str, optional
@@ -76,8 +76,10 @@ class ComputeRecipe(beam.PTransform):
         **options: Any,
     ):
         super().__init__()
-        if isinstance(recipe, str):
-            checked = read_recipe(recipe, settings)
+        if isinstance(recipe, str) and "\n" in recipe.strip():
+            checked = parse_recipe(recipe, "recipe", settings)
+        elif isinstance(recipe, str):
+            checked = read_recipe(recipe.strip(), settings)
         else:
             checked = checked_recipe(placed(recipe, "recipe"), settings)
         built = build(checked, crop)
@@ -127,8 +129,9 @@ class ReadSlabs(transforms.ReadSlabs):
     ----------
     input : str or mapping
         A path, or a mapping as a recipe's input: ``path``, ``voxel_size``, ``index``, ...
-    steps : mapping, optional
-        Pointwise and neighbourhood functions, as in a recipe; slabs are of the last one.
+    steps : mapping or str, optional
+        Pointwise and neighbourhood functions, as in a recipe, or that as a text; slabs are of the last
+        one.
     depth : int, default: 32
         Number of slices of a slab's core.
     tile : pair of int, optional
@@ -159,7 +162,7 @@ class ReadSlabs(transforms.ReadSlabs):
     def __init__(
         self,
         input: str | Mapping[str, Any],
-        steps: Mapping[str, Any] | None = None,
+        steps: str | Mapping[str, Any] | None = None,
         depth: int = 32,
         tile: Sequence[int] | None = None,
         halo: Any = 0,
@@ -175,14 +178,61 @@ class ReadSlabs(transforms.ReadSlabs):
         return out if self.handling is None else {"good": out[0], self.handling: out[1]}
 
 
-def volume_of(input: str | Mapping[str, Any], steps: Mapping[str, Any] | None = None) -> Volume:
+def volume_of(
+    input: str | Mapping[str, Any], steps: str | Mapping[str, Any] | None = None
+) -> Volume:
     """The volume that ``input`` and ``steps`` of a configuration mean."""
+    if isinstance(input, str) and input.lstrip().startswith("{"):
+        input = load(input, "config.input").plain()
+    if steps is not None:
+        steps = steps_of(steps)
     last = list(steps)[-1] if steps else "input"
     document = {"input": input, "steps": steps, "outputs": [{"step": last}]}
     found = expressions(checked_recipe(placed(document, "config")))[last]
     if not isinstance(found, Volume):
         raise ValueError(f"config.steps.{last}: the last step is {found!r}, not a volume")
     return found
+
+
+class ApplyStages(beam.PTransform):
+    """Apply pointwise and neighbourhood functions to slabs.
+
+    Parameters
+    ----------
+    steps : mapping or str
+        Functions, as in a recipe whose input are the slabs; the last one is what slabs become.
+    error_handling : mapping, optional
+        ``output`` names the output of rows that say of which slabs it failed, and why.
+
+    Raises
+    ------
+    ValueError
+        If a step is wrong; in a worker, if the halo of a slab is smaller than the functions need.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em = bv.open(np.arange(24, dtype="u1").reshape(2, 3, 4))
+    >>> _ = bv.compute(em.to("em.zarr"), runner=None)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     slabs = p | ReadSlabs("em.zarr", halo=1) | ApplyStages({"maximum_filter": {"size": 3}})
+    ...     _ = slabs | beam.MapTuple(lambda key, slab: print(slab.voxels[0, 0]))
+    [17 18 19 19]
+    """
+
+    def __init__(
+        self,
+        steps: str | Mapping[str, Any],
+        error_handling: Mapping[str, str] | None = None,
+    ):
+        super().__init__()
+        self.handling = output_of(error_handling, "ApplyStages")
+        apply = transforms.ApplyStages(Steps(steps_of(steps)))
+        self.apply = apply if self.handling is None else apply.with_exception_handling()
+
+    def expand(self, slabs: beam.PCollection) -> Any:
+        out = slabs | "Apply" >> self.apply
+        return out if self.handling is None else {"good": out[0], self.handling: out[1]}
 
 
 def grid_from(grid: Mapping[str, Any], name: str) -> transforms.SlabGrid:

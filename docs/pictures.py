@@ -172,7 +172,7 @@ def _chunks(d: Drawing, x: float, y: float) -> None:
 
 #: Floors of the house from the roof down, their rooms, and what they are for.
 FLOORS = [
-    ("cli  profile  yaml  recipes", "texts become requests, and are timed"),
+    ("cli  profile  expansion  yaml  recipes", "texts become requests"),
     ("show", "pictures and pages; what viewers ask for"),
     ("drive", "compute(): plan, check, start a runner, hand back results"),
     ("transforms", "the Beam layer: Compute, ComputeAll, steps on slabs"),

@@ -3,6 +3,8 @@
 #
 #   flink/           Flink as it is distributed; templates/flink/cluster.sh starts it
 #   job-server.jar   Beam's job server for Flink, assembled by Maven from flink/pom.xml
+#   java-pipeline.jar   a pipeline in Java with our transforms, from java/
+#   flinkdeployments.yml   what Flink's Kubernetes operator takes, as it is published
 #   bin/prism        Beam's Prism, of the version of the Beam installed
 #   bin/fake-gcs-server
 #   moto/            a Python environment with moto's S3 server
@@ -17,6 +19,7 @@ python=${PYTHON:-$here/../.venv/bin/python}
 flink=1.19.3
 fake_gcs=v1.56.1
 moto=5.2.5
+operator=1.10.0
 
 missing=
 for tool in java:Java mvn:Maven go:Go; do
@@ -63,6 +66,20 @@ get_job_server() {
   mv "$work"/target/job-server.jar "$to/job-server.jar"
 }
 
+get_java_pipeline() {
+  cp -r "$here/java/pom.xml" "$here/java/src" "$work"
+  mvn --batch-mode --quiet --file "$work/pom.xml" package
+  mv "$work/target/java-pipeline.jar" "$to/java-pipeline.jar"
+}
+
+get_operator_crd() {
+  local artifact=org.apache.flink:flink-kubernetes-operator-api:$operator
+  mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+    -Dartifact="$artifact" -DoutputDirectory="$work" -Dmdep.useBaseVersion=true
+  "$python" -m zipfile -e "$work"/flink-kubernetes-operator-api-*.jar "$work/api"
+  mv "$work/api/META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml" "$to/flinkdeployments.yml"
+}
+
 go_install() {
   GOBIN=$to/bin GOFLAGS=-mod=mod go install "$1"
 }
@@ -78,6 +95,8 @@ get_moto() {
 cd "$here" # Go and Maven look around in the folder they are started in: it is ours
 install flink "$flink" get_flink
 install job-server "$(cksum <"$here/flink/pom.xml" | tr ' ' -)" get_job_server
+install java-pipeline "$(cat "$here"/java/pom.xml "$here"/java/src/main/java/*.java | cksum | tr ' ' -)" get_java_pipeline
+install operator-crd "$operator" get_operator_crd
 install prism "$beam" get_prism
 install fake-gcs-server "$fake_gcs" get_fake_gcs_server
 install moto "$moto" get_moto

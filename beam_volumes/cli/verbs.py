@@ -35,8 +35,12 @@ VERBS = {
     "stats": Verb("measure every region of a label volume"),
     "probe": Verb("find out how far a network sees, for the op predict"),
     "demo": Verb("make a stack, run a recipe on it, and show the result"),
+    "estimate": Verb("estimate what a recipe would take on machines of a kind"),
     "bench": Verb("time a recipe on a crop and say what to change"),
     "worker-pool": Verb("start workers for Flink and other runners that ask for them", "pool"),
+    "expansion-service": Verb(
+        "serve the transforms to pipelines in Java, Go and Beam YAML", "expansion"
+    ),
     "warm-up": Verb("compile kernels before workers need them"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +66,16 @@ def _made_from(recipe: Recipe, crop: Any) -> Any:
 
 
 def expressions(
-    recipe: Recipe, crop: str | Callable[[Volume], Volume] | None = None
+    recipe: Recipe,
+    crop: str | Callable[[Volume], Volume] | None = None,
+    given: Mapping[str, Volume] | None = None,
 ) -> dict[str, Any]:
-    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy."""
-    known: dict[str, Any] = {i.name: _open(i, crop) for i in recipe.inputs.values()}
+    """What the inputs and steps of a recipe are, by name: volumes, numbers and tables, all lazy.
+
+    Inputs that are ``given`` are not opened.
+    """
+    known: dict[str, Any] = dict(given or {})
+    known |= {i.name: _open(i, crop) for i in recipe.inputs.values() if i.name not in known}
     for name in recipe.order:
         known[name] = _apply(recipe.steps[name], known)
     return known

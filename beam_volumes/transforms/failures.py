@@ -12,12 +12,14 @@ from apache_beam.pvalue import TaggedOutput
 from beam_volumes.storage.claims import Superseded
 from beam_volumes.text import printable
 from beam_volumes.transforms import seen
+from beam_volumes.transforms.row_types import row_type
 from beam_volumes.transforms.waiting import together
 
 _BAD = "bad"
 _Step = TypeVar("_Step", bound="Excepting")
 
 
+@row_type
 class Failed(NamedTuple):
     """What a step could not do, and why: a row, which other SDKs and Beam YAML read too.
 
@@ -49,8 +51,6 @@ class Failed(NamedTuple):
     error: str
     message: str
 
-
-beam.coders.registry.register_coder(Failed, beam.coders.RowCoder)
 
 #: Of an element, where it is: volume, box and stage.
 Where = Callable[[Any], tuple[str, str, str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
@@ -9,6 +10,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pvalue import AsIter, PBegin
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.typehints import Tuple
 
 
 def together() -> beam.PTransform:
@@ -57,6 +59,45 @@ def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
     count = beam.combiners.Count.Globally().without_defaults()
     ready = given | "Waited for" >> together() | "Are there" >> count
     return given.pipeline, {"ready": AsIter(ready)}
+
+
+class Meet(beam.PTransform):
+    """Values of several PCollections under their common keys: a dict of them to ``(key, dict of lists)``.
+
+    As `CoGroupByKey`, with keys of a type that is known: other SDKs' runners compare the coders of keys
+    before and after a group by key, and Beam forgets the type between.
+
+    Parameters
+    ----------
+    key : type
+        Of the keys.
+    """
+
+    def __init__(self, key: Any):
+        super().__init__()
+        self.key = key
+
+    def expand(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
+        kind = Tuple[self.key, Tuple[str, Any]]
+        named = [
+            some | f"Name {name}" >> beam.Map(_named, name).with_output_types(kind)
+            for name, some in given.items()
+        ]
+        together = tuple(named) | "All" >> beam.Flatten().with_output_types(kind)
+        return together | "Group" >> beam.GroupByKey() | "By name" >> beam.Map(_by_name, [*given])
+
+
+def _named(pair: tuple[Any, Any], name: str) -> tuple[Any, tuple[str, Any]]:
+    return pair[0], (name, pair[1])
+
+
+def _by_name(
+    group: tuple[Any, Iterable[tuple[str, Any]]], names: list[str]
+) -> tuple[Any, dict[str, list[Any]]]:
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for name, value in group[1]:
+        found[name].append(value)
+    return group[0], found
 
 
 def refuse_threads(options: PipelineOptions) -> None:

@@ -42,7 +42,7 @@ from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, wh
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
-from beam_volumes.transforms.waiting import together
+from beam_volumes.transforms.waiting import Meet, together
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
 ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
@@ -457,7 +457,7 @@ class RelabelSlabs(beam.PTransform):
         relabel = beam.Map(
             _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
         ).with_output_types(KeyedSlab)
-        return meet | "Meet" >> beam.CoGroupByKey() | "Relabel" >> relabel
+        return meet | "Meet" >> Meet(SlabKey) | "Relabel" >> relabel
 
     def _looked_up(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
         grid = self.found.grid

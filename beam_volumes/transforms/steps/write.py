@@ -7,10 +7,11 @@ import re
 import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.pvalue import AsDict, AsSingleton
+from apache_beam.pvalue import AsDict
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple
 
@@ -19,6 +20,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
 from beam_volumes.plan.passes import Levels
 from beam_volumes.storage.claims import Superseded, lost
+from beam_volumes.storage.context import opened
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.transfer import write_units
 from beam_volumes.transforms import seen
@@ -124,12 +126,11 @@ class WriteSlabs(Excepting, beam.PTransform):
             return self._one_for_each(slabs)
         steps = list(_steps_before(slabs))
         check_in_place(_read_by(steps), [self.sink])
-        make = beam.Map(
-            _make, self.sink, self.outputs.run_id, self.outputs.overwrite, self.replaces
-        )
-        made = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> make
-        how = {"sink": self.sink, "made": AsSingleton(made)}
-        out = self.tried(slabs, "Write", _write, _Written, _where, **how)
+        make = _Make(self.sink, self.outputs.run_id, self.outputs.overwrite, self.replaces)
+        # It is there also where no slab ever comes. Whoever writes one sees to it too, instead of waiting for
+        # this step by a side input: Flink cannot keep those in the checkpoints of a streaming job.
+        _ = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> beam.Map(make)
+        out = self.tried(slabs, "Write", _write_made, _Written, _where, make=make)
         written, told = out if isinstance(out, tuple) else (out, None)
         if not self.partial:
             boxes = written | "Boxes" >> beam.Values().with_output_types(Box)
@@ -209,9 +210,26 @@ def _grids_of(steps: Iterable[beam.PTransform], shape: Triple) -> Iterator[Grid]
             yield grid
 
 
-def _make(_: Any, sink: Sink, run_id: str, overwrite: bool, replaces: str | None) -> str:
-    sink.create(run_id, overwrite=overwrite, replaces=replaces)
-    return run_id
+@dataclass(frozen=True, eq=False)
+class _Make:
+    """Makes an output ready, in each process once: whoever comes after the first finds it made."""
+
+    sink: Sink
+    run_id: str
+    overwrite: bool
+    replaces: str | None
+
+    def __call__(self, _: Any = None) -> None:
+        opened(f"made {self.sink.name} {self.run_id}", self._made)
+
+    def _made(self) -> bool:
+        self.sink.create(self.run_id, overwrite=self.overwrite, replaces=self.replaces)
+        return True
+
+
+def _write_made(pair: Any, make: _Make) -> tuple[SlabKey, Box]:
+    make()
+    return _write(pair, make.sink, make.run_id)
 
 
 def _finish(sink: Sink, run_id: str) -> None:

@@ -1,0 +1,73 @@
+"""``beam-volumes estimate``: what a recipe would take on machines of a kind."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from beam_volumes.cli.options import budgeting, cropping, extents, no_others, setting, verb
+from beam_volumes.plan.estimating import Machine, estimate
+from beam_volumes.plan.hiring import GIB, SYSTEM
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.recipes.build import build
+from beam_volumes.recipes.recipe import read_recipe
+
+
+def register(verbs: Any) -> None:
+    parser = verb(verbs, "estimate", act)
+    parser.add_argument("recipe", metavar="RECIPE.yaml", help="a path, or a URL in a bucket")
+    setting(parser)
+    cropping(parser, "a box of the inputs instead of all")
+    budgeting(parser)
+    parser.add_argument(
+        "--machine-type",
+        metavar="NAME",
+        required=True,
+        help="a name such as n2-standard-16 or m5.4xlarge, or vCPUs and memory: 16x64GiB",
+    )
+    parser.add_argument(
+        "--machines", metavar="N", type=int, default=1, help="how many there are (default: 1)"
+    )
+    parser.add_argument("--slab", metavar="Z,Y,X", help="the shape of slabs")
+    prices = {
+        "vcpu-hour": "of one vCPU an hour",
+        "gib-hour": "of one GiB of memory an hour",
+        "shuffle-gib": "of one GiB shuffled",
+        "request": "of one request to the store",
+    }
+    for name, what in prices.items():
+        parser.add_argument(f"--{name}", metavar="PRICE", type=float, help=f"your price {what}")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
+
+
+def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
+    no_others(others, parser)
+    machine = Machine.of(args.machine_type)
+    recipe = read_recipe(args.recipe, args.set)
+    if args.memory is None and machine.gib * GIB <= SYSTEM:
+        raise ValueError(
+            f"--machine-type {args.machine_type} has {machine.gib:g} GiB, and its system takes 1 GiB"
+        )
+    options = RunOptions(
+        memory=args.memory or int(machine.gib * GIB) - SYSTEM,
+        workers=args.workers,
+        threads=machine.vcpus,
+        slab=extents(args.slab, "--slab"),
+    ).or_else(workers=recipe.workers)
+    found = estimate(
+        make_plan(build(recipe, args.crop).targets, options), machine, workers=args.machines
+    )
+    prices = {
+        name: getattr(args, name)
+        for name in ("vcpu_hour", "gib_hour", "shuffle_gib", "request")
+        if getattr(args, name) is not None
+    }
+    if args.json:
+        cost = {"cost": found.cost(**prices)} if prices else {}
+        print(json.dumps({**found.to_dict(), **cost}, indent=2))
+        return
+    print(found)
+    if prices:
+        print(f"by these prices: {found.cost(**prices):,.2f}")

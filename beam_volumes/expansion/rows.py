@@ -1,0 +1,137 @@
+"""Slabs as rows of plain fields, which every SDK of Beam's reads and makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+
+from beam_volumes.geometry import Box
+from beam_volumes.space import Space
+from beam_volumes.transforms.row_types import row_type
+from beam_volumes.transforms.steps.slab import KeyedSlab, Slab, SlabKey
+
+
+@row_type
+class SlabRow(NamedTuple):
+    r"""A slab as a row.
+
+    Parameters
+    ----------
+    volume : str
+        Which volume it is of, where there are several; else empty.
+    z, y, x : int
+        Where the core begins.
+    core : sequence of int
+        Voxels of the core along z, y, x.
+    halo : sequence of int
+        Voxels before and after it along z, y, x: six numbers.
+    shape : sequence of int
+        Shape of the whole volume.
+    dtype : str
+        As numpy writes it, ``"|u1"`` or ``"<f4"``; little-endian.
+    data : bytes
+        Voxels of core and halo, x fastest.
+    space : str
+        Axes, voxel size, unit and origin, as JSON; hand it on as it is.
+
+    Examples
+    --------
+    >>> slab = Slab(Box((8, 0, 0), (9, 1, 2)), ((1, 0), (0, 0), (0, 0)), np.ones((2, 1, 2), "u1"), (9, 1, 2))
+    >>> row = row_of((slab.key, slab))
+    >>> row.z, row.core, row.halo, row.dtype, row.data
+    (8, [1, 1, 2], [1, 0, 0, 0, 0, 0], '|u1', b'\x01\x01\x01\x01')
+    """
+
+    volume: str
+    z: int
+    y: int
+    x: int
+    core: Sequence[int]
+    halo: Sequence[int]
+    shape: Sequence[int]
+    dtype: str
+    data: bytes
+    space: str
+
+
+def row_of(pair: tuple[SlabKey, Slab]) -> SlabRow:
+    slab = pair[1]
+    z, y, x = (int(a) for a in slab.core.start)
+    data = np.ascontiguousarray(slab.data, slab.data.dtype.newbyteorder("<"))
+    return SlabRow(
+        slab.volume,
+        z,
+        y,
+        x,
+        [int(n) for n in slab.core.shape],
+        [int(n) for pair in slab.halo for n in pair],
+        [int(n) for n in slab.shape],
+        data.dtype.str,
+        data.tobytes(),
+        json.dumps(asdict(slab.space), sort_keys=True),
+    )
+
+
+def slab_of_row(row: Any) -> tuple[SlabKey, Slab]:
+    """Return the slab of a row, which any SDK may have made.
+
+    Raises
+    ------
+    ValueError
+        If its fields do not fit together.
+    """
+    start = (row.z, row.y, row.x)
+    named = f"the row of a slab at {start}"
+    if len(row.core) != 3 or len(row.halo) != 6 or len(row.shape) != 3:
+        raise ValueError(
+            f"{named}: core={list(row.core)}, halo={list(row.halo)}, shape={list(row.shape)}; give 3, 6 "
+            "and 3 whole numbers"
+        )
+    d, h, w = (a + n for a, n in zip(start, row.core, strict=True))
+    core = Box(start, (d, h, w))
+    a, b, c, e, f, g = row.halo
+    halo = (a, b), (c, e), (f, g)
+    dtype, shape = np.dtype(row.dtype), core.expand(halo).shape
+    size = int(np.prod(shape)) * dtype.itemsize
+    if len(row.data) != size:
+        raise ValueError(
+            f"{named}: {len(row.data):,} bytes of data; {shape} voxels of {row.dtype} are {size:,}"
+        )
+    data = np.frombuffer(row.data, dtype).reshape(shape)
+    space = (
+        Space(**{k: _tuples(v) for k, v in json.loads(row.space).items()}) if row.space else Space()
+    )
+    z, y, x = row.shape
+    slab = Slab(
+        core, halo, data.astype(dtype.newbyteorder("="), copy=False), (z, y, x), space, row.volume
+    )
+    return slab.key, slab
+
+
+def _tuples(item: Any) -> Any:
+    return tuple(map(_tuples, item)) if isinstance(item, list) else item
+
+
+class ToRows(beam.PTransform):
+    """Slabs as rows; what are rows already stays as it is."""
+
+    def expand(self, given: beam.PCollection) -> beam.PCollection:
+        if given.element_type != KeyedSlab:
+            return given | "Same" >> beam.Map(_same).with_output_types(given.element_type)
+        return given | "Rows" >> beam.Map(row_of).with_output_types(SlabRow)
+
+
+def _same(row: Any) -> Any:
+    return row
+
+
+class FromRows(beam.PTransform):
+    """Slabs of their rows."""
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        return rows | "Slabs" >> beam.Map(slab_of_row).with_output_types(KeyedSlab)

@@ -1,0 +1,183 @@
+import org.apache.beam.fn.harness.ExternalWorkerService;
+import org.apache.beam.model.pipeline.v1.ExternalTransforms.SchemaTransformPayload;
+import org.apache.beam.sdk.Pipeline;
+import org.apache.beam.sdk.coders.RowCoder;
+import org.apache.beam.sdk.options.Description;
+import org.apache.beam.sdk.options.PipelineOptions;
+import org.apache.beam.sdk.options.PipelineOptionsFactory;
+import org.apache.beam.sdk.options.PortablePipelineOptions;
+import org.apache.beam.sdk.options.Validation.Required;
+import org.apache.beam.sdk.schemas.Schema;
+import org.apache.beam.sdk.schemas.Schema.FieldType;
+import org.apache.beam.sdk.schemas.SchemaTranslation;
+import org.apache.beam.sdk.transforms.Filter;
+import org.apache.beam.sdk.transforms.MapElements;
+import org.apache.beam.sdk.transforms.PTransform;
+import org.apache.beam.sdk.util.CoderUtils;
+import org.apache.beam.sdk.util.construction.External;
+import org.apache.beam.sdk.fn.server.GrpcFnServer;
+import org.apache.beam.sdk.values.PCollection;
+import org.apache.beam.sdk.values.PInput;
+import org.apache.beam.sdk.values.Row;
+import org.apache.beam.sdk.values.TypeDescriptors;
+import org.apache.beam.vendor.grpc.v1p69p0.com.google.protobuf.ByteString;
+
+/**
+ * Labels the bright regions of a volume: the transforms are Python's, what lies between is Java's.
+ *
+ * <pre>
+ * beam-volumes expansion-service --port 8097 &
+ * prism --job_port=8073 &
+ * java -jar target/java-pipeline.jar --runner=PortableRunner --jobEndpoint=localhost:8073 \
+ *   --expansion=localhost:8097 --input=em.zarr --output=cells.zarr
+ * </pre>
+ */
+public class PipelineInJava {
+  public interface Options extends PipelineOptions {
+    @Required
+    @Description("Where beam-volumes expansion-service listens")
+    String getExpansion();
+
+    void setExpansion(String value);
+
+    @Required
+    String getInput();
+
+    void setInput(String value);
+
+    @Required
+    String getOutput();
+
+    void setOutput(String value);
+  }
+
+  static final FieldType NUMBERS = FieldType.array(FieldType.INT64);
+
+  /** How the slabs are cut. */
+  static final Schema GRID =
+      Schema.builder().addStringField("input").addInt64Field("depth").build();
+
+  /** What a transform of the service is configured by: fields that are left out have their defaults. */
+  static byte[] payload(String name, Row config) throws Exception {
+    Schema schema = config.getSchema();
+    return SchemaTransformPayload.newBuilder()
+        .setIdentifier("beam:schematransform:beam_volumes:" + name + ":v1")
+        .setConfigurationSchema(SchemaTranslation.schemaToProto(schema, true))
+        .setConfigurationRow(
+            ByteString.copyFrom(CoderUtils.encodeToByteArray(RowCoder.of(schema), config)))
+        .build()
+        .toByteArray();
+  }
+
+  static <T extends PInput> PTransform<T, PCollection<Row>> transform(
+      Options options, String name, Row config) throws Exception {
+    String urn = "beam:expansion:payload:schematransform:v1";
+    return External.<T, Row>of(urn, payload(name, config), options.getExpansion());
+  }
+
+  public static void main(String[] args) throws Exception {
+    Options options = PipelineOptionsFactory.fromArgs(args).withValidation().as(Options.class);
+    // Java's steps run in this process. LOOPBACK would do that too, but not where a pipeline has transforms of
+    // an expansion service: those ask for the address of the worker before it has one.
+    GrpcFnServer<ExternalWorkerService> workers = new ExternalWorkerService(options).start();
+    PortablePipelineOptions portable = options.as(PortablePipelineOptions.class);
+    portable.setDefaultEnvironmentType("EXTERNAL");
+    portable.setDefaultEnvironmentConfig(workers.getApiServiceDescriptor().getUrl());
+    Pipeline pipeline = Pipeline.create(options);
+
+    Schema reading =
+        Schema.builder()
+            .addStringField("input")
+            .addStringField("steps")
+            .addInt64Field("depth")
+            .addInt64Field("halo")
+            .build();
+    Row read =
+        Row.withSchema(reading)
+            .addValues(
+                options.getInput(),
+                "{smooth: {op: gaussian_filter, sigma: 1}, bright: {op: greater, inputs: [smooth, 140]}}",
+                8L,
+                1L)
+            .build();
+    PCollection<Row> bright =
+        pipeline.apply("Bright", PipelineInJava.transform(options, "read_slabs", read));
+
+    // Java reads slabs as rows: how many voxels of each are bright, the halo included.
+    bright
+        .apply(
+            "Count",
+            MapElements.into(TypeDescriptors.strings())
+                .via(
+                    slab -> {
+                      int count = 0;
+                      for (byte voxel : slab.getBytes("data")) count += voxel;
+                      return slab.getInt64("z") + ": " + slab.getString("dtype") + " " + count;
+                    }))
+        .apply(
+            "Print",
+            MapElements.into(TypeDescriptors.strings())
+                .via(
+                    line -> {
+                      System.out.println("slab " + line);
+                      return line;
+                    }));
+
+    Row grid = Row.withSchema(GRID).addValues(options.getInput(), 8L).build();
+    Schema labelling =
+        Schema.builder().addRowField("grid", GRID).addInt64Field("min_size").build();
+    PCollection<Row> cells =
+        bright
+            .apply("All of them", Filter.by(slab -> slab.getInt64("z") >= 0))
+            .setRowSchema(bright.getSchema())
+            .apply(
+                "Cells",
+                PipelineInJava.transform(
+                    options,
+                    "label_slabs",
+                    Row.withSchema(labelling).addValues(grid, 20L).build()));
+
+    Schema writing =
+        Schema.builder().addStringField("path").addField("chunks", NUMBERS).build();
+    cells.apply(
+        "Write",
+        PipelineInJava.transform(
+            options,
+            "write_slabs",
+            Row.withSchema(writing).addValue(options.getOutput()).addArray(8L, 24L, 28L).build()));
+
+    Schema measuring =
+        Schema.builder()
+            .addRowField("grid", GRID)
+            .addStringField("intensity")
+            .addArrayField("properties", FieldType.STRING)
+            .build();
+    PCollection<Row> table =
+        cells.apply(
+            "Table",
+            PipelineInJava.transform(
+                options,
+                "region_table",
+                Row.withSchema(measuring)
+                    .addValues(grid, options.getInput())
+                    .addArray((Object[]) new String[] {"area", "intensity_mean"})
+                    .build()));
+    table.apply(
+        "Print rows",
+        MapElements.into(TypeDescriptors.strings())
+            .via(
+                row -> {
+                  String line =
+                      row.getInt64("label")
+                          + " "
+                          + row.getDouble("area")
+                          + " "
+                          + row.getDouble("intensity_mean");
+                  System.out.println("cell " + line);
+                  return line;
+                }));
+
+    System.out.println(pipeline.run().waitUntilFinish());
+    System.exit(0);
+  }
+}

@@ -1,0 +1,58 @@
+"""A pipeline in Java, with transforms of our expansion service: labels, rows and bytes are Python's."""
+
+import subprocess
+import sys
+
+import numpy as np
+from scipy import ndimage
+
+import beam_volumes as bv
+from tests.engines.conftest import free_ports, installed, server
+from tests.transforms.trees import membranes, stored
+
+
+def test_a_pipeline_in_java(tmp_path):
+    em = stored(tmp_path, membranes((20, 24, 28)))
+    jar = installed("java-pipeline.jar")
+    service, jobs = free_ports(2)
+    ours = [sys.executable, "-m", "beam_volumes.cli.main", "expansion-service", "--port"]
+    beams = [
+        sys.executable,
+        "-m",
+        "apache_beam.runners.portability.local_job_service_main",
+        "--port",
+    ]
+    with (
+        server(tmp_path / "service.log", *ours, str(service), port=service),
+        server(tmp_path / "jobs.log", *beams, str(jobs), port=jobs),
+    ):
+        options = [
+            "--runner=PortableRunner",
+            f"--jobEndpoint=localhost:{jobs}",
+            f"--expansion=localhost:{service}",
+            f"--input={em.node.source.name}",
+            f"--output={tmp_path / 'cells.zarr'}",
+        ]
+        done = subprocess.run(
+            ["java", "-jar", jar, *options], capture_output=True, text=True, timeout=300
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    bright = np.asarray(bv.gaussian_filter(em, 1)) > 140
+    labels, _ = ndimage.label(bright)
+    keep = np.bincount(labels.ravel()) >= 20
+    keep[0] = False
+    want = np.where(keep, np.cumsum(keep), 0)[labels]
+    np.testing.assert_array_equal(bv.open(tmp_path / "cells.zarr"), want)
+    lines = done.stdout.splitlines()
+    # Java counted the voxels of slabs: their cores of 8 slices, and the halo of 1.
+    slabs = {line for line in lines if line.startswith("slab ")}
+    assert slabs == {
+        f"slab {z}: |b1 {np.count_nonzero(bright[max(z - 1, 0) : z + 9])}" for z in (0, 8, 16)
+    }
+    cells = {int(row[1]): row[2:] for line in lines if (row := line.split())[:1] == ["cell"]}
+    ids = range(1, want.max() + 1)
+    assert cells.keys() == set(ids) and len(ids) > 1
+    means = ndimage.mean(np.asarray(em), want, ids)
+    for k, mean in zip(ids, means, strict=True):
+        area, found = map(float, cells[k])
+        assert area == np.count_nonzero(want == k) and np.isclose(found, mean)
