@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from imagecodecs import imread
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
@@ -77,3 +78,19 @@ def test_screening(program, tmp_path):
     assert set(said.splitlines()[:4]) < set(again) and len(again) == 5
     assert journal.attempts_of(0) == begun
     assert not (tmp_path / "again.errors.csv").read_text()
+
+
+def test_acquisition(tmp_path, capsys):
+    found = runpy.run_path(str(EXAMPLES / "acquisition.py"))
+    found["main"](tmp_path, ["--runner=FnApiRunner"], (12, 21, 32))
+    read = [imread(path) for path in sorted((tmp_path / "scan").glob("slice_*.png"))]
+    smooth = ndi.median_filter(np.stack(read), 3)
+    np.testing.assert_array_equal(bv.open(tmp_path / "smooth.zarr"), smooth)
+    np.testing.assert_array_equal(bv.open(tmp_path / "preview.zarr"), smooth[:, ::2, ::2])
+    labels, _ = ndi.label(smooth > 140)
+    sizes = np.bincount(labels.ravel())[1:]
+    cells = np.asarray(bv.open(tmp_path / "cells.zarr"))
+    assert (np.bincount(cells.ravel())[1:] == sizes[sizes >= 20]).all() and cells.max() > 0
+    rows = [line.split(",") for line in (tmp_path / "cells.csv").read_text().splitlines()]
+    assert sorted(float(row[1]) for row in rows) == sorted(sizes[sizes >= 20])
+    assert f"{len(rows)} cells" in capsys.readouterr().out
