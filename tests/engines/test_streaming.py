@@ -1,4 +1,4 @@
-"""A volume that is still being acquired, on Flink with checkpoints and on Prism: nothing is lost or doubled."""
+"""A volume that is being acquired, on Flink with checkpoints and on Prism: nothing is lost or comes twice."""
 
 import os
 import signal
