@@ -1,6 +1,7 @@
 """Networks over volumes: what one pass gives, however the volume is cut."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -12,6 +13,7 @@ import beam_volumes as bv
 from beam_volumes.ops.networks import models
 from tests.ops.networks.conftest import unet
 
+PROJECT = Path(__file__).parents[3]
 RNG = np.random.default_rng(5)
 EM = RNG.integers(0, 256, (23, 30, 37), "u1")
 NUMPY_PADS = {
@@ -288,3 +290,56 @@ def test_recipes_and_resumed_runs_know_the_file(tmp_path, command, monkeypatch):
             > 0.5
         )
         bv.compute(again.to("out.zarr"), resume=True)
+
+
+def test_from_slices_to_a_table_in_one_command(tmp_path, command, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = unet("unet.onnx", said={"beam_volumes.context": "6", "beam_volumes.stride": "2"})
+    bv.compute(bv.open(EM).to("slices", format="png"), runner=None)
+    how = {"patch": 30, "normalize": (0, 255)}
+    made = bv.predict(EM, file, **how)
+    labels = bv.label(np.minimum(made[0], np.minimum(made[1], made[2])) > 0.4)
+    whole = np.asarray(labels)
+    recipe = PROJECT / "templates/recipes/affinities.yaml"
+    settings = ("out=a", "threshold=0.4", "steps.affinities.patch=30")
+    code, _, told = command("run", str(recipe), *(f"--set={s}" for s in settings), "--runner=none")
+    assert code == 0, told
+    np.testing.assert_array_equal(np.asarray(bv.open("a/pieces.ome.zarr")), whole)
+    found = np.asarray(bv.open("a/affinities.ome.zarr"))
+    np.testing.assert_array_equal(found, np.asarray(made).astype("f2"))
+    words = (
+        "slices predict --model unet.onnx --patch 30 --normalize 0,255 --as net sel --c 1 --as along_y "
+        "sel net --c 2 minimum along_y --as in_plane sel net --c 0 minimum in_plane greater 0.4 "
+        "label -o b.zarr regionprops_table --properties area -o b.csv"
+    )
+    code, _, told = command("chain", *words.split(), "--runner=none")
+    assert code == 0, told
+    np.testing.assert_array_equal(np.asarray(bv.open("b.zarr")), whole)
+    areas = np.loadtxt("b.csv", delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(areas[:, 1], np.bincount(whole.ravel())[1:])
+
+
+def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path):
+    calls = []
+
+    def broken(batch):
+        calls.append(len(batch))
+        if len(calls) == 20:  # two of the trial, and 12 of the first slab
+            raise OSError("the power went")
+        return batch + 1
+
+    def to(name):
+        made = bv.predict(bv.open(EM), broken, patch=16, context=2, batch=1, name="n", version=1)
+        return made.to(tmp_path / name, chunks=(1, 8, 30, 37))
+
+    how = {"slab": (8, 30, 37), "workers": 1, "threads": 1, "runner": None}
+    with pytest.raises(OSError, match=r"slab 1.*the power went"):
+        bv.compute(to("a.zarr"), **how)
+    before = len(calls)
+    bv.compute(to("a.zarr"), resume=True, **how)
+    resumed = len(calls) - before
+    bv.compute(to("b.zarr"), **how)
+    assert resumed < len(calls) - before - resumed  # the first slab was kept
+    stored_a, stored_b = (np.asarray(bv.open(tmp_path / n)) for n in ("a.zarr", "b.zarr"))
+    np.testing.assert_array_equal(stored_a, stored_b)
+    np.testing.assert_array_equal(stored_a, EM.astype("f4") + 1)
