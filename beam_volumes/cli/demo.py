@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import beam_volumes as bv
 from beam_volumes.cli.options import no_others, run_options, running, verb
 from beam_volumes.cli.run import run_recipe
 from beam_volumes.cli.specimen import write_specimen
+from beam_volumes.plan.run_options import AUTO
 from beam_volumes.recipes.recipe import read_recipe
 
 RECIPE = """\
@@ -68,21 +71,41 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     z, y, x = (int(n) for n in args.shape.split(","))
     folder = Path(args.out)
     began = time.perf_counter()
-    tell(f"making {z} TIFF slices of {y} x {x} in {folder / 'slices'}")
-    write_specimen(folder / "slices", (z, y, x), args.seed)
+    tell(
+        "the demo takes about a minute when kernels are compiled, and some 10 s when it runs again"
+    )
+    make_slices(folder, (z, y, x), args.seed)
     recipe = folder / "recipe.yaml"
     recipe.write_text(RECIPE.replace("@", folder.as_posix()))
     tell(f"running {recipe}:")
     tell("".join(f"  | {line}\n" for line in recipe.read_text().splitlines()).rstrip())
-    run_recipe(
-        read_recipe(str(recipe)),
-        replace(run_options(args, others, parser), overwrite=True),
-    )
+    options = replace(run_options(args, others, parser), overwrite=True)
+    if options.runner == AUTO:
+        tell("in this process; with --runner FnApiRunner it is a Beam pipeline")
+        options = replace(options, runner=None)
+    run_recipe(read_recipe(str(recipe)), options)
     write_preview(folder, z // 2)
     with open(folder / "cells.csv") as table:
         print("".join(itertools.islice(table, 4)) + "...")
     print(f"{folder / 'preview.png'}: input, membranes and cells, slice {z // 2}")
     tell(f"demo took {time.perf_counter() - began:.0f} s")
+
+
+def make_slices(folder: Path, shape: tuple[int, int, int], seed: int) -> None:
+    """Write the slices, unless those of an earlier demo are there as it has left them."""
+    slices, note = folder / "slices", folder / ".slices.json"
+    said = json.dumps({"shape": shape, "seed": seed, "version": bv.__version__})
+    with suppress(OSError):
+        found = [path.stat().st_mtime for path in slices.glob("z*.tif")]
+        is_whole = len(found) == shape[0] and max(found) <= note.stat().st_mtime
+        if is_whole and note.read_text() == said:
+            tell(f"taking the slices that are in {slices}")
+            return
+    z, y, x = shape
+    tell(f"making {z} TIFF slices of {y} x {x} in {slices}")
+    note.unlink(missing_ok=True)
+    write_specimen(slices, shape, seed)
+    note.write_text(said)
 
 
 def write_preview(folder: Path, z: int) -> None:

@@ -282,3 +282,20 @@ def test_remedies_are_told_as_options():
     assert (
         message(ValueError(text)) == "x exists: --overwrite to replace it, --resume to continue it"
     )
+
+
+def test_a_second_demo_takes_the_slices_of_the_first(tmp_path):
+    def made(shape=(3, 16, 20), seed=0):
+        demo.make_slices(tmp_path, shape, seed)
+        return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in slices.glob("*")}
+
+    slices = tmp_path / "slices"
+    first = made()
+    assert len(first) == 3 and made() == first
+    (slices / "z0001.tif").write_bytes(b"mine")
+    os.utime(slices / "z0001.tif", ns=(2**62, 2**62))  # whatever clock the disk has
+    again = made()
+    assert {n: data for n, (_, data) in again.items()} == {n: d for n, (_, d) in first.items()}
+    assert len(made((4, 16, 20))) == 4
+    (slices / "z0002.tif").unlink()
+    assert len(made((4, 16, 20))) == 4
