@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from beam_volumes.geometry import Box
 from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.traffic import of_all_slabs
 from beam_volumes.sweep.stage import Regrid
 
 
@@ -13,13 +15,10 @@ def pieces(p: Pass, index: int) -> int:
     stage = p.program.steps[index].stage
     if stage is None or not stage.piece or not len(p.grid):
         return 0
-    total = 1
-    for axis, (count, step, n) in enumerate(
-        zip(p.grid.counts, p.grid.step, p.grid.shape, strict=True)
-    ):
-        spans = ((k * step, min(n, (k + 1) * step)) for k in range(count))
-        total *= sum(stage.pieces(axis, p.program.regions(axis, span)[index]) for span in spans)
-    return total
+    (count,) = of_all_slabs(
+        p.program, p.grid, lambda axis, regions: [stage.pieces(axis, regions[index])]
+    )
+    return count
 
 
 def told(p: Pass, index: int, timed: bool, threads: int) -> str:
@@ -27,7 +26,8 @@ def told(p: Pass, index: int, timed: bool, threads: int) -> str:
     stage, count = p.program.steps[index].stage, pieces(p, index)
     if stage is None or not count:
         return ""
-    regions = [p.program.regions(a, (0, n))[index] for a, n in enumerate(p.grid.shape)]
+    whole = Box.of_shape(p.grid.shape).ranges
+    regions = [p.program.regions(a, whole)[index] for a in range(3)]
     kept: float = math.prod(b - a for a, b in regions)
     if isinstance(stage, Regrid):
         kept *= math.prod(stage.of) / math.prod(stage.grid)

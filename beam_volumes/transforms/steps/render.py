@@ -143,7 +143,10 @@ def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tupl
         for i, operand in enumerate(n.operands):
             a, b = ranges[n.token]
             if isinstance(n.stage, Regrid):
-                a, b = n.stage.needs(axis, (a, b))
+                # Along the other axes any range may be wanted: where these count, all of it.
+                box = [(0, size) for size in n.shape]
+                box[axis] = (a, b)
+                a, b = n.stage.needs(axis, (box[0], box[1], box[2]))
             elif axis in n.stage.spans:
                 a, b = 0, operand.shape[axis]
             else:
