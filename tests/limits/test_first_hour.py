@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.elsewhere import INSTEAD
+from beam_volumes.exports import EXPORTS
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 10, 12), "u1")
 
@@ -17,7 +21,7 @@ ROWS = [
     ("bv.imread('a.tif')", AttributeError, "bv.open opens files"),
     ("bv.crop(v)", AttributeError, "cropped by slices"),
     ("bv.otsu(v)", AttributeError, "did you mean 'threshold_otsu'"),
-    ("bv.find_objects(v)", AttributeError, r"bv.regionprops_table\(labels, intensity, .*'bbox'"),
+    ("bv.sum_labels(v)", AttributeError, r"bv.regionprops_table\(labels, .*'intensity_sum'"),
     ("bv.canny(v)", AttributeError, r"bv.map_overlap\(function, v, depth"),
     ("bv.img_as_float(v)", AttributeError, r"v.astype\(\)"),
     ("bv.isnan(v)", AttributeError, "np.isnan works on volumes"),
@@ -104,6 +108,11 @@ ROWS = [
     ("bv.compute(v, worker=2)", TypeError, "did you mean workers="),
     ("bv.compute(v, resume=True, overwrite=True)", ValueError, "choose one"),
 ]
+
+
+def test_what_is_answered_for_other_libraries_is_there():
+    named = {n for text in INSTEAD.values() for n in re.findall(r"\bbv\.(\w+)", text)}
+    assert named <= EXPORTS.keys()
 
 
 @pytest.mark.parametrize(("text", "kind", "says"), ROWS, ids=[row[0] for row in ROWS])
