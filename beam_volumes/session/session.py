@@ -127,7 +127,8 @@ class Session:
             self.check(self.plan.outputs)
             if not self.journal.marked(ENDED):
                 for sink in self.plan.outputs:
-                    if isinstance(sink, Sink) and sink.level == 0 and not any(sink.at or ()):
+                    whole = isinstance(sink, Sink) and not sink.level and not any(sink.at or ())
+                    if whole and sink.pyramid is not None:
                         sink.tell_of_voxels(self.run_id)
                 self._tell_provenance(self.journal)
             self.flush(self.plan.sinks)

@@ -98,6 +98,11 @@ def test_channels_and_points_in_time_have_levels(tmp_path):
     v = opened(array, "tczyx", tmp_path / "t.zarr")
     bv.compute(v.to(tmp_path / "a.ome.zarr", levels=3, factors=(1, 2, 2), chunks=8), runner=None)
     assert bv.verify(tmp_path / "a.ome.zarr", checksums=True) == []
+    told = zarr.open_group(tmp_path / "a.ome.zarr", mode="r").attrs["ome"]["omero"]["channels"]
+    coarsest = zarr.open_array(tmp_path / "a.ome.zarr/2", mode="r")[1]  # of the middle point
+    low, high = np.percentile(coarsest, (0.5, 99.5), (1, 2, 3), method="nearest")
+    windows = [(c["window"]["start"], c["window"]["end"]) for c in told]
+    assert windows == list(zip(low, high, strict=True))
     for t, c in itertools.product(range(2), range(3)):
         for k, expected in enumerate(levels_of(array[t, c], [(1, 2, 2)] * 2, False)):
             found = zarr.open_array(tmp_path / f"a.ome.zarr/{k}", mode="r")[t, c]
