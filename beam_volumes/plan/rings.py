@@ -66,10 +66,13 @@ def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
 def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
     """Slabs, one of which is the most costly along an axis."""
     ranges: list[list[Range]] = [[(0, n)] for n in grid.shape]
-    for other in program.coupled if axis in program.coupled else (axis,):
-        ranges[other] = _representatives(program, grid, other)
-        if axis == 0 != other:  # to follow the course of a slab takes its time
-            ranges[other] = ranges[other][:: max(1, len(ranges[other]) // 3)] + ranges[other][-1:]
+    if axis not in program.coupled:
+        ranges[axis] = _representatives(program, grid, axis)
+    for other in program.coupled if axis in program.coupled else ():
+        picks = _representatives(program, grid, other)
+        # Of all that they make together, some will do; to follow the course of a slab takes its time.
+        most = len(picks) if axis == 0 == other else 3 if axis == 0 else 8
+        ranges[other] = list(dict.fromkeys(picks[:: max(1, len(picks) // most)] + picks[-1:]))
     return itertools.product(*ranges)  # type: ignore[return-value]
 
 

@@ -169,7 +169,8 @@ class Surveyed:
 class Program:
     """The steps of one sweep over a domain of ``shape``, and what it yields.
 
-    ``stacks`` are the sources that are decoded from the same units, where there are several.
+    ``stacks`` are the sources that are decoded from the same units, where there are several. ``coupled``
+    are axes along which a slab's needs rest on its ranges of others of these.
     """
 
     shape: Triple
@@ -179,6 +180,7 @@ class Program:
     surveys: tuple[Surveyed, ...] = ()
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
     stacks: tuple[tuple[int, ...], ...] = field(init=False)
+    coupled: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         users: list[list[tuple[int, Edge]]] = [[] for _ in self.steps]
@@ -192,6 +194,8 @@ class Program:
                 stacks.setdefault(step.source.stack, []).append(i)
         several = (tuple(steps) for steps in stacks.values() if len(steps) > 1)
         object.__setattr__(self, "stacks", tuple(several))
+        coupled = (axis for regrid in self.regrids for axis in regrid.coupled)
+        object.__setattr__(self, "coupled", frozenset(coupled))
 
     @property
     def barriers(self) -> tuple[str, ...]:
@@ -207,11 +211,6 @@ class Program:
     def regrids(self) -> list[Regrid]:
         """The stages whose grids are their own."""
         return [s.stage for s in self.steps if isinstance(s.stage, Regrid)]
-
-    @property
-    def coupled(self) -> frozenset[int]:
-        """Axes along which a slab's needs rest on its ranges of others of these."""
-        return frozenset(axis for regrid in self.regrids for axis in regrid.coupled)
 
     def grains(self, axis: int) -> set[int]:
         """The extents along an axis of the cells that stages compute at once."""

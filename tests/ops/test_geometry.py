@@ -194,6 +194,13 @@ def test_what_a_turn_needs_follows_the_tile(mode, tmp_path):
         assert p.chunks_read < 12 * len(p.grid)
 
 
+def test_each_channel_is_turned():
+    colours = [voxels((20, 30), "u1"), 255 - voxels((20, 30), "u1")]
+    turned = bv.rotate(bv.stack(colours), 30).compute(runner=None)
+    for found, colour in zip(turned, colours, strict=True):
+        cat.assert_same(found, bv.rotate(colour, 30).compute(runner=None))
+
+
 V = bv.open(np.zeros((300, 40, 9), "u1"))
 
 

@@ -470,7 +470,7 @@ def rotate(
     centre = (plane - 1) / 2 - turn @ ((shape - 1) / 2)
     matrix = np.eye(len(v.space.axes))
     matrix[-2:, -2:] = turn
-    output = [*v.shape[:-2], *shape.tolist()]
+    output = [*(v.grid_shape[a] for a in v.space.visible[:-2]), *shape.tolist()]
     offset = [0.0] * (len(v.space.axes) - 2) + centre.tolist()
     return _affine("rotate", v, matrix, offset, output, order, mode, cval)
 
