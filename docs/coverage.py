@@ -280,6 +280,12 @@ where they are found. A label volume (integers) is filtered by value, a mask by 
 """
 
 
+SKELETONS = """\
+There is no `skeletonize`: thinning goes on from all sides until nothing changes, and each step rests on all steps
+before, so that slabs cannot be done apart. `for_each_label` hands each object to scikit-image's.
+"""
+
+
 def current() -> bool:
     """Whether the page is what it should be; functions without a row of ours may be on it or not."""
     text = PAGE.read_text()
@@ -313,6 +319,7 @@ def page(without: Collection[str] = ()) -> str:
     out.append(_table(("function", "without", ""), _parameters("scipy.ndimage")))
     out.append("### scikit-image\n\nFunctions of the same name do not have these parameters:\n")
     out.append(_table(("function", "without", ""), _parameters("skimage")))
+    out.append(SKELETONS)
     out.append("### dask-image\n")
     known = {**others, **DASK_ONLY}
     for module, names in DASK.items():

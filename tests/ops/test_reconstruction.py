@@ -89,6 +89,8 @@ def test_refused():
         bv.reconstruction(x, x[1:])
     with pytest.raises(TypeError, match="32 bits"):
         bv.reconstruction(x.astype("u8"), x.astype("u8"))
+    with pytest.raises(TypeError, match="an image of uint64"):
+        bv.h_minima(x.astype("u8"), 1)
     with pytest.raises(ValueError, match="the seed is above the mask"):
         bv.compute(bv.reconstruction(x + 1, x), runner=None)
     with pytest.raises(ValueError, match="above 0"):

@@ -200,6 +200,7 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
             f"{name}: h={h!r}: a height is above 0; local_maxima and local_minima have none"
         )
     dtype = image.dtype
+    _refuse_long(name, dtype, f"an image of {dtype}")
     if dtype.kind in "ui" and float(h) % 1:
         image, dtype = image.astype(np.float64), np.dtype(np.float64)
     h = dtype.type(h) if dtype.kind == "f" else int(h)
@@ -228,6 +229,14 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
     )
 
 
+def _refuse_long(name: str, dtype: np.dtype, what: str) -> None:
+    if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 4):
+        raise TypeError(
+            f"{name}: {what}: passes are compared as float64; use integers to 32 bits, or cast to float64 "
+            "with astype"
+        )
+
+
 def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint: Any) -> Volume:
     seed, mask = one_channel(seed), one_channel(mask)
     if seed.shape != mask.shape or seed.axes != mask.axes:
@@ -236,11 +245,7 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
             f"{mask.shape} ({' '.join(mask.axes)}) do not match; crop them to one shape first"
         )
     dtype = np.result_type(seed.dtype, mask.dtype)
-    if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 4):
-        raise TypeError(
-            f"{name}: a seed of {seed.dtype} and a mask of {mask.dtype}: passes are compared as float64; use "
-            "integers to 32 bits, or cast to float64 with astype"
-        )
+    _refuse_long(name, dtype, f"a seed of {seed.dtype} and a mask of {mask.dtype}")
     structure = touching(mask, footprint, name)
     work = np.dtype({"?": "u1", "e": "f4"}.get(dtype.char, dtype))
     turned = method == "dilation"
