@@ -14,7 +14,7 @@ from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.execute import execute, results, seconds_text
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built, build
-from beam_volumes.recipes.each import Item, Targets, input_of, items, recipe_for
+from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
 from beam_volumes.recipes.recipe import Recipe
 from beam_volumes.text import counted
 
@@ -53,7 +53,7 @@ def run_each(
     if not out:
         raise ValueError("--each needs --out DIR, the folder for the results of all volumes")
     name, pattern = input_of(recipe, said)
-    found = items(pattern)
+    found = items(pattern, expands(recipe, name))
     recipe_for(recipe, name, found[0], out)  # what cannot work for any is told before the first
     if dry_run:
         say.say(f"{counted(len(found), 'volume')}; the plan of {found[0].path}:")

@@ -11,6 +11,7 @@ from typing import Any
 
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe
+from beam_volumes.storage.opening import members
 from beam_volumes.text import nearest
 
 
@@ -22,8 +23,10 @@ class Item:
     name: str
 
 
-def items(pattern: str) -> list[Item]:
+def items(pattern: str, collections: bool = True) -> list[Item]:
     """What is at a pattern, in the order of names.
+
+    A plate of OME-Zarr, a well, or what bioformats2raw has written counts as its images if ``collections``.
 
     Names are those of the files without what follows their first dot, with the folders that differ. Files
     of which the rest differs keep it.
@@ -49,7 +52,27 @@ def items(pattern: str) -> list[Item]:
     names = []
     for brief, whole in zip(short, full, strict=True):
         names.append(brief if times[brief] == 1 and os.path.basename(brief) else whole)
-    return [Item(path, name) for path, name in zip(paths, names, strict=True)]
+    found: list[Item] = []
+    for path, name in zip(paths, names, strict=True):
+        inside = _inside(path) if collections and os.path.isdir(path) else []
+        begin = len(path.rstrip("/"))
+        found += [Item(p, name + p[begin:]) for p in inside] or [Item(path, name)]
+    return found
+
+
+def _inside(path: str) -> list[str]:
+    """The images of a collection; none if it is damaged: it is one volume that fails then."""
+    try:
+        found = members(path)
+    except (ValueError, OSError):
+        return []
+    # Results get folders of these names: none may lead out of the folder of all.
+    return found if not any(".." in p[len(path) :].split("/") for p in found) else []
+
+
+def expands(recipe: Recipe, name: str) -> bool:
+    """Whether an input takes all images of a collection: its entry chooses none."""
+    return not {"well", "field", "dataset"} & {*recipe.inputs[name].options}
 
 
 def input_of(recipe: Recipe, said: str) -> tuple[str, str]:

@@ -149,6 +149,16 @@ def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
     return found, those
 
 
+def members(path: str) -> list[str]:
+    """The places of the volumes of a collection, such as a plate, each of which opens by itself.
+
+    None if there is one volume or no collection at a place.
+    """
+    place, those = asked_at(path)
+    found = next((names for names in (f.members(place) for f in those) if names), ())
+    return [f"{path.rstrip('/')}/{name}" for name in found]
+
+
 def _scheme_of(text: str) -> tuple[str, str]:
     """The name of a format that precedes a place or follows it, as Neuroglancer has it, and the place.
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import zarr
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.recipes.each import Item, items
 
 SHAPE = (3, 10, 12)
 
@@ -97,6 +99,25 @@ def test_what_there_is_is_told(plate, tmp_path, capsys):
         bv.open(plate / "A" / "1" / "0" / "0", well="A/1")
 
 
+def test_each_image_of_a_plate_is_a_volume(plate, tmp_path):
+    found = items(str(plate))
+    assert [item.name for item in found] == [
+        f"plate/{name}" for name in ("A/1/0", "A/1/1", "A/2/0", "B/3/0", "B/3/1")
+    ]
+    for item, value in zip(found, (0, 1, 10, 20, 21), strict=True):
+        assert np.all(np.asarray(bv.open(item.path)) == value)
+    assert [item.name for item in items(f"{plate}/B/[0-9]")] == ["3/0", "3/1"]
+    assert items(str(plate), collections=False) == [Item(str(plate), "plate")]
+    shutil.rmtree(plate / "A" / "2")  # it fails by itself, and the others do not
+    assert [item.name for item in items(str(plate))][2:4] == ["plate/A/2", "plate/B/3/0"]
+    for path in ("../../etc", "B/../../x", ["B"]):
+        group = zarr.open_group(plate)
+        ome = copy.deepcopy(dict(group.attrs))
+        (ome.get("ome", ome))["plate"]["wells"][0]["path"] = path
+        group.attrs.update(ome)
+        assert items(str(plate)) == [Item(str(plate), "plate")]
+
+
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("listed", [True, False])
 def test_series_of_bioformats2raw(tmp_path, zarr_format, listed):
@@ -112,6 +133,7 @@ def test_series_of_bioformats2raw(tmp_path, zarr_format, listed):
     with pytest.raises(ValueError, match=r"holds several images: .*dataset='0'; there are 0, 1"):
         bv.open(tmp_path / "a.zarr")
     assert np.all(np.asarray(bv.open(tmp_path / "a.zarr", dataset="1")) == 6)
+    assert [item.name for item in items(str(tmp_path / "a.zarr"))] == ["a/0", "a/1"]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])

@@ -117,6 +117,13 @@ class Format:
         names = self.levels(place if dataset is None else place.below(dataset))
         return Listing(levels=tuple(names)) if names else None
 
+    def members(self, place: Place) -> Sequence[str]:
+        """The paths, below a place that is a collection, of volumes of which each opens by itself.
+
+        None of what is one volume, or of another format.
+        """
+        return ()
+
 
 @dataclass(frozen=True)
 class Layout:

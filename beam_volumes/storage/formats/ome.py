@@ -160,6 +160,24 @@ class OmeZarr(Zarr):
         except (ValueError, OSError):  # there are several
             return _inside(at)
 
+    def members(self, place: Place) -> Sequence[str]:
+        """The fields of a plate or of a well, or the series that bioformats2raw has written."""
+        node = find(place)
+        if node is None or node.is_array:
+            return ()
+        metadata = Foreign(place.text, "OME metadata", "mend them")
+        ome = metadata.mapping(node.attributes.get("ome", node.attributes), "ome")
+        if "plate" in ome:
+            wells = _paths(ome["plate"], "plate", "wells", metadata)
+            # A well that is listed and not there is a volume that fails.
+            below = {well: self.members(place.below(well)) for well in wells}
+            return [f"{well}/{f}" if f else well for well in wells for f in below[well] or ("",)]
+        if "well" in ome:
+            return _paths(ome["well"], "well", "images", metadata)
+        if "bioformats2raw.layout" in ome and not ome.get("multiscales"):
+            return _series(place, metadata)
+        return ()
+
     def versions(
         self,
         name: str,
@@ -266,12 +284,7 @@ def _well(
     plate_place: Place, plate: Mapping[str, Any], metadata: Foreign, well: str | None
 ) -> Place:
     """The well of a plate that is asked for."""
-    paths = [
-        metadata.text(
-            metadata.mapping(w, f"plate.wells[{k}]").get("path"), f"plate.wells[{k}].path"
-        )
-        for k, w in enumerate(metadata.list(plate.get("wells"), "plate.wells"))
-    ]
+    paths = _paths(plate, "plate", "wells", metadata)
     holds = f"{plate_place.text} is a plate of {len(paths)} wells ({_some(paths)})"
     if well is None:
         raise ValueError(f"{holds}: choose one by well={paths[0] if paths else 'B/3'!r}")
@@ -285,12 +298,7 @@ def _field(
     well_place: Place, well: Mapping[str, Any], metadata: Foreign, field: int | str | None
 ) -> Place:
     """The image of a well that is asked for; it need not be, if there is one."""
-    paths = [
-        metadata.text(
-            metadata.mapping(i, f"well.images[{k}]").get("path"), f"well.images[{k}].path"
-        )
-        for k, i in enumerate(metadata.list(well.get("images"), "well.images"))
-    ]
+    paths = _paths(well, "well", "images", metadata)
     holds = f"{well_place.text} is a well with {len(paths)} fields ({_some(paths)})"
     if field is None and len(paths) == 1:
         return well_place.below(paths[0])
@@ -304,19 +312,33 @@ def _field(
     raise ValueError(f"field={field!r}: {holds}")
 
 
-def _only_series(place: Place, metadata: Foreign) -> str:
-    """The one image in what bioformats2raw has written; if there are several, one has to be chosen."""
+def _paths(of: Any, what: str, key: str, metadata: Foreign) -> list[str]:
+    """The paths of the wells of a plate, or of the images of a well."""
+    entries = metadata.list(metadata.mapping(of, what).get(key), f"{what}.{key}")
+    return [
+        metadata.text(
+            metadata.mapping(e, f"{what}.{key}[{k}]").get("path"), f"{what}.{key}[{k}].path"
+        )
+        for k, e in enumerate(entries)
+    ]
+
+
+def _series(place: Place, metadata: Foreign) -> list[str]:
+    """The images in what bioformats2raw has written."""
     listing = find(place.below("OME"))
     listed = None if listing is None else listing.attributes.get("ome", listing.attributes)
     if isinstance(listed, dict) and "series" in listed:
         found = metadata.list(listed["series"], "series")
-        names = [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
-    else:
-        names = list(
-            itertools.takewhile(
-                lambda name: find(place.below(name)) is not None, map(str, range(SHOWN + 1))
-            )
-        )
+        return [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
+    there = itertools.takewhile(
+        lambda name: find(place.below(name)) is not None, map(str, itertools.count())
+    )
+    return list(there)
+
+
+def _only_series(place: Place, metadata: Foreign) -> str:
+    """The one image in what bioformats2raw has written; if there are several, one has to be chosen."""
+    names = _series(place, metadata)
     if len(names) == 1:
         return names[0]
     raise ValueError(
