@@ -8,8 +8,8 @@ read the same file into one array of bytes:
 - patches at random places, one after the other from each thread, as networks are trained with.
 
 Each contender has ``--threads`` threads. They take turns; the table has medians of seconds on the clock, and
-of the processor's. Where a library is not there, its row says so: ``pip install openslide-python openslide-bin
-cucim-cu12``. cuCIM decodes on the CPU here.
+of the processor's. Where a library is not there, its row says so: ``pip install openslide-python
+openslide-bin cucim-cu12``. cuCIM decodes on the CPU here.
 """
 
 from __future__ import annotations
