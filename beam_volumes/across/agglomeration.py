@@ -12,18 +12,17 @@ may come later. What rests on them is left for later.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-#: What is known of a boundary. Those of two boundaries of one pair add up to one.
-Boundary = Any
-#: Digits of a ratio, in which fractions of integers below 2**64 that differ do so.
-_SHIFT = 128
+from beam_volumes.kernels.labels import agglomeration as kernels
+
+#: Sums and counts that add up to less are added and compared exactly.
+MOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -33,92 +32,108 @@ class Linkage:
     Attributes
     ----------
     name : {"mean", "max", "min", "quantile", "lowest"}
-        ``"lowest"``: boundaries are heights, the least of which counts, and less is better.
+        ``"lowest"``: boundaries are heights, the least of which counts. A score is minus that.
     quantile : float
-        For ``"quantile"``: the share of faces with a smaller affinity, at most.
+        For ``"quantile"``: the share of faces whose affinity is at most the score.
     """
 
     name: str
     quantile: float = 0.5
 
     @property
-    def add(self) -> Callable[[Boundary, Boundary], Boundary]:
-        if self.name == "mean":
-            return lambda a, b: (a[0] + b[0], a[1] + b[1])
-        if self.name == "quantile":
-            return lambda a, b: a + b
-        return max if self.name == "max" else min  # "min", and "lowest"
-
-    @property
-    def key(self) -> Callable[[Boundary], Any]:
-        """What scores are compared by, which is the same for equal scores alone."""
-        if self.name == "mean":
-            return lambda b: (b[0] << _SHIFT) // b[1]
-        if self.name == "lowest":
-            return lambda b: -b
-        return self._rank if self.name == "quantile" else lambda b: b
-
-    def _rank(self, counts: np.ndarray) -> int:
-        sums = np.cumsum(counts)
-        # Of n sorted values the one at floor(q * (n - 1)), by whole numbers.
-        share = Fraction(self.quantile)
-        at = int(sums[-1] - 1) * share.numerator // share.denominator
-        return int(np.searchsorted(sums, at, side="right"))
-
-    def score(self, boundary: Boundary) -> float:
-        """The score, rounded once."""
-        if self.name == "mean":
-            return boundary[0] / boundary[1]
-        return float(self.key(boundary))
-
-    def least(self, threshold: float) -> Any:
-        """The key that the score has to reach."""
-        if self.name != "mean":
-            return threshold
-        ratio = Fraction(threshold)
-        return -((-ratio.numerator << _SHIFT) // ratio.denominator)
+    def how(self) -> int:
+        """What the kernel calls it. Heights are turned round."""
+        return {
+            "mean": kernels.MEAN,
+            "min": kernels.SMALLEST,
+            "quantile": kernels.QUANTILE,
+        }.get(self.name, kernels.LARGEST)
 
 
-@dataclass(frozen=True)
-class Merge:
-    """Two regions that became one, which has the name ``b``, the larger one."""
-
-    a: int
-    b: int
-    score: float
-    size: int
-
-
-@dataclass
-class Graph:
-    """Boundaries between regions, and the sizes of regions.
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """Boundaries between regions, a row for each; several may be of one pair.
 
     Attributes
     ----------
-    edges : dict
-        By pair of names, the smaller first.
-    sizes : dict
-        Of all regions with edges.
+    a, b : ndarray of uint64
+        Names of regions, which differ.
+    known : ndarray
+        Sums and counts, int64 (n, 2), for means; histograms, int64 (n, 256), for quantiles; else a
+        number for each.
     """
 
-    edges: dict[tuple[int, int], Boundary] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
+    a: np.ndarray
+    b: np.ndarray
+    known: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    @classmethod
+    def together(cls, parts: Iterable[Boundaries]) -> Boundaries:
+        parts = list(parts)
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(p, n) for p in parts]) for n in ("a", "b", "known")))
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Regions with boundaries.
+
+    Attributes
+    ----------
+    names : ndarray of uint64
+        Increasing.
+    sizes : ndarray of int64
+    is_open : ndarray of bool
+        Whether a region may have other boundaries elsewhere.
+    """
+
+    names: np.ndarray
+    sizes: np.ndarray
+    is_open: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Merges:
+    """Pairs of regions that became one, in the order in which they did.
+
+    Attributes
+    ----------
+    a, b : ndarray of uint64
+        The one that both became has the name ``b``, the larger one.
+    scores : ndarray of float64
+        Rounded once.
+    sizes : ndarray of int64
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    scores: np.ndarray
+    sizes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.a)
 
 
 def settle(
-    graph: Graph,
+    edges: Boundaries,
+    regions: Regions,
     linkage: Linkage,
     threshold: float,
     max_size: int | None = None,
     min_size: int | None = None,
-    is_open: Callable[[int], bool] = lambda name: False,
-) -> tuple[list[Merge], Graph]:
+) -> tuple[Merges, Boundaries, Regions]:
     """Merge all that can be merged now.
 
     Parameters
     ----------
-    graph : Graph
+    edges : Boundaries
         All boundaries of regions that are not open.
+    regions : Regions
+        All that these have.
     linkage : Linkage
     threshold : float
         Boundaries of a lower score are not merged.
@@ -126,100 +141,172 @@ def settle(
         No region becomes larger than that.
     min_size : int, optional
         Of two regions that merge one is smaller than that.
-    is_open : callable
-        Whether a region may have other boundaries elsewhere.
 
     Returns
     -------
-    merges : list of Merge
-        In the order in which they were made.
-    left : Graph
+    merges : Merges
+    left : Boundaries
         What may be merged later: regions that never will be are left out.
+    regions : Regions
+        Those of ``left``.
+
+    Raises
+    ------
+    ValueError
+        Sums or counts do not fit 62 bits.
 
     Examples
     --------
-    >>> graph = Graph({(1, 2): (9, 1), (2, 3): (8, 1), (1, 3): (2, 1)}, {1: 1, 2: 1, 3: 1})
-    >>> settle(graph, Linkage("mean"), 5.0)[0]
-    [Merge(a=1, b=2, score=9.0, size=2), Merge(a=2, b=3, score=5.0, size=3)]
-    >>> merges, left = settle(graph, Linkage("mean"), 5.0, is_open=lambda name: name == 3)
-    >>> merges, left.edges
-    ([Merge(a=1, b=2, score=9.0, size=2)], {(2, 3): (10, 2)})
+    >>> a, b = np.array([1, 2, 1], "u8"), np.array([2, 3, 3], "u8")
+    >>> edges = Boundaries(a, b, np.array([[9, 1], [8, 1], [2, 1]]))
+    >>> regions = Regions(np.array([1, 2, 3], "u8"), np.ones(3, "i8"), np.array([False, False, True]))
+    >>> merges, left, regions = settle(edges, regions, Linkage("mean"), 5.0)
+    >>> merges.a, merges.b, merges.scores
+    (array([1], dtype=uint64), array([2], dtype=uint64), array([9.]))
+    >>> left.a, left.b, left.known
+    (array([2], dtype=uint64), array([3], dtype=uint64), array([[10,  2]]))
     """
-    add, key, least = linkage.add, linkage.key, linkage.least(threshold)
-    # Regions by number: of two that merge the one with more neighbours stays, under the name of both.
-    names = list(graph.sizes)
-    number = {name: i for i, name in enumerate(names)}
-    sizes = [graph.sizes[name] for name in names]
-    stuck = [is_open(name) for name in names]
-    gone = [False] * len(names)
-    around: list[dict[int, list[Any]]] = [{} for _ in names]
-    heap: list[tuple[Any, int, int, int, int]] = []
-    for (a, b), boundary in graph.edges.items():
-        i, j = number[a], number[b]
-        if i == j:
-            continue
-        around[i][j] = around[j][i] = [boundary, -key(boundary)]
-        heap.append((around[i][j][1], max(a, b), min(a, b), i, j))
-    heapq.heapify(heap)
-    merges: list[Merge] = []
-    while heap:
-        low, larger, smaller, i, j = heap[0]
-        if -low < least:
-            break
-        edge = None if gone[i] or gone[j] else around[i].get(j)
-        if edge is None or edge[1] != low:  # another entry has what became of it
-            heapq.heappop(heap)
-            continue
-        a, b = names[i], names[j]
-        if (larger, smaller) != (max(a, b), min(a, b)):  # it has got worse since
-            heapq.heapreplace(heap, (low, max(a, b), min(a, b), i, j))
-            continue
-        heapq.heappop(heap)
-        size = sizes[i] + sizes[j]
-        if (max_size is not None and size > max_size) or (
-            min_size is not None and min(sizes[i], sizes[j]) >= min_size
-        ):  # nor will regions that hold them
-            del around[i][j], around[j][i]
-            continue
-        if stuck[i] or stuck[j]:  # the best of either, so that neither can do anything else
-            stuck[i] = stuck[j] = True
-            continue
-        merges.append(Merge(min(a, b), max(a, b), linkage.score(edge[0]), size))
-        if len(around[i]) < len(around[j]):
-            i, j = j, i
-        gone[j] = True
-        names[i], sizes[i] = max(a, b), size
-        del around[i][j], around[j][i]
-        for k, other in around[j].items():
-            del around[k][j]
-            own = around[i].get(k)
-            if own is not None:
-                boundary = add(own[0], other[0])
-                other = [boundary, -key(boundary)]
-            around[i][k] = around[k][i] = other
-            c, d = names[i], names[k]
-            heapq.heappush(heap, (other[1], max(c, d), min(c, d), i, k))
-        around[j] = {}
+    n, how = len(edges), linkage.how
+    if n > np.iinfo(np.int32).max // 2:
+        raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")
+    fractions, bins = np.empty((0, 4), np.int64), np.empty((0, 0), np.int64)
+    values, kinds = np.empty((n, 2)), None
+    least, share = (0, 1), (0, 1)
+    if how == kernels.MEAN:
+        count = _total(edges.known[:, 1], "counts")
+        most = _total(edges.known[:, 0], "sums")
+        fractions = np.empty((n, 4), np.int64)
+        fractions[:, :2] = edges.known
+        # A score above the threshold has no larger count than that.
+        fitting = most // int(threshold) + 1 if 1 <= threshold < MOST else count
+        least = _least(threshold, min(count, fitting))
+    elif how == kernels.QUANTILE:
+        share = _least(linkage.quantile, _total(edges.known, "counts"))
+        bins = edges.known.copy()
+    else:
+        own, threshold, kinds = _comparable(edges.known, threshold, linkage.name == "lowest")
+        values[:, 0] = own
+    links = np.empty((n, 4), np.int32)
+    links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
+    count = len(regions.names)
+    sizes, stuck = regions.sizes.copy(), regions.is_open.copy()
+    numbers = np.arange(count, dtype=np.int32)
+    # Not more than three quarters full.
+    room = 1 << max(4, (4 * n // 3).bit_length())
+    found = (
+        np.empty((count, 2), np.int32),
+        np.empty((count if len(fractions) else 0, 2), np.int64),
+        np.empty(count),
+        np.empty(count, np.int64),
+    )
+    merges = kernels.merge_greedily(
+        np.int64(how),
+        tuple(map(np.int64, share)),
+        tuple(map(np.int64, least)),
+        np.float64(threshold),
+        tuple(np.int64(-1 if x is None else min(x, MOST)) for x in (max_size, min_size)),
+        (links, fractions, values, np.empty(n, np.uint64), bins),
+        (sizes, stuck, numbers, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
+        (np.zeros(room, np.uint64), np.empty(room, np.int32)),
+        np.empty(n, np.int32),
+        found,
+    )
+    pairs, parts, scores, totals = (x[:merges] for x in found)
+    if how == kernels.MEAN:
+        scores = _ratios(parts)
+    elif kinds is not None:
+        scores = kinds[scores.astype(np.int64)]
+    names = regions.names[pairs]
+    made = Merges(names[:, 0], names[:, 1], scores.astype(np.float64), totals.copy())
     # Of regions whose best boundary is below the threshold nothing ever changes.
-    left = Graph()
-    for i, others in enumerate(around):
-        for j, edge in others.items():
-            if i < j and stuck[i] and stuck[j]:
-                a, b = names[i], names[j]
-                left.edges[min(a, b), max(a, b)] = edge[0]
-                left.sizes[a], left.sizes[b] = sizes[i], sizes[j]
-    return merges, left
+    i, j = links[:, 0], links[:, 1]
+    left = np.flatnonzero(i >= 0)
+    left = left[stuck[i[left]] & stuck[j[left]]]
+    i, j = i[left], j[left]
+    known = edges.known[left]
+    if how == kernels.MEAN:
+        known = fractions[left, :2]
+    elif how == kernels.QUANTILE:
+        known = bins[left]
+    else:
+        own = values[left, 0]
+        known = kinds[own.astype(np.int64)] if kinds is not None else own
+        known = (-known if linkage.name == "lowest" else known).astype(edges.known.dtype)
+    places = np.unique(np.concatenate([i, j]))
+    order = places[np.argsort(numbers[places])]
+    still = Regions(regions.names[numbers[order]], sizes[order], regions.is_open[order])
+    name = regions.names[numbers]
+    a, b = name[i], name[j]
+    return made, Boundaries(np.minimum(a, b), np.maximum(a, b), known), still
 
 
-def together(graphs: Iterable[Graph], linkage: Linkage) -> Graph:
-    """Several graphs as one; of regions that several have the sizes are equal."""
-    add, whole = linkage.add, Graph()
-    for graph in graphs:
-        whole.sizes |= graph.sizes
-        for pair, boundary in graph.edges.items():
-            own = whole.edges.get(pair)
-            whole.edges[pair] = boundary if own is None else add(own, boundary)
-    return whole
+def _total(numbers: np.ndarray, what: str) -> int:
+    """A bound of the sum of absolute numbers."""
+    total = float(np.abs(numbers).sum(dtype=np.float64)) * 1.001 if numbers.size else 0.0
+    if total >= MOST:
+        raise ValueError(
+            f"agglomerate: {what} of affinities add up to {total:.3g}, and scores are compared exactly below "
+            "2**62: scale and round the affinities first, e.g. to uint8"
+        )
+    return int(total) + 1
+
+
+def _least(bound: float, most: int) -> tuple[int, int]:
+    """The smallest fraction that is not less than a bound, of denominators up to ``most``.
+
+    Fractions of those denominators are at least the one if they are at least the other.
+
+    Examples
+    --------
+    >>> _least(0.1, 100), _least(0.1, 1 << 60), _least(0.30000000000000004, 10), _least(5.0, 9)
+    ((10, 99), (3602879701896397, 36028797018963968), (1, 3), (5, 1))
+    """
+    if abs(bound) >= MOST:
+        return (MOST if bound > 0 else -MOST), 1
+    wanted = Fraction(bound)
+    if wanted.denominator <= most:
+        return wanted.numerator, wanted.denominator
+    # Of continued fractions: the two neighbours among all fractions of such denominators.
+    p0, q0, p1, q1 = 0, 1, 1, 0
+    n, d = wanted.numerator, wanted.denominator
+    while q0 + (a := n // d) * q1 <= most:
+        p0, q0, p1, q1 = p1, q1, p0 + a * p1, q0 + a * q1
+        n, d = d, n - a * d
+    k = (most - q0) // q1
+    found = max(Fraction(p0 + k * p1, q0 + k * q1), Fraction(p1, q1))
+    return found.numerator, found.denominator
+
+
+def _comparable(
+    known: np.ndarray, threshold: float, lowest: bool
+) -> tuple[np.ndarray, float, np.ndarray | None]:
+    """Numbers as floats that are in their order, the threshold among them, and what they stand for.
+
+    The last is None where they stand for themselves.
+    """
+    whole = known.dtype.kind in "iu" and len(known) > 0
+    if whole and max(abs(int(known.min())), abs(int(known.max()))) > 1 << 53:
+        kinds, places = np.unique(known, return_inverse=True)
+        least = bisect_left(kinds.tolist(), threshold)  # as Python compares them, exactly
+        return places.reshape(-1).astype(np.float64), float(least), kinds
+    values = known.astype(np.float64)
+    return (-values if lowest else values), threshold, None
+
+
+def _places(names: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Where among increasing names some of them are."""
+    if len(names) and int(names[-1]) - int(names[0]) < 4 * len(of) + 1024:
+        table = np.empty(int(names[-1]) - int(names[0]) + 1, np.int32)
+        table[(names - names[0]).astype(np.int64)] = np.arange(len(names), dtype=np.int32)
+        return table[(of - names[0]).astype(np.int64)]
+    return np.searchsorted(names, of).astype(np.int32)
+
+
+def _ratios(parts: np.ndarray) -> np.ndarray:
+    """Quotients, rounded once."""
+    if len(parts) and np.abs(parts).max() > 1 << 53:
+        return np.array([a / b for a, b in parts.tolist()])
+    return parts[:, 0] / parts[:, 1]
 
 
 def roots(a: np.ndarray, b: np.ndarray) -> np.ndarray:

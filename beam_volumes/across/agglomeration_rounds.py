@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.agglomeration import Boundary, Graph, Linkage, roots, settle, together
+from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, roots, settle
 from beam_volumes.across.chains import TableStep
 from beam_volumes.across.records import RecordRows
 from beam_volumes.across.rounds import Flow, Key, Message, Round
@@ -115,7 +115,8 @@ class Agglomeration(TableStep):
                 _Edges("edges", ("census", "place"), self.linkage),
                 *sizes,
                 _Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
-                _Place("place", (*names, "regions"), self.radix),
+                _Place("place", (*names, "ledger", "regions"), self.radix),
+                _Ledger("ledger", names, self.edge_bytes, limit_bytes),
                 _Regions("regions", names, self.with_sizes, self.radix),
                 *up,
                 *rest,
@@ -136,25 +137,41 @@ class _Edges(Round):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = self.read(values[0])
         yield "place", (0, *key), rows
-        labels = np.unique(np.concatenate([rows["label_a"], rows["label_b"]]))
-        yield "census", (), ((0, *key), len(rows["label_a"]), _smallest(labels))
+        labels = _distinct(rows.a, rows.b) if len(rows) else np.empty(0, np.uint64)
+        yield "census", (), ((0, *key), len(rows), _smallest(labels))
 
-    def read(self, given: Columns) -> Columns:
-        """The columns that count, the smaller label first; no boundary of a region with itself."""
+    def read(self, given: Columns) -> Boundaries:
+        """What counts of rows, the smaller label first; no boundary of a region with itself."""
         a, b = (np.asarray(given[n]).astype(np.uint64) for n in ("label_a", "label_b"))
         used = a != b
-        columns = {name: np.asarray(given[name]) for name in NEEDED[self.linkage]}
-        if self.linkage == "mean":
-            used &= columns["affinity_count"] > 0
+        known = _known(given, self.linkage)
+        # Without an affinity: NaN that was left out.
+        if self.linkage in ("mean", "quantile"):
+            used &= known[:, 1] != 0 if self.linkage == "mean" else known.any(axis=1)
         elif "affinity_count" in given:
             used &= np.asarray(given["affinity_count"]) > 0
-        for name, column in columns.items():
-            if column.dtype.kind == "f" and not np.isfinite(column[used]).all():
-                raise ValueError(
-                    f"agglomerate: {name} has values that are not finite: leave such rows out"
-                )
-        rows = {"label_a": np.minimum(a, b), "label_b": np.maximum(a, b), **columns}
-        return {name: column[used] for name, column in rows.items()}
+        if known.dtype.kind == "f" and not np.isfinite(known[used]).all():
+            raise ValueError(
+                f"agglomerate: {NEEDED[self.linkage][0]} has values that are not finite: leave such rows out"
+            )
+        if not used.all():
+            a, b, known = a[used], b[used], known[used]
+        return Boundaries(np.minimum(a, b), np.maximum(a, b), known)
+
+
+def _known(given: Columns, linkage: str) -> np.ndarray:
+    """What is known of boundaries, of rows that may be anybody's."""
+    columns = [np.asarray(given[name]) for name in NEEDED[linkage]]
+    if linkage not in ("mean", "quantile"):
+        return columns[0]
+    known = np.empty((len(columns[0]), len(columns)), np.int64)
+    for k, (name, column) in enumerate(zip(NEEDED[linkage], columns, strict=True)):
+        if column.dtype == np.uint64 and len(column) and column.max() >= np.uint64(1 << 63):
+            raise ValueError(f"agglomerate: {name} has {column.max()}; it is below 2**63")
+        known[:, k] = column
+        if name != "affinity_sum" and known[:, k].min(initial=0) < 0:
+            raise ValueError(f"agglomerate: {name} has {known[:, k].min()}; it counts faces")
+    return known
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +226,13 @@ class _Place(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         least = next(v for v in values if isinstance(v, np.ndarray))
-        rows = next(v for v in values if isinstance(v, dict))
+        rows = next(v for v in values if isinstance(v, dict | Boundaries))
         if key[0] == 1:
             for (leaf,), at in _groups(_leaf(rows["label"], least)):
                 sizes = rows["label"][at], rows["size"][at]
                 yield "regions", (leaf,), ("size", key, *sizes)
             return
-        a, b = _leaf(rows["label_a"], least), _leaf(rows["label_b"], least)
+        a, b = _leaf(rows.a, least), _leaf(rows.b, least)
         level, index = np.zeros(len(a), np.int64), a.copy()
         other = b.copy()
         while (apart := index != other).any():
@@ -224,12 +241,26 @@ class _Place(Round):
             index[apart] //= self.radix
             other[apart] //= self.radix
         for (height, node), at in _groups(level, index):
-            part = {name: column[at] for name, column in rows.items()}
+            part = Boundaries(rows.a[at], rows.b[at], rows.known[at])
             yield f"node-{height}", (node,), ("edges", key, part)
-        labels = np.concatenate([rows["label_a"], rows["label_b"]])
+            yield "ledger", (height, node), (key, len(part))
+        labels = np.concatenate([rows.a, rows.b])
         where, levels = np.concatenate([a, b]), np.concatenate([level, level])
         for (leaf,), at in _groups(where):
             yield "regions", (leaf,), ("level", key, *_highest(labels[at], levels[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ledger(Round):
+    """Under a node: how many boundaries lie there, before any of them comes."""
+
+    each: int
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        check_room(sum(dict(values).values()), self.each, self.limit_bytes)
+        level, node = key
+        yield f"node-{level}", (node,), None
 
 
 def _leaf(labels: np.ndarray, least: np.ndarray) -> np.ndarray:
@@ -249,6 +280,13 @@ def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]
 
 def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct labels, and the highest level of each."""
+    least = int(labels.min())
+    span = int(labels.max()) - least + 1
+    if span < 8 * len(labels) + 1024:
+        highest = np.full(span, -1, np.int64)
+        np.maximum.at(highest, (labels - np.uint64(least)).astype(np.int64), levels)
+        found = np.flatnonzero(highest >= 0)
+        return found.astype(np.uint64) + np.uint64(least), highest[found]
     own, place = np.unique(labels, return_inverse=True)
     top = np.zeros(len(own), np.int64)
     np.maximum.at(top, place.reshape(-1), levels)
@@ -296,82 +334,80 @@ class _Node(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         how, given = self.step_, {v[:2]: v[2] for v in values if v is not None}
-        linkage = how.how
         self.check(given)
-        graphs, closed = [], set()
-        for (what, _), part in sorted(given.items()):
-            if what == "edges":
-                graphs.append(Graph(_boundaries(part, how.linkage, linkage)))
-            elif what == "left":
-                graphs.append(part[0])
-                closed |= part[1]
-        graph = together(graphs, linkage)
-        for a, b in graph.edges:
-            graph.sizes.setdefault(a, 0)
-            graph.sizes.setdefault(b, 0)
-        for (what, _), part in given.items():
-            if what == "close":
-                own = dict(zip(*(column.tolist() for column in part), strict=True))
-                graph.sizes |= own
-                closed |= own.keys()
-        merges, left = settle(
-            graph,
-            linkage,
+        parts = [part for (what, _), part in given.items() if what == "edges"]
+        below = [part for (what, _), part in given.items() if what == "left"]
+        closing = [part for (what, _), part in given.items() if what == "close"]
+        number = sum(how.radix**level for level in range(how.levels - self.level)) + key[0]
+        if not parts and not below:
+            if self.level == how.levels:  # though there be nothing
+                yield from self.table.step((number,), [MERGES.empty()])
+            return
+        edges = Boundaries.together([*parts, *(left for left, _ in below)])
+        names = _distinct(edges.a, edges.b)
+        sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
+        for _, regions in below:
+            at = np.searchsorted(names, regions.names)
+            sizes[at], is_open[at] = regions.sizes, regions.is_open
+        for labels, own in closing:
+            at = np.searchsorted(names, labels)
+            sizes[at], is_open[at] = own, False
+        merges, left, regions = settle(
+            edges,
+            Regions(names, sizes, is_open),
+            how.how,
             how.threshold,
             how.max_size,
             how.min_size,
-            lambda name: name not in closed,
         )
-        found = MERGES.of(
-            label_a=np.array([m.a for m in merges], np.uint64),
-            label_b=np.array([m.b for m in merges], np.uint64),
-            score=[m.score for m in merges],
-            size=[m.size for m in merges],
-        )
-        number = sum(how.radix**level for level in range(how.levels - self.level)) + key[0]
-        if len(found) or self.level == how.levels:
-            yield from self.table.step((number,), [MERGES.merge([found])])
-        closed |= {m.b for m in merges}
-        if left.edges:
-            still = closed & left.sizes.keys()
+        if len(merges) or self.level == how.levels:
+            yield from self.table.step((number,), [_rows_of(merges)])
+        if len(left):
             above = f"node-{self.level + 1}", (key[0] // how.radix,)
-            yield *above, ("left", key, (left, still))
+            yield *above, ("left", key, (left, regions))
 
     def check(self, given: dict[Any, Any]) -> None:
         """Refuse more boundaries than there is room for."""
-        if self.limit_bytes is None:
-            return
-        sizes = [
-            len(part["label_a"]) if what == "edges" else len(part[0].edges)
+        count = sum(
+            len(part) if what == "edges" else len(part[0])
             for (what, _), part in given.items()
             if what != "close"
-        ]
-        need = sum(sizes) * self.step_.edge_bytes
-        if need > self.limit_bytes:
-            raise ValueError(
-                f"agglomerate: a step takes in {sum(sizes):,} boundaries of regions that reach far, of about "
-                f"{self.step_.edge_bytes} bytes each: {format_bytes(need)}, and a worker has "
-                f"{format_bytes(self.limit_bytes)} for it: give a memory= that is larger by "
-                f"{-(-(need - self.limit_bytes) >> 20)} MiB for each slab in flight, or number labels so "
-                "that neighbours have near numbers"
-            )
+        )
+        check_room(count, self.step_.edge_bytes, self.limit_bytes)
 
 
-def _boundaries(rows: Columns, name: str, linkage: Linkage) -> dict[tuple[int, int], Boundary]:
-    """By pair, what is known; rows of one pair are added."""
-    pairs = zip(rows["label_a"].tolist(), rows["label_b"].tolist(), strict=True)
-    known: Any
-    if name == "quantile":
-        known = np.stack([rows[column] for column in HISTOGRAM], axis=1)
-    elif name == "mean":
-        known = zip(*(rows[column].tolist() for column in NEEDED["mean"]), strict=True)
-    else:
-        known = rows[NEEDED[name][0]].tolist()
-    found: dict[tuple[int, int], Boundary] = {}
-    for pair, boundary in zip(pairs, known, strict=True):
-        own = found.get(pair)
-        found[pair] = boundary if own is None else linkage.add(own, boundary)
-    return found
+def check_room(count: int, each: int, limit_bytes: int | None) -> None:
+    """Refuse more boundaries in a step than there is room for.
+
+    Raises
+    ------
+    ValueError
+    """
+    need = count * each
+    if limit_bytes is not None and need > limit_bytes:
+        raise ValueError(
+            f"agglomerate: a step takes in {count:,} boundaries of regions that reach far, of about "
+            f"{each} bytes each: {format_bytes(need)}, and a worker has {format_bytes(limit_bytes)} for it: "
+            f"give a memory= that is larger by {-(-(need - limit_bytes) >> 20)} MiB for each slab in flight, "
+            "or number labels so that neighbours have near numbers"
+        )
+
+
+def _rows_of(merges: Merges) -> Any:
+    columns = {"label_a": merges.a, "label_b": merges.b}
+    return MERGES.merge([MERGES.of(**columns, score=merges.scores, size=merges.sizes)])
+
+
+def _distinct(*labels: np.ndarray) -> np.ndarray:
+    """All labels once, increasing."""
+    least = min(int(x.min()) for x in labels)
+    span = max(int(x.max()) for x in labels) - least + 1
+    if span < 8 * sum(map(len, labels)) + 1024:
+        seen = np.zeros(span, bool)
+        for x in labels:
+            seen[(x - np.uint64(least)).astype(np.int64)] = True
+        return np.flatnonzero(seen).astype(np.uint64) + np.uint64(least)
+    return np.unique(np.concatenate(labels))
 
 
 @dataclass(frozen=True, eq=False)

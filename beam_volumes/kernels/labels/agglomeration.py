@@ -1,0 +1,335 @@
+"""Merging of regions by the order of their boundaries, on arrays.
+
+Boundaries are rows of arrays, regions numbers in the order of their names. A boundary whose regions have
+merged goes on in the list of what they became; of two boundaries of one pair, the one that was better
+takes up the other. A queue holds boundaries by what they were when they came to its head last. They
+never get better: so it does to look at what they are now when they come to the head again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from beam_volumes.kernels.jit import kernel, row_kernel
+
+#: What a score is: the mean of values, the largest, the smallest, or a quantile of a histogram.
+MEAN, LARGEST, SMALLEST, QUANTILE = 0, 1, 2, 3
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+#: Quotients of int64, each rounded once or twice, that differ by more than this share are in that order.
+_CLOSE = 2.0**-50
+
+
+@row_kernel
+def _product(a, b):
+    """The product of two uint64: its upper and its lower 64 bits."""
+    a0, a1, b0, b1 = a & _LOW, a >> _HALF, b & _LOW, b >> _HALF
+    low = a0 * b0
+    middle = a1 * b0 + (low >> _HALF)
+    other = a0 * b1 + (middle & _LOW)
+    high = a1 * b1 + (middle >> _HALF) + (other >> _HALF)
+    return high, (other << _HALF) | (low & _LOW)
+
+
+@row_kernel
+def _order(a, b, c, d):
+    """-1, 0 or 1 where ``a / b`` is less than, equal to or more than ``c / d``: exact, for b, d > 0."""
+    small = np.int64(1) << np.int64(31)
+    if -small < a < small and -small < c < small and b < small and d < small:
+        left, right = a * d, c * b
+        return np.int64(left > right) - np.int64(left < right)
+    if a >= 0 and c < 0:
+        return np.int64(1)
+    if a < 0 and c >= 0:
+        return np.int64(-1)
+    high, low = _product(np.uint64(abs(a)), np.uint64(d))
+    other_high, other_low = _product(np.uint64(abs(c)), np.uint64(b))
+    found = np.int64(high > other_high) - np.int64(high < other_high)
+    if found == 0:
+        found = np.int64(low > other_low) - np.int64(low < other_low)
+    return found if a >= 0 else -found
+
+
+@row_kernel
+def _rank(counts, numerator, denominator):
+    """The least bin up to which at least a share of all values lies, and one of them."""
+    total = np.int64(0)
+    for k in range(counts.size):
+        total += counts[k]
+    wanted = min(total, np.int64(total * (numerator / denominator)))
+    while wanted > 0 and _order(wanted - 1, total, numerator, denominator) >= 0:
+        wanted -= 1
+    while wanted < total and _order(wanted, total, numerator, denominator) < 0:
+        wanted += 1
+    wanted = max(wanted, np.int64(1))
+    seen = np.int64(0)
+    for k in range(counts.size):
+        seen += counts[k]
+        if seen >= wanted:
+            return np.float64(k)
+    return np.float64(counts.size)
+
+
+@row_kernel
+def _home(key, mask):
+    mixed = (key ^ (key >> np.uint64(29))) * _MULTIPLIER
+    return np.int64(mixed >> np.uint64(24)) & mask
+
+
+@row_kernel
+def _pair(i, j):
+    return (np.uint64(min(i, j)) << _HALF) | np.uint64(max(i, j))
+
+
+@row_kernel
+def _slot(keys, key):
+    """Where a pair is, or would be put; no pair is 0, since its regions differ."""
+    mask = keys.size - 1
+    at = _home(key, mask)
+    while keys[at] != np.uint64(0) and keys[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+@row_kernel
+def _remove(keys, rows, key):
+    """Take a pair out; those that it had pushed on move back."""
+    mask = keys.size - 1
+    hole = _slot(keys, key)
+    at = (hole + 1) & mask
+    while keys[at] != np.uint64(0):
+        if ((at - _home(keys[at], mask)) & mask) >= ((at - hole) & mask):
+            keys[hole] = keys[at]
+            rows[hole] = rows[at]
+            hole = at
+        at = (at + 1) & mask
+    keys[hole] = np.uint64(0)
+
+
+@row_kernel
+def _add(how, e, f, fractions, values, bins, share):
+    """Put what is known of boundary ``f`` to that of ``e``."""
+    if how == MEAN:
+        fractions[e, 0] += fractions[f, 0]
+        fractions[e, 1] += fractions[f, 1]
+        values[e, 0] = fractions[e, 0] / fractions[e, 1]
+    elif how == LARGEST:
+        values[e, 0] = max(values[e, 0], values[f, 0])
+    elif how == SMALLEST:
+        values[e, 0] = min(values[e, 0], values[f, 0])
+    else:
+        for k in range(bins.shape[1]):
+            bins[e, k] += bins[f, k]
+        values[e, 0] = _rank(bins[e], share[0], share[1])
+
+
+@row_kernel
+def _before(how, e, f, fractions, values, names):
+    """Whether boundary ``e`` comes before ``f``, as they were when they came to the head last."""
+    p, q = values[e, 1], values[f, 1]
+    if how == MEAN:
+        if abs(p - q) > _CLOSE * max(abs(p), abs(q)):
+            return p > q
+        order = _order(fractions[e, 2], fractions[e, 3], fractions[f, 2], fractions[f, 3])
+        if order != 0:
+            return order > 0
+    elif p != q:
+        return p > q
+    return names[e] < names[f]
+
+
+@row_kernel
+def _refresh(how, e, numbers, links, fractions, values, names):
+    """What is there now, for the queue."""
+    i, j = numbers[links[e, 0]], numbers[links[e, 1]]
+    names[e] = (np.uint64(max(i, j)) << _HALF) | np.uint64(min(i, j))
+    values[e, 1] = values[e, 0]
+    if how == MEAN:
+        fractions[e, 2] = fractions[e, 0]
+        fractions[e, 3] = fractions[e, 1]
+
+
+@row_kernel
+def _reaches(how, e, least, threshold, fractions, values):
+    """Whether the score of a boundary, as the queue knows it, is at least the threshold."""
+    if how == MEAN:
+        return _order(fractions[e, 2], fractions[e, 3], least[0], least[1]) >= 0
+    return values[e, 1] >= threshold
+
+
+@row_kernel
+def _sift(how, heap, count, at, fractions, values, names):
+    """Let the entry at a place of the queue sink to where it belongs."""
+    e = heap[at]
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and _before(
+            how, heap[child + 1], heap[child], fractions, values, names
+        ):
+            child += 1
+        if not _before(how, heap[child], e, fractions, values, names):
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = e
+
+
+@kernel
+def merge_greedily(how, share, least, threshold, limits, edges, regions, table, heap, found):
+    """Merge the best pair, again and again, as long as that is certain.
+
+    Parameters
+    ----------
+    how : int
+        What a score is.
+    share : tuple of two int64
+        The quantile as a fraction.
+    least : tuple of two int64
+        The threshold as a fraction, for means.
+    threshold : float
+        For other scores.
+    limits : tuple of two int64
+        A pair of a larger size is left, and one that has nobody below the second; -1 for none.
+    edges : tuple
+        By boundary: ``links`` int32 (n, 4), whose first two columns are numbers of regions;
+        ``fractions`` int64 (n, 4), sums and counts in the first two; ``values`` float64 (n, 2), scores
+        in the first; ``names`` uint64; ``bins`` int64 (n, bins). What a score does not need may be of
+        length 0. Rows of one pair are put together.
+    regions : tuple
+        By region, in the order of names: ``sizes`` int64, ``stuck`` bool, and int32 scratch: ``numbers``
+        (0, 1, ...), ``heads`` (-1) and ``degrees`` (0).
+    table : tuple of two ndarrays
+        Uint64 zeros, a power of two of them and more than boundaries, and int32 scratch of that length.
+    heap : ndarray of int32
+        As long as boundaries.
+    found : tuple of four ndarrays
+        As long as regions: the merges' ``pairs`` int32 (n, 2), ``fractions`` int64 (n, 2), ``scores``
+        float64, ``sizes`` int64.
+
+    Returns
+    -------
+    merges : int
+        Boundaries that are left have places in ``links`` of at least 0; their ``numbers``, ``sizes`` and
+        ``stuck`` are by place.
+    """
+    links, fractions, values, names, bins = edges
+    sizes, stuck, numbers, heads, degrees = regions
+    keys, rows = table
+    pairs, parts, scores, totals = found
+    most, few = limits
+    count = 0
+    for e in range(links.shape[0]):
+        if how == MEAN:
+            values[e, 0] = fractions[e, 0] / fractions[e, 1]
+        elif how == QUANTILE:
+            values[e, 0] = _rank(bins[e], share[0], share[1])
+        key = _pair(links[e, 0], links[e, 1])
+        at = _slot(keys, key)
+        if keys[at] != np.uint64(0):
+            _add(how, np.int64(rows[at]), e, fractions, values, bins, share)
+            links[e, 0] = -1
+            continue
+        keys[at] = key
+        rows[at] = e
+        for s in range(2):
+            i = links[e, s]
+            links[e, 2 + s] = heads[i]
+            heads[i] = 2 * e + s
+            degrees[i] += 1
+    for e in range(links.shape[0]):
+        if links[e, 0] < 0:
+            continue
+        _refresh(how, e, numbers, links, fractions, values, names)
+        if _reaches(how, e, least, threshold, fractions, values):
+            heap[count] = e
+            count += 1
+    for at in range(count // 2 - 1, -1, -1):
+        _sift(how, heap, count, at, fractions, values, names)
+    merges = 0
+    while count:
+        e = np.int64(heap[0])
+        if links[e, 0] >= 0:
+            i, j = np.int64(links[e, 0]), np.int64(links[e, 1])
+            a, b = numbers[i], numbers[j]
+            now = (np.uint64(max(a, b)) << _HALF) | np.uint64(min(a, b))
+            same = names[e] == now and values[e, 1] == values[e, 0]
+            if same and how == MEAN:
+                same = fractions[e, 2] == fractions[e, 0] and fractions[e, 3] == fractions[e, 1]
+            if not same:  # it has got worse since
+                _refresh(how, e, numbers, links, fractions, values, names)
+                if _reaches(how, e, least, threshold, fractions, values):
+                    _sift(how, heap, count, 0, fractions, values, names)
+                    continue
+                i = np.int64(-1)
+        else:
+            i = j = np.int64(-1)
+        count -= 1
+        heap[0] = heap[count]
+        _sift(how, heap, count, 0, fractions, values, names)
+        if i < 0:
+            continue
+        size = sizes[i] + sizes[j]
+        if (0 <= most < size) or (0 <= few <= min(sizes[i], sizes[j])):
+            # nor will regions that hold them
+            _remove(keys, rows, _pair(i, j))
+            links[e, 0] = -1
+            degrees[i] -= 1
+            degrees[j] -= 1
+            continue
+        if stuck[i] or stuck[j]:  # the best of either, so that neither can do anything else
+            stuck[i] = True
+            stuck[j] = True
+            continue
+        a, b = numbers[i], numbers[j]
+        pairs[merges, 0] = min(a, b)
+        pairs[merges, 1] = max(a, b)
+        scores[merges] = values[e, 0]
+        totals[merges] = size
+        if how == MEAN:
+            parts[merges, 0] = fractions[e, 0]
+            parts[merges, 1] = fractions[e, 1]
+        merges += 1
+        _remove(keys, rows, _pair(i, j))
+        links[e, 0] = -1
+        degrees[i] -= 1
+        degrees[j] -= 1
+        if degrees[i] < degrees[j]:
+            i, j = j, i
+        numbers[i] = max(a, b)
+        sizes[i] = size
+        half = np.int64(heads[j])
+        heads[j] = -1
+        while half >= 0:
+            e, s = half >> 1, half & 1
+            after = np.int64(links[e, 2 + s])
+            if links[e, 0] >= 0:
+                k = np.int64(links[e, 1 - s])
+                _remove(keys, rows, _pair(j, k))
+                key = _pair(i, k)
+                at = _slot(keys, key)
+                kept = True
+                if keys[at] == np.uint64(0):
+                    keys[at] = key
+                    rows[at] = e
+                    degrees[i] += 1
+                else:
+                    f = np.int64(rows[at])
+                    degrees[k] -= 1
+                    if _before(how, e, f, fractions, values, names):
+                        _add(how, e, f, fractions, values, bins, share)
+                        rows[at] = e
+                        links[f, 0] = -1
+                    else:
+                        _add(how, f, e, fractions, values, bins, share)
+                        links[e, 0] = -1
+                        kept = False
+                if kept:
+                    links[e, s] = i
+                    links[e, 2 + s] = heads[i]
+                    heads[i] = half
+            half = after
+    return merges
