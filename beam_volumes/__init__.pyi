@@ -105,6 +105,7 @@ from .ops.labels.objects import for_each_label as for_each_label
 from .ops.labels.outlines import outlines as outlines
 from .ops.labels.relabel import relabel as relabel
 from .ops.labels.scores import adapted_rand_error as adapted_rand_error
+from .ops.labels.scores import boundary_scores as boundary_scores
 from .ops.labels.scores import contingency as contingency
 from .ops.labels.scores import segment_iou as segment_iou
 from .ops.labels.scores import variation_of_information as variation_of_information

@@ -159,7 +159,7 @@ def of_catalogue(dtypes: Sequence[str] = DTYPES, labels: Sequence[str] = LABELS)
     for dtype in (*dtypes, *labels):
         volume = bv.open(noise.astype(dtype))
         for operation in operations().values():
-            if operation.name in OTHERS:
+            if operation.name in OTHERS or operation.is_of_tables:
                 continue
             if (operation.positional[0] == "labels") == (dtype in labels):
                 try:

@@ -117,6 +117,12 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
         # Each of several inputs of one parameter is a volume.
         wanted = operation.parameters.get(name) if name else "volume"
         item = _value(entry, known)
+        if name in operation.tables:
+            if not isinstance(item, Table):
+                raise entry.error(
+                    f"{operation.name} takes a table, and {entry.plain()!r} is {_kind(item)}"
+                )
+            continue
         if not _fits(item, wanted):
             what = {"volume": "a volume", "volumes": "a list of volumes"}
             raise entry.error(
@@ -131,7 +137,11 @@ def _apply(step: RecipeStep, known: dict[str, Any]) -> Any:
     parameters = {}
     for name, entry in step.parameters.items():
         is_volume = operation.parameters[name] and isinstance(entry.value, str)
-        parameters[name] = _value(entry, known) if is_volume else _parameter(entry, known, ndim)
+        parameters[name] = (
+            _value(entry, known)
+            if is_volume
+            else _parameter(entry, known, ndim, name in operation.tables)
+        )
     with _mistakes(step.where, operation.name, step.parameters):
         return operation.call(*inputs, **parameters)
 
@@ -149,7 +159,7 @@ def _fits(item: Any, wanted: str | None) -> bool:
     return not isinstance(item, Table | tuple)
 
 
-def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
+def _parameter(entry: Entry, known: dict[str, Any], ndim: int, table: bool = False) -> Any:
     if isinstance(entry.value, list):
         return [_parameter(e, known, ndim) for e in entry.value]
     if not isinstance(entry.value, dict):
@@ -157,8 +167,10 @@ def _parameter(entry: Entry, known: dict[str, Any], ndim: int) -> Any:
     (key, inner), *_ = entry.value.items()
     if key == "step":
         item = _found(inner.value, known, inner.where)
-        if isinstance(item, Table):
-            raise inner.error(f"{inner.value!r} is a table, not a number")
+        if isinstance(item, Table) != table:
+            raise inner.error(
+                f"{inner.value!r} is {_kind(item)}, not a {'table' if table else 'number'}"
+            )
         return item
     size = inner.plain()
     with _mistakes(entry.where, key):

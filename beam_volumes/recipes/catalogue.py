@@ -1,6 +1,6 @@
 """The operations that recipes can name: the package's public functions and numpy's arithmetic.
 
-There is no list to maintain: whatever `beam_volumes` exports that takes a volume first, and no
+There is no list to maintain: whatever `beam_volumes` exports that takes a volume or a table first, and no
 function, is an operation, and so is every ufunc that volumes support.
 """
 
@@ -39,6 +39,8 @@ class Operation:
     parameters : dict
         For each name that can be given: ``"volume"``, ``"volume or number"`` if a lazy number does
         too, ``"volumes"`` if it takes several, or ``""`` for anything else.
+    tables : tuple of str
+        Those parameters that take a table: one that a step gives, or the path of files.
     """
 
     name: str
@@ -46,6 +48,12 @@ class Operation:
     positional: tuple[str, ...]
     required: tuple[str, ...]
     parameters: dict[str, str]
+    tables: tuple[str, ...] = ()
+
+    @property
+    def is_of_tables(self) -> bool:
+        """Whether its first input is a table."""
+        return self.positional[0] in self.tables
 
     @property
     def is_of_many(self) -> bool:
@@ -127,7 +135,7 @@ def operations() -> dict[str, Operation]:
     for function in (*_public(), astype, crop, sel, with_space, num_labels):
         if not inspect.isfunction(function) or _needs_function(function) or _is_eager(function):
             continue
-        if _takes_volume(_first(function)):
+        if _takes_volume(_first(function)) or _takes_table(_first(function)):
             found[function.__name__] = _function(function)
     return found
 
@@ -177,6 +185,10 @@ def _takes_volume(parameter: inspect.Parameter | None) -> str:
     return "volume or number" if "Scalar" in words else "volume"
 
 
+def _takes_table(parameter: inspect.Parameter | None) -> bool:
+    return parameter is not None and "Table" in str(parameter.annotation).split(" | ")
+
+
 def _ufunc(name: str) -> Operation:
     names = tuple(f"input {k + 1}" for k in range(getattr(np, name).nin))
     return Operation(name, partial(apply_ufunc, name), names, names, {})
@@ -191,4 +203,5 @@ def _function(function: Callable[..., Any]) -> Operation:
         tuple(p.name for p in by_name if p.kind == p.POSITIONAL_OR_KEYWORD),
         tuple(p.name for p in by_name if p.default is p.empty),
         {p.name: _takes_volume(p) for p in by_name},
+        tuple(p.name for p in by_name if _takes_table(p)),
     )

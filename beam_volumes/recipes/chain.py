@@ -185,6 +185,10 @@ class _Document:
     def _step(self, part: Part) -> str:
         operation = part.operation
         assert operation is not None
+        if operation.is_of_tables:
+            raise RecipeError(
+                operation.name, "takes a table, which a line of words has no name for: write a recipe"
+            )
         told = described(operation)
         said = {
             name: self._given(told.parameters[name], text, f"{spelt(name)} {text}")

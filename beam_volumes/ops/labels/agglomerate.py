@@ -18,12 +18,12 @@ LINKAGES = ("mean", "max", "min", "quantile")
 
 @documented
 def agglomerate(
-    edges: Any,
+    edges: Table | Any,
     linkage: str = "mean",
     *,
     threshold: float,
     quantile: float = 0.5,
-    sizes: Any = None,
+    sizes: Table | Any = None,
     max_size: int | None = None,
 ) -> Table:
     """Merge regions in the order of the affinities between them, the best first.
@@ -119,7 +119,7 @@ def agglomerate(
 
 
 @documented
-def cut(merges: Any, threshold: float | None = None) -> Table:
+def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     """Find the segments that merges of at least a score make of regions.
 
     Parameters

@@ -33,7 +33,7 @@ IN_MEMORY = 1_000_000
 
 def relabel(
     labels: Volume,
-    mapping: Any,
+    mapping: Table | Any,
     *,
     missing: Any = "error",
     dtype: Any = None,
@@ -96,8 +96,6 @@ def relabel(
     if isinstance(mapping, Table):
         return by_table(labels, mapping, columns, missing=missing, dtype=dtype)
     origin: tuple[Extent, ...] = ()
-    if isinstance(mapping, Table):
-        mapping = mapping.to_pyarrow()
     if isinstance(mapping, str | os.PathLike):
         found = ParquetMapping.of(mapping, columns)
         if found.rows > IN_MEMORY:
