@@ -102,6 +102,7 @@ FUNCTIONS = [
     ("for_each_label", "scipy's `labeled_comprehension`", "table", "1, and each object's box"),
     ("outlines", "shapely on the squares of pixels", "table", "1; of `label`, its second"),
     ("meshes", "closed surfaces of the objects' extents and volumes", "table", "1, and each object's box"),
+    ("boundary_scores", "`skimage.segmentation.find_boundaries`", "number", "1"),
     ("contingency segment_iou", "counts of all pairs in numpy", "table", "1"),
     ("variation_of_information adapted_rand_error", "scikit-image", "number", "1"),
     ("ball cube cross", "scikit-image's footprints", "array", "none"),

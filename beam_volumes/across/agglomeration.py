@@ -223,7 +223,6 @@ def settle(
     left = np.flatnonzero(i >= 0)
     left = left[stuck[i[left]] & stuck[j[left]]]
     i, j = i[left], j[left]
-    known = edges.known[left]
     if how == kernels.MEAN:
         known = fractions[left, :2]
     elif how == kernels.QUANTILE:

@@ -31,8 +31,8 @@ RADIX, LEVELS = 16, 3
 LEAF = 1 << 15
 #: Labels of a sample, of which ranges are made.
 SAMPLE = 1 << 14
-#: What a node holds for a boundary; a quantile's histogram comes on top.
-EDGE_BYTES, HISTOGRAM_BYTES = 1_200, 2_200
+#: What a node holds for a boundary at most; a quantile's histogram comes on top.
+EDGE_BYTES, HISTOGRAM_BYTES = 350, 8_300
 #: What `cut` holds for a merge.
 MERGE_BYTES = 100
 

@@ -187,7 +187,8 @@ class _Document:
         assert operation is not None
         if operation.is_of_tables:
             raise RecipeError(
-                operation.name, "takes a table, which a line of words has no name for: write a recipe"
+                operation.name,
+                "takes a table, which a line of words has no name for: write a recipe",
             )
         told = described(operation)
         said = {

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 
 import beam_volumes as bv
 from beam_volumes.across import rounds
+from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
 from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration
 from beam_volumes.across.chains import chained
 from beam_volumes.across.rounds import Flow, Round
@@ -30,7 +32,7 @@ def score_of(linkage, boundary, quantile):
         return Fraction(*boundary)
     if linkage == "quantile":
         values = [v for v, n in enumerate(boundary) for _ in range(n)]
-        return values[int(Fraction(quantile) * (len(values) - 1))]
+        return values[max(0, math.ceil(Fraction(quantile) * len(values)) - 1)]
     return boundary
 
 
@@ -123,7 +125,7 @@ def greedy_order(graph, twice, seed, limited, data):
     linkage, edges = graph
     random = np.random.default_rng(seed)
     threshold = twice / 2
-    quantile = data.draw(st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+    quantile = data.draw(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0]))
     labels = sorted({r for p in edges for r in p})
     sizes = {r: 1 if not limited else int(random.integers(1, 5)) for r in labels}
     max_size = int(random.integers(2, 14)) if limited else None
@@ -143,6 +145,87 @@ def greedy_order(graph, twice, seed, limited, data):
             max_size=max_size, **tree,
         )  # fmt: skip
         assert got == expected, tree
+
+
+def settled(edges, linkage, threshold, **limits):
+    """Merges of all boundaries at once, as rows."""
+    known = np.array(list(edges.values()))
+    a, b = (np.array([p[k] for p in edges], np.uint64) for k in (0, 1))
+    names = np.unique(np.concatenate([a, b]))
+    regions = Regions(names, np.ones(len(names), np.int64), np.zeros(len(names), bool))
+    merges, left, _ = settle(
+        Boundaries(a, b, known), regions, Linkage(linkage), threshold, **limits
+    )
+    assert len(left) == 0
+    columns = merges.a, merges.b, merges.scores, merges.sizes
+    return list(zip(*(c.tolist() for c in columns), strict=True))
+
+
+def test_scores_are_compared_exactly():
+    big = 2**31 + 11
+    # a / b < c / d by one part in b * d: the same float64
+    a, b, c, d = big, big + 1, big + 1, big + 2
+    assert a / b == c / d and a * d < c * b
+    edges = {(1, 2): (a, b), (3, 4): (c, d), (2, 3): (0, 1)}
+    assert [m[:2] for m in settled(edges, "mean", 0.5)] == [(3, 4), (1, 2)]
+    reached = [(3, 4), (1, 2)][: 1 + (a >= b * Fraction(a / b))]
+    assert [m[:2] for m in settled(edges, "mean", a / b)] == reached
+    third = {(1, 2): (1, 3), (4, 5): (2, 6), (7, 8): (5 * 10**15, 15 * 10**15 + 1)}
+    assert len(settled(third, "mean", 1 / 3)) == 2 and Fraction(1 / 3) <= Fraction(1, 3)
+    assert settled(third, "mean", math.nextafter(1 / 3, 1)) == []
+    large = {(1, 2): 2**62 + 1, (2, 3): 2**62, (4, 5): 2**62 + 3}
+    for linkage, order in (("max", [(4, 5), (1, 2), (2, 3)]), ("min", [(4, 5), (1, 2), (2, 3)])):
+        assert [m[:2] for m in settled(large, linkage, 0.0)] == order
+    with pytest.raises(ValueError, match="add up to"):
+        settled({(1, 2): (2**62, 1), (2, 3): (2**62, 1)}, "mean", 0.0)
+
+
+@pytest.mark.parametrize("linkage", ["mean", "max"])
+def test_hubs_and_chains(linkage):
+    """A hub with very many neighbours, and a chain through all leaves: each merge changes the hub's name."""
+    count = 100_000
+    random = np.random.default_rng(0)
+    far = np.arange(2, count + 2, dtype=np.uint64)
+    for a in (np.ones(count, np.uint64), far - np.uint64(1)):
+        known = {"label_a": a, "label_b": far}
+        score = random.integers(0, 4, count)
+        if linkage == "mean":
+            known |= {"affinity_sum": 3 * score, "affinity_count": np.full(count, 3)}
+        else:
+            known["affinity_max"] = score.astype(np.uint8)
+        shards = [{n: c[k::3] for n, c in known.items()} for k in range(3)]
+        tree = {"quantile": 0.5, "threshold": 2, "max_size": None}
+        got = by_rounds(shards, None, random, linkage=linkage, leaf=1000, radix=4, levels=4, **tree)
+        assert len(got) == (score >= 2).sum()
+        parents = dict(m[:2] for m in got)
+        best = sorted(zip((-score).tolist(), far.tolist(), a.tolist(), strict=True))
+        if (a == 1).all():  # by score, then by label; what the hub has become has the larger label
+            hub, expected = 1, {}
+            for low, b, _ in best:
+                if -low >= 2:
+                    one, hub = sorted((hub, b))
+                    expected[one] = hub
+            assert parents == expected
+        else:
+            joined = np.cumsum(np.concatenate([[0], score < 2]))
+            last = np.flatnonzero(np.append(np.diff(joined) > 0, True)) + 1
+            keys = np.array(sorted(parents))
+            found = roots(keys, np.array([parents[k] for k in keys.tolist()]))
+            np.testing.assert_array_equal(found, last[joined[keys - 1]])
+
+
+def test_what_is_too_large_is_refused_before_it_is_merged():
+    random = np.random.default_rng(0)
+    a, b = random.integers(1, 400, (2, 3000)).astype(np.uint64)
+    ones = np.ones(3000, np.int64)
+    shard = {"label_a": a, "label_b": b, "affinity_sum": ones, "affinity_count": ones}
+    step = Agglomeration("agglomerate", "mean", 0.5, 0.0, None, False)
+    flow = step.flow(100_000)
+    merging = [r for r in flow.rounds if r.name.startswith("node")]
+    for r in merging:
+        object.__setattr__(r, "step_", None)  # they would fail otherwise
+    with pytest.raises(ValueError, match=r"takes in [\d,]+ boundaries .* larger by 1 MiB"):
+        rounds.run(flow, [((0,), shard)])
 
 
 def case(shape=(9, 12, 14), seed=0):

@@ -4,7 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import ndimage
 from skimage import metrics
+from skimage.segmentation import find_boundaries
 
 import beam_volumes as bv
 from tests.tiers import few
@@ -109,3 +111,30 @@ def test_in_a_pipeline(tmp_path):
     here = bv.compute(*targets, runner=None)
     assert rows(got[0]) == rows(here[0])
     assert got[1:] == here[1:]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "ignored", "slab"),
+    [("u8", 0, (), (3, 20, 20)), ("u2", 2.3, (0, 5), (5, 6, 17)), ("i4", 1, (1,), None)],
+)
+def test_boundaries_are_those_of_scikit_image(dtype, tolerance, ignored, slab):
+    truth, _ = segmentations()
+    truth, test = truth.astype(dtype), np.roll(truth, 1, axis=2).astype(dtype)
+    a, b = (find_boundaries(v.astype(np.int64), connectivity=1) for v in (truth, test))
+    near = a, b
+    if tolerance:
+        near = [ndimage.binary_dilation(v, bv.ball(tolerance)) for v in (a, b)]
+    counted = ~np.isin(truth, ignored)
+    expected = [
+        (one & other & counted).sum() / (one & counted).sum()
+        for one, other in ((b, near[0]), (a, near[1]))
+    ]
+    scores = bv.boundary_scores(truth, test, tolerance=tolerance, ignore_labels=ignored)
+    assert [float(s) for s in bv.compute(*scores, slab=slab)] == expected
+
+
+def test_boundaries_of_nothing():
+    same = np.ones((2, 3), np.uint8)
+    assert np.isnan([float(s) for s in bv.boundary_scores(same, same)]).all()
+    with pytest.raises(ValueError, match="tolerance=-1"):
+        bv.boundary_scores(same, same, tolerance=-1)
