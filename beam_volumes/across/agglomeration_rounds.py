@@ -226,12 +226,13 @@ class _Place(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         least = next(v for v in values if isinstance(v, np.ndarray))
-        rows = next(v for v in values if isinstance(v, dict | Boundaries))
         if key[0] == 1:
-            for (leaf,), at in _groups(_leaf(rows["label"], least)):
-                sizes = rows["label"][at], rows["size"][at]
+            of = next(v for v in values if isinstance(v, dict))
+            for (leaf,), at in _groups(_leaf(of["label"], least)):
+                sizes = of["label"][at], of["size"][at]
                 yield "regions", (leaf,), ("size", key, *sizes)
             return
+        rows = next(v for v in values if isinstance(v, Boundaries))
         a, b = _leaf(rows.a, least), _leaf(rows.b, least)
         level, index = np.zeros(len(a), np.int64), a.copy()
         other = b.copy()
