@@ -1,6 +1,7 @@
-"""A volume that is being acquired, on Prism: nothing is lost, and nothing comes twice."""
+"""A volume that is being acquired, on Flink with checkpoints and on Prism: nothing is lost or comes twice."""
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExc
 
 SHAPE, DEPTH = (20, 24, 28), 4
 HOW = {"chunks": (DEPTH, 24, 28)}
+#: What a streaming job needs of Flink: docs/runners.md says why.
+FLINK = ["--checkpointing_interval=1000", "--finish_bundle_before_checkpointing"]
 
 
 def write(folder, z, plane):
@@ -64,10 +67,51 @@ def pipeline(folder, options):
     return p
 
 
+def until(what, seconds=300):
+    """Wait for what a loaded machine may take long for."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def written(folder, name):
+    path = folder / f"{name}.zarr"
+    return set(chunk_files(path)) if (path / "zarr.json").exists() else set()
+
+
 def check(folder):
     assert chunk_files(folder / "smooth.zarr") == chunk_files(folder / "want.zarr")
     assert chunk_files(folder / "labels.zarr") == chunk_files(folder / "want-labels.zarr")
     assert not (folder / "told").exists()
+
+
+def test_flink_a_taskmanager_killed_while_slices_come(cluster, scan):
+    folder, array, order = scan
+    options = [*cluster.options, *FLINK, "--job_name=acquired"]
+    victim = cluster.taskmanager(1)
+    result = pipeline(folder, options).run()
+    try:
+        # Some slabs are written; then a TaskManager dies, and slices go on coming, some of them twice.
+        for z in order[:14]:
+            write(folder / "scan", z, array[z])
+        for z in range(6):
+            write(folder / "scan", z, array[z])
+        until(lambda: written(folder, "smooth"))
+        os.kill(victim, signal.SIGKILL)
+        cluster.taskmanager(1)
+        for z in order[14:]:
+            write(folder / "scan", z, array[z])
+        until(lambda: written(folder, "labels") == set(chunk_files(folder / "want-labels.zarr")))
+        until(lambda: written(folder, "smooth") == set(chunk_files(folder / "want.zarr")))
+        said = cluster.job("acquired")
+        assert said["timestamps"]["RESTARTING"] > 0
+    finally:
+        result.cancel()
+    check(folder)
+    slabs = [int(line) for line in (folder / "smooth.txt").read_text().split()]
+    # Since the last checkpoint steps are repeated: a slab may be computed again, and is written the same.
+    assert set(slabs) == set(range(0, 20, DEPTH)) and len(slabs) <= 2 * 5
 
 
 def test_prism_while_slices_come(scan, tmp_path):
