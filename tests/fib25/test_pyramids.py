@@ -1,11 +1,18 @@
-"""The stack and its true cells as pyramids: levels equal a reference, and five other libraries read them."""
+"""The stack and its true cells as pyramids: levels equal a reference, and other libraries read them."""
 
 import numpy as np
 import pytest
 import tensorstore as ts
 import zarr
+from ome_zarr.io import parse_url
+from ome_zarr.reader import Reader
 
 import beam_volumes as bv
+
+try:  # Its libraries do not suit those of Beam: it is no part of what tests install.
+    import cloudvolume
+except ImportError:
+    cloudvolume = None
 
 LEVELS = 4
 
@@ -16,13 +23,7 @@ def halved(a, method):
 
 
 def test_pyramids_of_the_stack(stack, tmp_path):
-    ome_zarr, ngff_zarr, cloudvolume = map(
-        pytest.importorskip, ("ome_zarr", "ngff_zarr", "cloudvolume")
-    )
-    from ome_zarr.io import parse_url
-    from ome_zarr.reader import Reader
-
-    assert ome_zarr
+    ngff_zarr = pytest.importorskip("ngff_zarr", reason="ngff-zarr needs Python 3.11")
     em = bv.open(stack.slices, voxel_size=10, unit="nm")[:96, :200]
     truth = bv.open(stack.truth()[0][:96, :200].astype("u8"), voxel_size=10, unit="nm")
     image, cells = tmp_path / "em.ome.zarr", tmp_path / "cells.precomputed"
@@ -46,8 +47,9 @@ def test_pyramids_of_the_stack(stack, tmp_path):
         for found in read:
             assert np.array_equal(np.asarray(found), want["mean"][k])
         assert images[k].scale == dict.fromkeys("zyx", 10.0 * 2**k)
-        volume = cloudvolume.CloudVolume(f"file://{cells}", mip=k, progress=False)
-        assert np.array_equal(np.asarray(volume[:])[..., 0].T, want["mode"][k])
+        if cloudvolume is not None:
+            volume = cloudvolume.CloudVolume(f"file://{cells}", mip=k, progress=False)
+            assert np.array_equal(np.asarray(volume[:])[..., 0].T, want["mode"][k])
         spec = {"driver": "neuroglancer_precomputed", "kvstore": f"file://{cells}/"}
         found = ts.open({**spec, "scale_index": k}).result()[..., 0].read().result().T
         assert np.array_equal(found, want["mode"][k])
