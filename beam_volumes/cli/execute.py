@@ -182,10 +182,14 @@ def took(outcome: compute.Outcome) -> str:
             f"{s.voxels_per_second / 1e6:,.1f} Mvoxel/s"
         )
         parts.append(f"read {format_bytes(s.bytes_read)}, wrote {format_bytes(s.bytes_written)}")
-        parts.append(
-            f"peak memory {format_bytes(s.peak_memory)} of {format_bytes(outcome.plan.process_memory)} "
+        plan = outcome.plan
+        peak = (
+            f"peak memory {format_bytes(s.peak_memory)} of {format_bytes(plan.process_memory)} "
             "predicted for a process"
         )
+        if s.peak_memory > plan.process_memory and any(p.program.surveys for p in plan.passes):
+            peak += "; components and rows, of which nobody knew how many, may take what was allowed beyond"
+        parts.append(peak)
         if s.redone:
             parts.append(f"{s.redone} of {s.slabs} slabs done more than once")
     return "\n".join(parts)
