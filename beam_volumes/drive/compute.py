@@ -171,10 +171,9 @@ def compute(
     wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
     try:
         outcome = run(wanted, asked)
-    except (
-        KeyboardInterrupt
-    ) as error:  # where it was stopped helps nobody; the last line tells how to go on
-        raise KeyboardInterrupt(*error.args) from None
+    except KeyboardInterrupt as error:
+        # Where it was stopped helps nobody; the last line tells how to go on.
+        raise error.with_traceback(None) from None
     return outcome.results[0] if len(wanted) == 1 and not several else outcome.results
 
 
