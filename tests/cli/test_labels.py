@@ -102,7 +102,7 @@ def test_stats(image, work, command, monkeypatch):
         (["label", "slices", "o.tar"], "cannot tell the format"),
         (["label", "slices", "o.zarr", "--dtype", "uint8", "--by-value"], "uint8 has numbers up to 255: use"),
         (["stats", "slices", "t.xls"], "cannot tell the format of a table"),
-        (["stats", "slices", "t.csv", "--properties", "aera"], "no property 'aera' in 3-D; there are"),
+        (["stats", "slices", "t.csv", "--properties", "aera"], "'aera' in 3-D .did you mean 'area'"),
         (["stats", "slices", "t.csv", "--properties", "intensity_mean"], "needs intensity"),
         (["stats", "slices", "t.csv", "--spacing", "voxel_size"], "the volume has none"),
         (["stats", "slices", "t.csv", "--spacing", "1,x,1"], "--spacing x: not a number"),

@@ -169,6 +169,9 @@ def test_recipes(slices):
     levels.append({**levels[0], "path": "1"})
     Path("masks.ome.zarr/zarr.json").write_text(json.dumps(group))
     shutil.copytree("masks.ome.zarr/0", "masks.ome.zarr/1")
+    affinities = bv.stack([bv.open("slices").astype("uint8")] * 3)
+    truth = bv.label(bv.open("slices") > 100)
+    bv.compute(affinities.to("affinities.zarr"), truth.to("truth.zarr"), runner=None)
     built = []
     for text in snippets("docs/recipes.md", "yaml"):
         if "OPERATION" in text:  # what a recipe may hold, told in words
@@ -179,7 +182,7 @@ def test_recipes(slices):
         elif "output" not in parts and "outputs" not in parts:
             text += "steps: {bright: {op: greater, inputs: [em, mask]}}\noutput: bright.zarr\n"
         built.append(build(parse_recipe(text)).targets)
-    assert len(built) == 5 and all(built)
+    assert len(built) == 6 and all(built)
 
 
 def test_the_table_of_functions_is_current():

@@ -303,8 +303,17 @@ def said(value):
     return [said(v) for v in value] if isinstance(value, tuple | list) else value
 
 
+#: Outlines are of an image: tests/cli/test_slide.py.
+ELSEWHERE = (*OTHERS, "outlines")
+
+
 @pytest.mark.parametrize(
-    "name", [n for n, o in operations().items() if o.parameters and n not in OTHERS]
+    "name",
+    [
+        n
+        for n, o in operations().items()
+        if o.parameters and n not in ELSEWHERE and not o.is_of_tables
+    ],
 )
 def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
     operation = operations()[name]
@@ -325,7 +334,8 @@ def test_every_operation_says_in_a_recipe_what_it_does_in_python(name, work):
                 several = operation.parameters[parameter] == "volumes"
                 item = "mask" if parameter in masks or name.startswith("binary") else "input"
                 item = "colours" if name in WITH_CHANNELS else item
-                inputs.append("tensor" if several else "labels" if parameter == "labels" else item)
+                item = "labels" if parameter == "labels" else item
+                inputs.append("tensor" if several else item)
         step = {"op": name, "inputs": inputs, **{k: said(v) for k, v in how.items()}}
         recipe = {
             "input": {"path": "slices", "voxel_size": [4, 1, 1], "unit": "nm"},
