@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.jit import Compiled, compilations, processor
 from beam_volumes.kernels.rows import copy_row
+from beam_volumes.plan.machine import cores
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.recipe import read_recipe
@@ -99,12 +103,14 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     if args.recipe is None and args.set:
         raise ValueError("--set changes a recipe: name one")
     begin = time.perf_counter()
-    with compilations() as found:
-        if args.recipe is not None:
+    if args.recipe is not None:
+        with compilations() as found:
             of_recipe(args.recipe, args.set)
-        else:
-            for name in of_catalogue():
-                print(f"{len(found)} kernels; {name}", file=sys.stderr, flush=True)
+    else:
+        found = []
+        for dtype, some in of_catalogue(processes=cores()):
+            found += some
+            print(f"{len(found)} kernels; {dtype}", file=sys.stderr, flush=True)
     for line in summary(found):
         print(line)
     print(
@@ -153,21 +159,33 @@ def middle(volume: Volume) -> Volume:
     return volume[tuple(box)]
 
 
-def of_catalogue(dtypes: Sequence[str] = DTYPES, labels: Sequence[str] = LABELS) -> Iterator[str]:
-    """Compute every operation of small volumes; yields what has been."""
-    noise = np.random.default_rng(0).integers(0, 5, SHAPE)
-    for dtype in (*dtypes, *labels):
-        volume = bv.open(noise.astype(dtype))
+def of_catalogue(processes: int) -> Iterator[tuple[str, list[Compiled]]]:
+    """Compute every operation of small volumes, and say of each dtype what was compiled.
+
+    Dtypes are shared out to so many processes: one process compiles one kernel at a time.
+    """
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, spawned) as pool:
+        yield from pool.map(of_dtype, (*DTYPES, *LABELS))
+
+
+def of_dtype(dtype: str) -> tuple[str, list[Compiled]]:
+    """Compute every operation of a small volume; the dtype, and what was compiled for it."""
+    volume = bv.open(np.random.default_rng(0).integers(0, 5, SHAPE).astype(dtype))
+    with compilations() as found:
         for operation in operations().values():
             if operation.name in OTHERS or operation.is_of_tables:
                 continue
-            if (operation.positional[0] == "labels") == (dtype in labels):
+            if (operation.positional[0] == "labels") == (dtype in LABELS):
                 try:
                     results = [*applied(operation, volume)]
                 except TypeError:
                     continue  # there is none of this dtype
-                _run(results)
-        yield str(np.dtype(dtype))
+                with suppress(
+                    ValueError
+                ):  # noise has no two peaks, say: all that it needs is compiled
+                    _run(results)
+    return str(np.dtype(dtype)), found
 
 
 def applied(operation: Operation, volume: Volume) -> Iterator[Any]:

@@ -12,6 +12,7 @@ import yaml
 import beam_volumes as bv
 from beam_volumes.cli import warm_up
 from beam_volumes.recipes.catalogue import operations
+from tests.tiers import thorough
 
 
 def test_a_recipe_compiles_nothing_that_was_warmed_up(tmp_path):
@@ -86,3 +87,8 @@ def test_a_small_part_is_from_the_middle(shape):
         slice((n - m) // 2, (n - m) // 2 + m) for n, m in zip(shape, part.shape, strict=True)
     )
     np.testing.assert_array_equal(part, np.asarray(v)[slices])
+
+
+@thorough
+def test_every_operation_is_carried_out_for_masks():
+    assert warm_up.of_dtype("?")[0] == "bool"
