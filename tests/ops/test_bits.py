@@ -62,7 +62,7 @@ def operation(draw, family, shape, dtype):
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize(
     "family",
-    few([*CATALOGUES, *OTHERS], ["rank", "grey"]),
+    few([*CATALOGUES, *OTHERS], ["rank"]),
 )
 @settings(max_examples=10)
 @given(data=st.data())
