@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels import elementary, functions, pairs
+from beam_volumes.kernels import pairs
+from beam_volumes.kernels.elementary import exp_log, functions
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.
@@ -28,8 +29,8 @@ EXACT_UFUNCS: frozenset[str] = frozenset(
     }
 )  # fmt: skip
 _COMPILED: dict[str, Callable[..., None]] = {
-    "exp": elementary.exp,
-    "log": elementary.log,
+    "exp": exp_log.exp,
+    "log": exp_log.log,
     **functions.FUNCTIONS,
 }
 SUPPORTED: frozenset[str] = EXACT_UFUNCS | _COMPILED.keys()

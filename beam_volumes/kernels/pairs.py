@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.casting import kernel_dtype, one_nan
-from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import is_negative, signed_zero
 

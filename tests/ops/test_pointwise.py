@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.graph.elementwise import EXACT_UFUNCS
-from beam_volumes.kernels import functions
+from beam_volumes.kernels.elementary import functions
 from tests.catalogue import DTYPES, assert_same, voxels
 from tests.tiers import examples
 

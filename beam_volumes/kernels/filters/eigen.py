@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.elementary import exp_value
+from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel, row_kernel
 from beam_volumes.kernels.rows import has_nan
 

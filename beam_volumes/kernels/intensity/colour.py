@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.elementary import exp_value, log_value
-from beam_volumes.kernels.elementary import log as log_rows
+from beam_volumes.kernels.elementary.exp_log import exp_value, log_value
+from beam_volumes.kernels.elementary.exp_log import log as log_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 
 #: What is made of three channels: see `of_three`.

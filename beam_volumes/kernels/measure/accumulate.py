@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from beam_volumes.kernels.casting import kernel_array
-from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 
 

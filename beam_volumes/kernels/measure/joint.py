@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from beam_volumes.kernels.casting import kernel_array
-from beam_volumes.kernels.elementary import flat_rows
+from beam_volumes.kernels.elementary.exp_log import flat_rows
 from beam_volumes.kernels.jit import kernel
 from beam_volumes.kernels.measure.accumulate import flat_mask
 from beam_volumes.kernels.measure.histogram import bin_of

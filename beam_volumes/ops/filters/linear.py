@@ -10,7 +10,7 @@ import numpy as np
 from beam_volumes.graph.arithmetic import rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.kernels.elementary import gaussian_weights
+from beam_volumes.kernels.elementary.exp_log import gaussian_weights
 from beam_volumes.ops.building import holding, kernel_input, stage_in, stage_of, triple
 from beam_volumes.ops.filters import kernel_choice, stages
 from beam_volumes.ops.parameters import checks as par

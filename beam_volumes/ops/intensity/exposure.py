@@ -11,7 +11,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc, rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.kernels import elementary
+from beam_volumes.kernels.elementary import exp_log
 from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
@@ -384,5 +384,5 @@ def _at_once(name: str, *operands: Any) -> Any:
     if name not in ("exp", "log"):
         return getattr(np, name)(*operands)
     out = np.empty((1, len(operands[0])))
-    getattr(elementary, name)(operands[0][None], out)
+    getattr(exp_log, name)(operands[0][None], out)
     return out[0]

@@ -13,7 +13,7 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.kernels import random as kernels
+from beam_volumes.kernels.intensity import noise as kernels
 from beam_volumes.ops.geometry.rearrange import not_empty
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.measure.reductions import min as least

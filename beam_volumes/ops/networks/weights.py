@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from beam_volumes.kernels.elementary import exp_value
+from beam_volumes.kernels.elementary.exp_log import exp_value
 
 #: Ways to weigh the voxels of a patch.
 BLENDS = ("bump", "gaussian", "linear", "none")

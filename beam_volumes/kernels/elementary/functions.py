@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels import angles, exponentials
+from beam_volumes.kernels.elementary import angles, exponentials
 
 #: By name; each is called with flat arrays of float64, the last of which gets the result.
 FUNCTIONS: dict[str, Callable[..., None]] = {

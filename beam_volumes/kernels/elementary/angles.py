@@ -1,6 +1,6 @@
 """Sines, tangents and their inverses of float64, with the same bits on every machine.
 
-As `beam_volumes.kernels.elementary`: IEEE ``+ - * /``, square roots and operations on bits alone. The
+As `beam_volumes.kernels.elementary.exp_log`: IEEE ``+ - * /``, square roots and operations on bits alone. The
 approximations are those of FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors below 1 ulp; large
 angles are reduced by as many bits of 2/pi as they need (M. Payne and R. Hanek, 1983).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.exponentials import high_part, product_in_two
+from beam_volumes.kernels.elementary.exponentials import high_part, product_in_two
 from beam_volumes.kernels.jit import kernel
 
 

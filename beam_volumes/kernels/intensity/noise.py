@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.angles import cos_value
-from beam_volumes.kernels.elementary import exp_value, log_value
+from beam_volumes.kernels.elementary.angles import cos_value
+from beam_volumes.kernels.elementary.exp_log import exp_value, log_value
 from beam_volumes.kernels.jit import kernel
 
 UNIFORM, NORMAL = 0, 1

@@ -1,6 +1,6 @@
 """Logarithms, hyperbolic functions and powers of float64, with the same bits on every machine.
 
-As `beam_volumes.kernels.elementary`: IEEE ``+ - * /``, square roots and operations on bits alone. The
+As `beam_volumes.kernels.elementary.exp_log`: IEEE ``+ - * /``, square roots and operations on bits alone. The
 approximations are those of FreeBSD's msun (fdlibm, Sun Microsystems 1993), with errors of 1 to 2 ulp at most.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from beam_volumes.kernels.elementary import exp_value
+from beam_volumes.kernels.elementary.exp_log import exp_value
 from beam_volumes.kernels.jit import kernel
 
 _LN2_HI = 6.93147180369123816490e-01
