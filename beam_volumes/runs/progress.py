@@ -180,8 +180,20 @@ class Watch:
         self._asked = now if self._asked is None else self._asked
         work = self._passes[0]
         waited = now - self._asked
+        known = self._looks.is_local
         self._on_progress(
-            Progress(0, len(self._passes), work.name, 0, max(1, work.slabs), waited, 0.0, None)
+            Progress(
+                0,
+                len(self._passes),
+                work.name,
+                0,
+                max(1, work.slabs),
+                waited,
+                0.0,
+                None,
+                None,
+                known,
+            )
         )
 
     def _look(self, most: int | None) -> None:
