@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from beam_volumes.text import printable
+
 _NOISE = re.compile(
     r" \[(?:tensorstore_spec|source locations|os_error_code|domain|chunk|http_response_\w+|x-amz[\w-]*|"
     r"curl_code)='?.*",
@@ -66,6 +68,7 @@ def explain(error: BaseException, doing: str) -> Exception:
         return error
     text = str(error)
     message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").replace("\\x00", "/").strip()
+    message = printable(message)
     for mark, kind, remedy in _REMEDIES:
         if mark in text:
             return kind(f"{doing}: {message} ({remedy})")
@@ -92,4 +95,15 @@ def alone(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class VolumeError(OSError):
-    """A volume cannot be read; the message is complete."""
+    r"""A volume cannot be read; the message is complete.
+
+    A file's bytes can stand in it, by way of a library's message: it is made printable.
+
+    Examples
+    --------
+    >>> print(VolumeError("0.png is damaged: \x1b[2J"))
+    0.png is damaged: \x1b[2J
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))

@@ -9,6 +9,7 @@ from typing import Any
 
 from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost, prepare
 from beam_volumes.storage.durable import flush
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Place, Spec, join
 
@@ -139,7 +140,7 @@ class OwnedOutput:
         try:
             document = {} if data is None else json.loads(data)
         except ValueError as error:
-            raise OSError(f"the metadata of {self.name} are damaged: {error}") from None
+            raise VolumeError(f"the metadata of {self.name} are damaged: {error}") from None
         noted = self._noted(document) if isinstance(document, dict) else None
         return noted if isinstance(noted, dict) else {}
 

@@ -23,7 +23,7 @@ import tensorstore as ts
 
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.credentials import check_no_secrets, with_secrets, without_secrets
-from beam_volumes.storage.errors import explain
+from beam_volumes.storage.errors import VolumeError, explain
 
 Spec = dict[str, Any]
 
@@ -247,9 +247,9 @@ class Place:
         try:
             value = json.loads(data)
         except ValueError as error:
-            raise OSError(f"{self.text}/{key} is damaged: {error}") from None
+            raise VolumeError(f"{self.text}/{key} is damaged: {error}") from None
         if not isinstance(value, dict):
-            raise OSError(f"{self.text}/{key} is damaged: not a JSON object")
+            raise VolumeError(f"{self.text}/{key} is damaged: not a JSON object")
         return value
 
     def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:

@@ -114,7 +114,7 @@ def look(path: str, options: dict) -> str:
             stop = [a + p for a, p in zip(start, part, strict=True)]
             source.read(Box(tuple(start), tuple(stop)))
     except (ValueError, OSError) as error:
-        if not str(error) or "\x1b" in str(error):
+        if not str(error).replace("\n", "").isprintable() or not str(error):
             return f"BAD: {type(error).__name__} says {str(error)!r}"
         return "refused"
     except BaseException as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.table_format import Columns, TableFormat
 from beam_volumes.storage.place import Place, Spec, is_local, join, kvstore_spec, url
@@ -176,7 +177,7 @@ def _open(file: Spec) -> pq.ParquetFile:
             raise FileNotFoundError(f"reading {name}: there is no such file")
         return pq.ParquetFile(io.BytesIO(data))
     except pa.ArrowInvalid as error:
-        raise OSError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
+        raise VolumeError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
 
 
 def _dtype(kind: pa.DataType) -> np.dtype | None:
