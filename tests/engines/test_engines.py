@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import beam_volumes as bv
+from tests.ops.networks.conftest import unet
 from tests.transforms.trees import chunk_files, membranes, stored
 
 # Beam's workers in this process complain when an engine hangs up.
@@ -67,11 +68,37 @@ def points(em, folder, **how):
     return [chunk_files(t.sink.name) for t in targets], columns, otsu.tobytes()
 
 
+def network(em, folder, batch=1, slab=SLAB, **how):
+    """A network whose patches are cut together, the same one blended, and what is found in it."""
+    model = unet(folder / "unet.onnx")
+    net = {"normalize": (0, 255), "batch": batch}
+    valid = bv.predict(em, model, patch=(22, 28, 32), context=6, stride=2, **net)
+    blended = bv.predict(em, model, mode="blend", patch=(8, 16, 16), overlap=(4, 4, 6), **net)
+    labels = bv.label(valid[1] > bv.threshold_otsu(valid[1]))
+    targets = [
+        (volume if volume.ndim == 3 else volume.astype("f2")).to(
+            folder / f"{name}.zarr", chunks=chunks
+        )
+        for name, volume, chunks in (
+            ("valid", valid, (3, *CHUNKS)),
+            ("blended", blended, (3, *CHUNKS)),
+            ("cells", labels, CHUNKS),
+        )
+    ]
+    bv.compute(*targets, slab=slab, **how)
+    return [chunk_files(t.sink.name) for t in targets]
+
+
 @pytest.fixture(scope="session")
 def expected(em, tmp_path_factory):
     """What FnApiRunner gives with one worker; of labels scipy has a word too."""
     folder = tmp_path_factory.mktemp("expected")
-    found = {f.__name__: f(em, folder, workers=1) for f in (filters, components, points)}
+    works = (filters, components, points, network)
+    found = {f.__name__: f(em, folder, workers=1) for f in works}
+    # Of a network other batches, and other slabs, have a word too.
+    (folder / "other").mkdir()
+    cut = {"slab": (24, 16, 32), "workers": 2, "batch": 3, "runner": None}
+    assert network(em, folder / "other", **cut) == found["network"]
     assert all(files for files in [*found["filters"][0], *found["components"][0]])
     from scipy import ndimage
 
@@ -88,7 +115,8 @@ def expected(em, tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("work", "first"), [(filters, "chain"), (components, "labels"), (points, "smooth")]
+    ("work", "first"),
+    [(filters, "chain"), (components, "labels"), (points, "smooth"), (network, "valid")],
 )
 def test_every_engine_gives_the_same_bytes(engine, work, first, em, expected, tmp_path):
     job, how = engine.job(work.__name__)

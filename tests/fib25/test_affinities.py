@@ -29,18 +29,22 @@ def test_partitions_and_one_pass(tmp_path):
     session = onnxruntime.InferenceSession(str(MODEL), providers=["CPUExecutionProvider"])
     padded = np.pad(crop.astype("f4") / np.float32(255), 24, "symmetric")
     whole = session.run(None, {"raw": padded[None, None]})[0][0][:, 24:-24, 24:-24, 24:-24]
+    # Slabs, windows, workers, threads, patches, batches and runners: the bytes of one pass for all.
     cuts = [
-        {"slab": (24, 36, 32), "window": 5},
-        {"slab": (8, 36, 32), "workers": 2},
-        {"slab": (13, 18, 32)},
-        {"slab": (24, 20, 16), "workers": 2, "threads": 1},
+        ({"slab": (24, 36, 32), "window": 5}, 72, 1),
+        ({"slab": (8, 36, 32), "workers": 2}, (80, 84, 80), 2),
+        ({"slab": (13, 18, 32)}, 72, 2),
+        ({"slab": (24, 20, 16), "workers": 2, "threads": 1}, (80, 84, 80), 1),
+        ({"slab": (24, 36, 8), "threads": 2}, (72, 84, 56), 3),
+        ({"slab": (5, 36, 32), "workers": 2, "window": 2}, (60, 84, 80), 1),
+        ({"slab": (12, 36, 16), "workers": 2, "runner": "FnApiRunner"}, (60, 84, 64), 2),
+        ({"slab": (24, 36, 32), "runner": "FnApiRunner"}, 96, 1),
     ]
-    for k, cut in enumerate(cuts):
-        patch, batch = ((80, 84, 80), 2) if k % 2 else (72, 1)
+    for k, (cut, patch, batch) in enumerate(cuts):
         found = bv.predict(em, str(MODEL), context=24, stride=4, normalize=(0, 255), patch=patch,
                            batch=batch)  # fmt: skip
         path = tmp_path / f"{k}.zarr"
-        bv.compute(found.to(path, chunks=(3, *cut["slab"])), **cut)
+        bv.compute(found.to(path, chunks=(3, *cut["slab"])), **({"runner": None} | cut))
         stored = ts.open({"driver": "zarr3", "kvstore": f"file://{path}/"}).result().read().result()
         np.testing.assert_array_equal(stored, whole)
 

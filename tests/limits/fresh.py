@@ -50,6 +50,15 @@ def bounded(source: str, out: str, **options):
     return [near.to(out, **options)]
 
 
+def network(source: str, out: str, **options):
+    """The network that lies in a file beside the input; one that is tried in no other size."""
+    model = str(Path(source).parent / "unet.onnx")
+    made = bv.predict(
+        bv.open(source), model, patch=(64, 96, 96), context=6, stride=2, normalize=(0, 255)
+    )
+    return [(made[0] > 0.5).to(out, **options)]
+
+
 def one_channel(source: str, out: str, **options):
     return [bv.maximum_filter(opened(source), 3).to(out, **options)]
 
@@ -67,7 +76,7 @@ def opened(source: str, channel: int = 0):
     return bv.open(source, index={"c": channel} if slices else None)
 
 
-MAKERS = filtered, labels, distance, grids, bounded, one_channel, channels
+MAKERS = filtered, labels, distance, grids, bounded, network, one_channel, channels
 WHAT = {f.__name__: f for f in MAKERS}
 
 

@@ -8,6 +8,7 @@ import glob
 import os
 import sys
 import time
+from pathlib import Path
 
 import beam_volumes as bv
 
@@ -54,7 +55,17 @@ def everything(source: str, out: str):
     return [*cells(source, out), smooth.to(f"{out}.smooth.zarr", chunks=(4, 16, 16), codec=None)]
 
 
-WHAT = {"mask": mask, "cells": cells, "everything": everything}
+def network(source: str, out: str):
+    """Two passes: percentiles, then the network that lies beside the input."""
+    volume = slow(bv.open(source))
+    made = bv.predict(
+        volume, str(Path(source).with_name("unet.onnx")), patch=(16, 44, 44), context=6, stride=2,
+        normalize=("1%", "99%"),
+    )  # fmt: skip
+    return [made.to(out, chunks=(3, 4, 16, 16), codec=None)]
+
+
+WHAT = {"mask": mask, "cells": cells, "everything": everything, "network": network}
 
 if __name__ == "__main__":
     source, out, runner, mode, resume, what = [*sys.argv[1:], "mask"][:6]

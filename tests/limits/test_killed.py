@@ -16,6 +16,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.runs.journal import Journal, run_folder
 from tests.limits.slow_run import HOLD
+from tests.ops.networks.conftest import unet
 from tests.tiers import few, thorough
 from tests.waiting import PATIENCE, wait_until
 
@@ -55,9 +56,9 @@ def records(out: Path) -> int:
     return sum(1 for p in Path(f"{out}.run").glob("runs/*/records/*/*/*"))
 
 
-def started(source, out, runner, mode, count: int) -> subprocess.Popen:
+def started(source, out, runner, mode, count: int, *what) -> subprocess.Popen:
     """A run that goes no further than so many finished slabs, and has them."""
-    process = run(source, out, runner, mode, "new", hold=("*/*/*", count))
+    process = run(source, out, runner, mode, "new", *what, hold=("*/*/*", count))
     wait_until(lambda: records(out) >= count, f"{count} slabs", lambda: check_runs(process))
     return process
 
@@ -66,11 +67,11 @@ def check_runs(process: subprocess.Popen) -> None:
     assert process.poll() is None, process.communicate()
 
 
-def check_resumed(source, out, runner, mode, expected) -> None:
+def check_resumed(source, out, runner, mode, expected, *what) -> None:
     begun = Journal.open(run_folder(str(out)))
     # A kill may come before anything was begun.
     done = {p: set(begun.finished(p)) if begun is not None else set() for p in (0, 1)}
-    again = run(source, out, runner, mode, "resume")
+    again = run(source, out, runner, mode, "resume", *what)
     stdout, stderr = again.communicate(timeout=PATIENCE)
     assert "finished" in stdout, stderr
     assert digest(out) == expected
@@ -93,6 +94,18 @@ def test_a_killed_in_process_run_is_resumed(tmp_path, volume, moment):
     process.kill()
     process.communicate()
     check_resumed(source, out, "none", "in_memory", expected)
+
+
+@thorough
+def test_a_killed_run_of_a_network_is_resumed(tmp_path, volume):
+    source, _ = volume
+    unet(source.with_name("unet.onnx"))
+    whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
+    run(source, whole, "none", "in_memory", "new", "network").communicate()
+    process = started(source, out, "none", "in_memory", random.randrange(41, 60), "network")
+    process.kill()
+    process.communicate()
+    check_resumed(source, out, "none", "in_memory", digest(whole), "network")
 
 
 @thorough

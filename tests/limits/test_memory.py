@@ -20,6 +20,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
 from tests.limits import fresh_merge
+from tests.ops.networks.conftest import unet
 from tests.tiers import thorough
 
 MIB = 1 << 20
@@ -155,6 +156,14 @@ def test_slices_are_decoded_with_all_their_channels_and_that_is_counted(tmp_path
         os.link(first, tmp_path / "in" / f"s{z:02d}.tif")
     case = {"what": what, "ours": 600 * MIB, "how": {"chunks": [4, 256, 256], "threads": 4}}
     check_peak(str(tmp_path / "in"), tmp_path / "out.zarr", what, case)
+
+
+@thorough
+def test_a_network_takes_what_was_predicted(tmp_path):
+    source = big_volume(tmp_path / "in.zarr", (64, 192, 192), (16, 96, 96))
+    unet(tmp_path / "unet.onnx")
+    case = {"what": "network", "ours": 400 * MIB, "how": {"chunks": [16, 96, 96], "workers": 1}}
+    check_peak(source, tmp_path / "out.zarr", "network", case)
 
 
 def check_peak(source, out, name, case):
