@@ -18,6 +18,7 @@ from beam_volumes.graph.nodes import (
     without_voxels,
 )
 from beam_volumes.plan import memory
+from beam_volumes.plan.alternatives import suited
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.partitioning import (
     Partitioning,
@@ -65,7 +66,9 @@ def fitted(
     passes: list[Pass | None] = [None] * len(programs)
     smallest = Partitioning(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
     for together in _same_slabs(programs):
-        members = [programs[k] for k in together]
+        members = suited([programs[k] for k in together], lambda ps: _within(ps, limits))
+        for k, program in zip(together, members, strict=True):
+            programs[k] = program
         try:
             parts = _partitions(members, limits)
         except TooLarge as error:
@@ -246,6 +249,14 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
             )
     width = limits.window or preferred_window(programs, (shape[1], shape[2]))
     return fit(programs, shape, width, limits.crew, limits.budget)
+
+
+def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
+    """The same, but slabs and windows that were asked for are refused, too, if they do not fit."""
+    parts = _partitions(programs, limits)
+    if max(p.memory for p in parts) > limits.budget:
+        raise TooLarge(parts)
+    return parts
 
 
 def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:

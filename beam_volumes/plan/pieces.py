@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 
-from beam_volumes.geometry import Box
+from beam_volumes.geometry import Box, Grid
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.traffic import of_all_slabs
+from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.stage import Regrid
 
 
 def pieces(p: Pass, index: int) -> int:
     """How many pieces all slabs of a pass compute for one of its steps; 0 if it has none."""
-    stage = p.program.steps[index].stage
-    if stage is None or not stage.piece or not len(p.grid):
+    return in_pieces(p.program, p.grid, index)
+
+
+def in_pieces(program: Program, grid: Grid, index: int) -> int:
+    """The same of a program cut into slabs."""
+    stage = program.steps[index].stage
+    if stage is None or not stage.piece or not len(grid):
         return 0
     (count,) = of_all_slabs(
-        p.program, p.grid, lambda axis, regions: [stage.pieces(axis, regions[index])]
+        program, grid, lambda axis, regions: [stage.pieces(axis, regions[index])]
     )
     return count
 

@@ -172,6 +172,18 @@ class Stage:
         """What one takes, tried now; None if that cannot be tried without voxels."""
         return None
 
+    @property
+    def alternatives(self) -> tuple[Stage, ...]:
+        """Stages that give the same voxels, and take other memory or time: a plan may have one instead.
+
+        What they declare is expected; `confirmed` says what is so.
+        """
+        return ()
+
+    def confirmed(self) -> Stage | None:
+        """Itself with what it was found to take when it was tried; None if it cannot stand in."""
+        return self
+
     def begin(self, box: Box) -> Work:
         """What computes the box of a slab, window by window: it may keep what it needs of earlier ones."""
         return InStrips(self)

@@ -15,7 +15,7 @@ pytestmark = [
     thorough,
     pytest.mark.skipif(not (FIB25.is_dir() and MODEL.is_file()), reason=f"no {MODEL}"),
 ]
-CROP, PART = np.s_[200:232, 60:116, 80:132], np.s_[200:224, 60:96, 80:112]
+CROP, PART = np.s_[200:232, 60:116, 80:132], np.s_[200:212, 60:80, 80:96]
 
 
 def affinities(**how):
@@ -31,14 +31,14 @@ def test_partitions_and_one_pass(tmp_path):
     whole = session.run(None, {"raw": padded[None, None]})[0][0][:, 24:-24, 24:-24, 24:-24]
     # Slabs, windows, workers, threads, patches, batches and runners: the bytes of one pass for all.
     cuts = [
-        ({"slab": (24, 36, 32), "window": 5}, 72, 1),
-        ({"slab": (8, 36, 32), "workers": 2}, (80, 84, 80), 2),
-        ({"slab": (13, 18, 32)}, 72, 2),
-        ({"slab": (24, 20, 16), "workers": 2, "threads": 1}, (80, 84, 80), 1),
-        ({"slab": (24, 36, 8), "threads": 2}, (72, 84, 56), 3),
-        ({"slab": (5, 36, 32), "workers": 2, "window": 2}, (60, 84, 80), 1),
-        ({"slab": (12, 36, 16), "workers": 2, "runner": "FnApiRunner"}, (60, 84, 64), 2),
-        ({"slab": (24, 36, 32), "runner": "FnApiRunner"}, 96, 1),
+        ({"slab": (12, 20, 16), "window": 5}, (60, 68, 64), 1),
+        ({"slab": (8, 20, 16), "workers": 2}, (56, 68, 64), 2),
+        ({"slab": (7, 10, 16)}, (60, 68, 64), 1),
+        ({"slab": (12, 20, 8), "threads": 1}, (60, 60, 56), 3),
+        ({"slab": (12, 12, 16), "workers": 2, "threads": 1}, (64, 60, 64), 1),
+        ({"slab": (5, 20, 16), "workers": 2, "window": 2}, (56, 68, 64), 1),
+        ({"slab": (6, 20, 16), "workers": 2, "runner": "FnApiRunner"}, (60, 68, 64), 1),
+        ({"slab": (12, 20, 16), "runner": "FnApiRunner"}, (60, 60, 64), 2),
     ]
     for k, (cut, patch, batch) in enumerate(cuts):
         found = bv.predict(em, str(MODEL), context=24, stride=4, normalize=(0, 255), patch=patch,

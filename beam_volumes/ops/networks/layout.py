@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beam_volumes.geometry import Triple
 from beam_volumes.ops.building import triple
@@ -13,6 +13,8 @@ from beam_volumes.ops.networks.trial import Trial, tried
 
 #: Voxels of a patch, and of a batch, that nobody has chosen.
 _PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18
+#: Voxels of other patches that a plan may have instead, where the size of patches changes no result.
+_OTHERS = tuple(1 << bits for bits in (22, 20, 19, 18, 17, 16))
 #: Voxels that a patch is made longer by, so that coarser results of it are longer, too.
 _MORE = 48
 #: The most patches of a batch that nobody has chosen.
@@ -36,6 +38,8 @@ class Asked:
     augment: str
     flat: bool
     fixed: tuple[int | None, ...]
+    #: Whether the result depends on how large patches are, whatever the network does.
+    bound: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Layout:
     patches: Patches
     batch: int
     trial: Trial
+    #: Other patches, and how many at a time, that give the same voxels.
+    others: tuple[tuple[Patches, int], ...] = ()
 
 
 def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout:
@@ -57,7 +63,7 @@ def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout
         The network fails on them, or they cannot lie as they are asked to.
     """
     patch = _patch(shape, asked)
-    batch = asked.batch or max(1, min(_MOST, _BATCH_VOXELS // math.prod(patch)))
+    batch = asked.batch or _batch(patch)
     trial = tried(model, "predict", batch, channels, patch)
     scale = _scale(model, channels, patch, trial, asked)
     rest = triple([p - m * s for p, m, s in zip(patch, trial.shape, scale, strict=True)])
@@ -67,17 +73,49 @@ def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout
     if asked.augment:
         _check_turns(patch, rest, asked, valid, model)
     lay = _valid if valid else _blended
-    return Layout(model, lay(model, shape, patch, scale, stride, rest, trial, asked), batch, trial)
+    patches = lay(model, shape, patch, scale, stride, rest, trial, asked)
+    others = _others(patches, batch, stride, asked) if trial.repeatable else ()
+    return Layout(model, patches, batch, trial, others)
 
 
-def _patch(shape: Triple, asked: Asked) -> Triple:
-    """What the network is given at once."""
+def _batch(patch: Triple) -> int:
+    return max(1, min(_MOST, _BATCH_VOXELS // math.prod(patch)))
+
+
+def _others(
+    patches: Patches, batch: int, stride: Triple, asked: Asked
+) -> tuple[tuple[Patches, int], ...]:
+    """Other patches where nobody chose them and they change no voxel; else fewer of them at a time."""
+    found = []
+    if asked.patch is None and not patches.blended and not asked.bound:
+        for voxels in _OTHERS:
+            patch = _patch(patches.of, asked, voxels)
+            # Of each patch as much is thrown away.
+            around = [
+                p - m * s
+                for p, m, s in zip(patches.patch, patches.made, patches.scale, strict=True)
+            ]
+            own = [(p - a) // s * s for p, a, s in zip(patch, around, stride, strict=True)]
+            if min(own) < 1:
+                continue
+            patch = triple([a + o for a, o in zip(around, own, strict=True)])
+            made = triple([o // s for o, s in zip(own, patches.scale, strict=True)])
+            other = replace(patches, patch=patch, made=made, step=made)
+            if other not in (patches, *(o for o, _ in found)):
+                found.append((other, asked.batch or _batch(patch)))
+    if not found and asked.batch is None:
+        found = [(patches, 1 << k) for k in reversed(range(batch.bit_length())) if 1 << k < batch]
+    return tuple(found)
+
+
+def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
+    """What the network is given at once: up to so many voxels."""
     if asked.patch is not None:
         return (asked.slices if asked.flat else asked.patch[0], *asked.patch[1:])
     stride = asked.stride or (1, 1, 1)
     before, after = asked.context or ((0, 0, 0), (0, 0, 0))
     sides = [a for a in range(3) if shape[a] > 1 and not (asked.flat and a == 0)]
-    room = math.floor((_PATCH_VOXELS / asked.slices) ** (1 / max(1, len(sides))) + 1e-9)
+    room = math.floor((voxels / asked.slices) ** (1 / max(1, len(sides))) + 1e-9)
     patch = []
     for a in range(3):
         fixed, around = asked.fixed[a], before[a] + after[a]

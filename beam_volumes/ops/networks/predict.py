@@ -168,6 +168,7 @@ def predict(
         batch if batch is None else par.whole_number(batch, "batch", what),
         par.modes_of(edges, visible, what), float(cval), augment or "",
         flat, ((None,) * (3 - len(network.fixed)) + network.fixed),
+        mask is not None or normalize == "patch",
     )  # fmt: skip
     prepared = _normalized(v, normalize)
     shape = first_channel(v).grid_shape
@@ -192,6 +193,7 @@ def predict(
         f"{what} {network.name}", beside(found, made), shape, laid.patches.grid, laid.model,
         laid.patches, len(v.nodes), laid.batch, blend if laid.patches.blended else "", augment or "",
         normalize == "patch", float(fill), laid.trial.repeatable, laid.trial.network_bytes,
+        laid.others,
     )  # fmt: skip
     mixed = StageNode.of(stage, tuple(given))
     space = v.space if mask is None else shared_space(what, v, as_volume(mask))

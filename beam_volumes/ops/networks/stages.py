@@ -6,7 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ import numpy as np
 from beam_volumes.geometry import Box, Range, Ranges, Triple
 from beam_volumes.ops.networks.models import Model, Network
 from beam_volumes.ops.networks.patches import Patches
+from beam_volumes.ops.networks.trial import stands_in
 from beam_volumes.ops.networks.turns import turned
 from beam_volumes.ops.networks.weights import weights
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.stage import Block, Regrid, Work, digest
+from beam_volumes.sweep.stage import Block, Regrid, Stage, Work, digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,10 @@ class Predict(Regrid):
         Whether a second run gives the same bits.
     network_bytes : int
         What the network allocates while it runs a batch.
+    others : tuple of (Patches, int)
+        Other patches, and how many at a time, of which the same voxels are expected.
+    instead_of : Predict, optional
+        The stage whose voxels it must give, if it is one of these others.
     """
 
     model: Model
@@ -57,6 +62,8 @@ class Predict(Regrid):
     fill: float
     repeatable: bool
     network_bytes: int
+    others: tuple[tuple[Patches, int], ...] = ()
+    instead_of: Predict | None = None
     nanoseconds: float = 500.0
 
     def needs(self, axis: int, wanted: Ranges) -> Range:
@@ -92,6 +99,26 @@ class Predict(Regrid):
         return (time.perf_counter() - begun) / self.batch
 
     @property
+    def alternatives(self) -> tuple[Stage, ...]:
+        own = math.prod(self.patches.patch) * self.batch
+        return tuple(
+            replace(
+                self, patches=patches, batch=batch, others=(), instead_of=self,
+                network_bytes=self.network_bytes * math.prod(patches.patch) * batch // own,
+            )
+            for patches, batch in self.others
+        )  # fmt: skip
+
+    def confirmed(self) -> Stage | None:
+        if self.instead_of is None:
+            return self
+        first = self.instead_of
+        measured = stands_in(
+            self.model, self.channels, (first.patches, first.batch), (self.patches, self.batch)
+        )
+        return None if measured is None else replace(self, network_bytes=measured)
+
+    @property
     def cost(self) -> float:
         return self.nanoseconds
 
@@ -104,11 +131,14 @@ class Predict(Regrid):
         return self.model.extents
 
     def token(self) -> str:
-        # Not how many patches run at a time: that changes no voxel of a network that is repeatable.
+        # Not how many patches run at a time: that changes no voxel of a network that is repeatable. Nor how
+        # large they are, where a plan may choose.
         how = self.blend, self.turns, self.standardized, repr(self.fill)
-        return digest(
-            "Predict", self.model, self.patches, self.channels, str(self.dtype), self.of, *how
-        )
+        first = self if self.instead_of is None else self.instead_of
+        patches = first.patches
+        if any(other.patch != patches.patch for other, _ in first.others):
+            patches = replace(patches, patch=(0, 0, 0), made=(1, 1, 1), step=(1, 1, 1))
+        return digest("Predict", self.model, patches, self.channels, str(self.dtype), self.of, *how)
 
     @property
     def made(self) -> int:

@@ -13,9 +13,11 @@ import psutil
 
 from beam_volumes.geometry import Triple
 from beam_volumes.ops.networks.models import Model
+from beam_volumes.ops.networks.patches import Patches
 
 #: Seen before in this process, by what was tried.
 _seen: dict[tuple[object, ...], Trial] = {}
+_stands_in: dict[tuple[object, ...], int | None] = {}
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,46 @@ def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple
     z, y, x = made.shape[2:]
     bytes_ = max(peak.bytes, made.nbytes)
     return Trial(made.shape[1], (z, y, x), made.dtype, bool(same), bytes_, seconds)
+
+
+def stands_in(
+    model: Model, channels: int, first: tuple[Patches, int], other: tuple[Patches, int]
+) -> int | None:
+    """What a network allocates for other patches, so many at a time; None if they give other voxels.
+
+    All patches are of one noise, so that those voxels which both make results of can be compared.
+    """
+    key = (model.token(), channels, first, other)
+    if key not in _stands_in:
+        try:
+            _stands_in[key] = _stood_in(model, channels, first, other)
+        except ValueError:
+            _stands_in[key] = None  # it takes no patches of this size
+    return _stands_in[key]
+
+
+def _stood_in(
+    model: Model, channels: int, first: tuple[Patches, int], other: tuple[Patches, int]
+) -> int | None:
+    network = model.loaded(1)
+    room = [max(a, b) for a, b in zip(first[0].patch, other[0].patch, strict=True)]
+    noise = np.random.default_rng(0).random((channels, *room), dtype=np.float32)
+
+    def made(patches: Patches, batch: int) -> tuple[np.ndarray, int]:
+        z, y, x = map(slice, patches.patch)
+        given = np.ascontiguousarray(
+            np.broadcast_to(noise[:, z, y, x], (batch, *noise[:, z, y, x].shape))
+        )
+        with _Peak() as peak:
+            found = called(network, given, model, "predict")
+        inside = tuple(slice(a, a + n) for a, n in zip(patches.skipped, patches.made, strict=True))
+        return found[-1][(slice(None), *inside)].copy(), max(peak.bytes, found.nbytes)
+
+    ours, allocated = made(*other)
+    expected, _ = made(*first)
+    z, y, x = (slice(min(a, b)) for a, b in zip(ours.shape[1:], expected.shape[1:], strict=True))
+    same = np.array_equal(ours[:, z, y, x], expected[:, z, y, x])
+    return allocated if same else None
 
 
 def called(network, batch: np.ndarray, model: Model, function: str) -> np.ndarray:  # type: ignore[no-untyped-def]

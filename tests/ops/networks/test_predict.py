@@ -157,6 +157,40 @@ def test_networks_of_slices(tmp_path):
     np.testing.assert_allclose(np.asarray(blended)[0], expected, rtol=1e-6)
 
 
+def test_the_plan_chooses_patches_that_fit_and_keep_most(tmp_path):
+    calls = []
+
+    def steps(batch):  # a voxel, and the next one along x: some memory for each voxel
+        calls.append(batch.shape)
+        return (np.stack([batch[:, 0]] * 32).sum(0) + np.roll(batch[:, 0], -1, -1))[:, None]
+
+    em = RNG.integers(0, 256, (70, 80, 110), "u1")
+    found = bv.predict(em, steps, context=1, name="steps", version=1)
+    how = {"slab": (70, 80, 110), "workers": 1}
+    ample = bv.plan(found, memory="4GiB", **how)
+    assert "1 patches of 72 x 82 x 112, 1 at a time" in ample.explain()
+    tight = ample.base + ample.slab_memory * 2 // 3
+    less = bv.plan(found, memory=tight, **how)
+    assert less.predicted_memory <= tight and "1 patches" not in less.explain()
+    target = found.to(tmp_path / "steps.zarr")
+    one, other = (bv.plan(target, memory=m, slab=how["slab"]) for m in ("4GiB", "400MiB"))
+    assert one.fingerprint == other.fingerprint
+    after = np.pad(em, ((0, 0), (0, 0), (0, 1)), "edge")[..., 1:]
+    expected = (32 * em.astype("f4") + after)[None]
+    for memory in ("4GiB", tight):
+        calls.clear()
+        made = bv.compute(found, memory=memory, runner=None, **how)
+        np.testing.assert_array_equal(np.asarray(made), expected)
+        assert ((1, 1, 72, 82, 112) in calls) == (memory != tight)
+
+    def sized(batch):  # a network whose results depend on the size of patches
+        return np.stack([batch] * 32).sum(0) + batch.shape[-1]
+
+    other = bv.predict(em, sized, context=0, name="sized", version=1)
+    with pytest.raises(ValueError, match="smallest memory that works"):
+        bv.plan(other, memory=tight, **how)
+
+
 class Brighter(ModelHandler):
     """A model handler of Apache Beam."""
 
