@@ -39,7 +39,8 @@ class RecipeError(ValueError):
     """A mistake in a recipe; the message begins with its place."""
 
     def __init__(self, where: str, message: str) -> None:
-        super().__init__(f"{where}: {message}")
+        # A step of a chain is called what its operation is, which names itself.
+        super().__init__(f"{where}: {message.removeprefix(f'{where}: ')}")
 
 
 @dataclass

@@ -73,7 +73,8 @@ def predict(
         because the network gives less than it is given; else blend.
     patch : int or sequence of int, optional
         Voxels that the network is given at once along z, y, x (y, x for a network of slices).
-        Larger patches throw away less, and take more memory. By default up to two million voxels.
+        Larger patches throw away less, and take more memory. By default up to two million voxels;
+        where their size changes no voxel, the plan chooses what fits and throws away least.
     context : int or sequence, optional
         How far around a voxel its result depends on others: one number for all axes, or for each
         axis a number or a pair (before, after). For `mode="valid"`.
@@ -92,7 +93,8 @@ def predict(
     dtype : dtype, optional
         Dtype of the result, cast as `Volume.astype` does; that of the network by default.
     batch : int, optional
-        Patches that the network is given at a time.
+        Patches that the network is given at a time; by default small ones are given several at a
+        time, as far as they fit.
     normalize : {"patch"} or sequence of two, optional
         ``(low, high)`` are brought to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
         such as ``("1%%", "99%%")``. ``"patch"`` brings each patch to mean 0 and standard deviation
@@ -136,8 +138,9 @@ def predict(
     -----
     One sweep; percentiles take their own before. The network is run twice on noise when it is given,
     which tells its shapes and its memory, and whether it repeats itself. If it does not, a warning
-    says so, and its result is stored and never computed twice. The digest of its file is part of what
-    a run is known by; workers read it from where it lies.
+    says so, and its result is stored and never computed twice. NaN in voxels gives what the network makes
+    of it; NaN or infinity of a patch that has none such is an error of the run. The digest of its file is
+    part of what a run is known by; workers read it from where it lies.
 
     References
     ----------

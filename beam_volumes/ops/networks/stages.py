@@ -202,7 +202,21 @@ class _Runs:
                 f"{stage.model.name} made shape {made.shape} of {given.shape}, and another one when it "
                 "was tried"
             )
+        for cell, own, patch in zip(cells, used, given, strict=False):
+            self._check(cell, own, patch)
         return used
+
+    def _check(self, cell: Triple, made: np.ndarray, given: np.ndarray) -> None:
+        """Refuse numbers that a network makes NaN or infinite of a patch that has none such."""
+        if made.dtype.kind != "f" or is_finite(made) or not is_finite(given):
+            return
+        bad = int((~np.isfinite(made)).sum())
+        start = tuple(self.stage.patches.makes(a, cell[a])[0] for a in range(3))
+        raise ValueError(
+            f"{self.stage.model.name} makes {bad:,} of {made.size:,} numbers NaN or infinite of the patch at "
+            f"{start}, whose voxels are from {given.min():g} to {given.max():g}: bring them by normalize= "
+            "to what the network was trained for"
+        )
 
     def _is_wanted(self, inputs: Sequence[Block], cell: Triple) -> bool:
         """Whether the mask has a voxel where a patch makes results."""
@@ -217,6 +231,11 @@ class _Runs:
 
         z, y, x = map(inside, range(3))
         return any(mask.slice(k)[y, x].any() for k in range(z.start, z.stop))
+
+
+def is_finite(voxels: np.ndarray) -> bool:
+    """Whether there is no NaN and nothing infinite in an array."""
+    return bool(np.isfinite(voxels.min()) and np.isfinite(voxels.max()))
 
 
 def standardize(channel: np.ndarray) -> None:

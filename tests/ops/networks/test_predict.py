@@ -274,6 +274,29 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_pa
     assert "stored" in bv.plan(bv.max(noisy - bv.mean(noisy))).explain()
 
 
+def test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not(tmp_path, command):
+    def logarithm(batch):
+        with np.errstate(divide="ignore"):
+            return np.log(batch)
+
+    em = np.ones((4, 4, 9), "f4")
+    em[2, 3, 6] = np.nan
+    how = {"patch": (4, 4, 3), "name": "log", "version": 1}
+    for more in ({"context": 0}, {"mode": "blend", "overlap": 0}):
+        expected = np.log(em)[None]
+        np.testing.assert_array_equal(bv.predict(em, logarithm, **how, **more), expected)
+        with pytest.raises(
+            ValueError, match=r"log makes 2 of 48 numbers NaN.* at \(0, 0, 3\).* 0 to 1"
+        ):
+            zeros = em.copy()
+            zeros[1:3, 1, 4] = 0
+            np.asarray(bv.predict(zeros, logarithm, **how, **more))
+    np.save(tmp_path / "em.npy", em)
+    words = f"{tmp_path}/em.npy predict --model none.onnx -o {tmp_path}/out.zarr"
+    code, _, told = command("chain", *words.split())
+    assert code == 2 and told.count("predict:") == 1 and "there is no such model" in told
+
+
 def test_probing(unet_file, strided_file, tmp_path, command):
     found = bv.probe_model(unet_file, 24)
     assert found.stride == (2, 2, 2) and found.channels == 3
