@@ -86,7 +86,7 @@ def _others(
     patches: Patches, batch: int, stride: Triple, asked: Asked
 ) -> tuple[tuple[Patches, int], ...]:
     """Other patches where nobody chose them and they change no voxel; else fewer of them at a time."""
-    found = []
+    found: list[tuple[Patches, int]] = []
     if asked.patch is None and not patches.blended and not asked.bound:
         for voxels in _OTHERS:
             patch = _patch(patches.of, asked, voxels)
