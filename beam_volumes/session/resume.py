@@ -31,8 +31,8 @@ pickles too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -205,10 +205,38 @@ def load_plan(journal: Journal) -> tuple[Plan, Request]:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(
             f"cannot resume {journal.url}: its plan cannot be loaded here ({reason}); run the program "
-            "again with resume=True, or make its modules importable (PYTHONPATH)"
+            "again with resume=True, or make its modules importable (PYTHONPATH); if the code has changed "
+            "since, start anew with overwrite=True"
         ) from error
+    if lacking := _lacking(plan):
+        raise ValueError(
+            f"cannot resume {journal.url}: it was begun with other code of the same version, "
+            f"beam_volumes {__version__}: its plan has no {lacking}; continue with that code, or start anew "
+            "with overwrite=True"
+        )
     check_inputs(plan, journal)
     return plan, request
+
+
+def _lacking(plan: Plan) -> str | None:
+    """A field that a part of an unpickled plan should have by its class, and has not."""
+    seen: set[int] = set()
+    stack: list[Any] = [plan]
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, Mapping):
+            stack += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            stack += item
+        elif is_dataclass(item) and not isinstance(item, type):
+            for field in fields(item):
+                if not hasattr(item, field.name):
+                    return f"{type(item).__name__}.{field.name}"
+                stack.append(getattr(item, field.name))
+    return None
 
 
 def check_inputs(plan: Plan, journal: Journal) -> None:

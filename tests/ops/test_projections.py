@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.kernels.measure import projection
-from beam_volumes.ops.measure import folds, percentiles_along
+from beam_volumes.ops.measure import folds, over_channels, percentiles_along
 from beam_volumes.ops.measure import folds_along as projections
 from tests.catalogue import DTYPES, shapes, voxels
 from tests.tiers import few
@@ -119,6 +119,75 @@ def test_percentiles_of_lines_are_those_of_volumes(dtype, data):
             expected[(..., *at)] = bv.compute(bv.percentile(line, q), runner=None)
     assert ours.shape == lazy.shape
     same_bits(ours, expected)
+
+
+@pytest.mark.parametrize("dtype", few([*DTYPES, "u8"], ["u1", "f4"]))
+@settings(max_examples=6)
+@given(data=st.data())
+def test_channels_of_each_voxel_are_reduced_as_lines_are(dtype, data):
+    draw = data.draw
+    shape = (draw(st.integers(2, 4)), *draw(shapes(3, voxels=100)))
+    rare = draw(st.sampled_from([0, 0.1]))
+    x = voxels(
+        shape, dtype, draw(st.integers(0, 99)), narrow=draw(st.booleans()), nan=rare, inf=rare
+    )
+    if x.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            x *= draw(st.sampled_from([1, x.dtype.type(1 / 3), 1e-30, 1e30]))
+    if x.dtype.kind in "iu" and x.itemsize == 8:
+        x >>= 8  # sums fit 64 bits
+    masked = draw(st.sampled_from([None, 1, len(x)]))
+    mask, how = np.ones(shape, "u1"), {"nan": "omit"}
+    if masked is not None:
+        some = voxels((masked, *shape[1:]), "u1", 1, narrow=True)
+        how["mask"] = bv.open(some if masked > 1 else some[0])
+        mask = np.broadcast_to(some, shape)
+    v = bv.open(x)
+    names = ["sum", "mean", "variance", "std"]
+    names += ["min", "max"] if x.dtype.kind == "f" or masked is None else []
+    lazy = [getattr(bv, n)(v, draw(st.sampled_from(["c", 0, (-4,)])), **how) for n in names]
+    lazy.append(bv.percentile(v, 40, "c", **how) if x.dtype.kind == "f" or masked is None else v[0])
+    assert {w.axes for w in lazy} == {("z", "y", "x")}
+    slab = tuple(draw(st.integers(1, n)) for n in shape[1:])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(over_channels, "_CELLS", draw(st.sampled_from([1 << 12, 7])))
+        got = bv.compute(*lazy, runner=None, slab=slab, window=draw(st.sampled_from([None, 1, 3])))
+    for name, ours in zip(names, got, strict=False):
+        same_bits(np.asarray(ours), line_by_line(name, x, 0, mask, "omit"))
+    if len(names) == 6:
+        keep = np.isfinite(x) & (mask != 0)
+        for at in np.ndindex(*shape[1:]):
+            line = x[(slice(None), *at)][keep[(slice(None), *at)]]
+            one = (
+                np.percentile(line.astype("i8") if x.itemsize < 4 and x.dtype.kind != "f" else line, 40)
+                if len(line)
+                else np.nan
+            )
+            np.testing.assert_array_equal(np.asarray(got[-1])[at], one)
+
+
+def test_channels_of_each_voxel_as_numpy_has_them():
+    x = voxels((3, 4, 20, 30), "u2", 4)
+    v = bv.open(x, voxel_size=(4, 2, 2), unit="nm")
+    for name in ("mean", "sum", "min", "max", "std", "var", "any", "all"):
+        ours, theirs = getattr(v, name)(axis="c"), getattr(x, name)(axis=0)
+        assert ours.dtype == theirs.dtype and ours.voxel_size == (4, 2, 2)
+        close = (
+            np.testing.assert_allclose if name in ("std", "var") else np.testing.assert_array_equal
+        )
+        close(np.asarray(ours), theirs)
+    np.testing.assert_array_equal(np.asarray(np.median(v, axis=0)), np.median(x, axis=0))
+    np.testing.assert_array_equal(np.asarray(bv.count_nonzero(v, "c")), (x != 0).sum(0))
+    grey = bv.gaussian_filter(bv.mean(v, axis="c"), 1)  # a volume as any other, in the same sweep
+    assert len(bv.plan(grey).passes) == 1
+    whole = np.asarray(bv.gaussian_filter(bv.open(x.mean(0)), 1))
+    np.testing.assert_array_equal(
+        np.asarray(bv.compute(grey, runner=None, slab=(1, 20, 30))), whole
+    )
+    with pytest.raises(ValueError, match="one percentile is found at a time"):
+        bv.percentile(v, (5, 95), "c")
+    with pytest.raises(ValueError, match='mean: 1 voxels are NaN.*nan="omit"'):
+        bv.compute(bv.mean(bv.stack([np.float32([[1]]), np.float32([[np.nan]])]), "c"), runner=None)
 
 
 @pytest.mark.parametrize("axis", few([0, "y", (1, 2), (-1, "z")], [(1, 2)]))

@@ -20,6 +20,7 @@ from beam_volumes.ops.measure import (
     threshold_formulas,
 )
 from beam_volumes.ops.measure import folds_along as projections
+from beam_volumes.ops.measure.over_channels import over_channels
 from beam_volumes.ops.parameters.checks import axes_of, bins_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.space import AXES
@@ -54,8 +55,8 @@ def fold(
     return Scalar(value)
 
 
-def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Scalar:
-    """Reduce all axes, or some to a lazy array."""
+def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Any:
+    """Reduce all axes, some to a lazy array, or that of channels to a volume."""
 
     def one(v: Volume, where: Volume | None, axis: Axis) -> Scalar:
         kept, axes = _kept(reduction.name, v, axis)
@@ -63,21 +64,23 @@ def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | Non
             return fold(reduction, v, where)
         return fold(projections.along(reduction, v.grid_shape, kept, axes), v, where)
 
-    return by_channel(reduction.name, volume, mask, axis, one)
+    return by_channel(reduction, volume, mask, axis, one)
 
 
 def by_channel(
-    name: str,
+    reduction: folds.Fold,
     volume: Volume,
     mask: Volume | None,
     axis: Axis,
     reduced: Callable[[Volume, Volume | None, Axis], Scalar],
     at: int = 0,
-) -> Scalar:
+) -> Any:
     """Reduce along axes: all channels together if theirs is among them, else each by itself.
 
     ``reduced`` takes a volume, a mask, and axes of space. Results are put beside each other at axis ``at``.
+    Along the axis of channels alone, ``reduction`` reduces those of each voxel, which gives a volume.
     """
+    name = reduction.name
     if axis is None or not volume.space.leading:
         return reduced(volume, mask, axis)
     items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
@@ -107,10 +110,7 @@ def by_channel(
         values = tuple(p.value for p in parts)
         return Scalar(FormulaValue.of(Stacked("stack", at), values, parts[0].dtype, shape))
     if not of_space:
-        raise ValueError(
-            f"{name}: axis={axis!r} leaves an array as large as the volume; combine the channels as volumes, "
-            "e.g. v[0] + v[1]"
-        )
+        return over_channels(reduction, volume, mask)
     everything = len(set(of_space)) == len(volume.space.axes)
     return reduced(volume, mask, None if everything else of_space)
 
@@ -550,7 +550,8 @@ def percentile(
         Percentiles, from 0 to 100.
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for
-        the percentile of each slice. All by default.
+        the percentile of each slice. All by default. ``"c"`` alone takes the channels of each
+        voxel: what that gives, for one ``q``, is a volume.
     %(where)s
     %(nan)s
 
@@ -593,7 +594,8 @@ def percentile(
     def one(v: Volume, where: Volume | None, along: Axis) -> Scalar:
         return _percentile(v, q, along, where, nan)
 
-    return by_channel("percentile", volume, mask, axis, one, at=int(np.ndim(q)))
+    whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
+    return by_channel(whole, volume, mask, axis, one, at=int(np.ndim(q)))
 
 
 def _percentile(

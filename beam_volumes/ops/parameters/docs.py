@@ -205,7 +205,8 @@ nan : {"raise", "omit"}, default: "raise"
         "reduced_axis": """\
 axis : int, str or sequence of them, optional
     The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-    and ``("y", "x")`` for a number for each slice. All by default.""",
+    and ``("y", "x")`` for a number for each slice. All by default. ``"c"`` alone reduces the
+    channels of each voxel: what that gives is a volume, of any size.""",
         "ddof": """\
 ddof : int, default: 0
     Subtracted from the number of voxels in the divisor, as in `numpy.var`.""",

@@ -1,0 +1,163 @@
+"""Reductions over the channels of each voxel: what they give is a volume without channels.
+
+A voxel's channels are a line, as those along an axis of space are. So each block of rows is reduced as
+`beam_volumes.ops.measure.folds_along` reduces lines, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Triple
+from beam_volumes.graph.arithmetic import check_alike
+from beam_volumes.graph.nodes import StageNode
+from beam_volumes.graph.spaces import shared_space
+from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.building import first_channel
+from beam_volumes.ops.measure import folds
+from beam_volumes.ops.measure.folds_along import Along, along
+from beam_volumes.ops.measure.percentile_formulas import percentile_dtype
+from beam_volumes.ops.measure.percentiles_along import GatheredAlong
+from beam_volumes.sweep.stage import Block, Stage
+
+#: Voxels of the result that are computed at a time: states of exact sums take far more room than these.
+_CELLS = 1 << 12
+#: Lines go along z of a block that has a slice for each channel.
+_KEPT = (False, True, True)
+
+
+@dataclass(frozen=True, eq=False)
+class OverChannels(Stage):
+    """A reduction of the channels of each voxel.
+
+    Inputs are the channels, then a mask for all of them, or one for each, or none.
+
+    Attributes
+    ----------
+    whole : Fold
+        The reduction, as it is of a whole volume.
+    channels : int
+    """
+
+    whole: folds.Fold
+    channels: int
+
+    compiled = True
+
+    def _lines(self, rows: int, cols: int) -> Along:
+        """The reduction of so many lines."""
+        shape: Triple = (self.channels, rows, cols)
+        if isinstance(self.whole, folds.RadixCounts):
+            return GatheredAlong.of(
+                self.whole.source, self.whole.q, self.whole.nan, shape, _KEPT, (1, 2)
+            )
+        return along(self.whole, shape, _KEPT, (1, 2))
+
+    @property
+    def _adds_narrow_floats(self) -> bool:
+        """Whether sums are floats that float64 mostly holds exactly."""
+        source = self.whole.source
+        return (
+            isinstance(self.whole, folds.Sum | folds.Mean)
+            and source.kind == "f"
+            and source.itemsize <= 4
+        )
+
+    @property
+    def cost(self) -> float:
+        whole = self.whole
+        if isinstance(whole, folds.Moments) and not self._adds_narrow_floats:
+            if whole.squares or whole.source.kind == "f" or whole.source.itemsize == 8:
+                return 1500.0 + 10 * self.channels  # each voxel is rounded by itself
+        return 5.0 + 2 * whole.cost * self.channels
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        cells = min(rows, max(1, _CELLS // max(1, cols))) * cols
+        lines = self._lines(1, 1)
+        floats = self.whole.source.kind == "f" and isinstance(self.whole, folds.Moments)
+        # Digits of floats reach as far as their exponents do; results are Python's integers in between.
+        widest = lines.cell_bytes * (4 if floats else 1)
+        return cells * (512 + lines.copies * widest + 2 * self.channels)
+
+    def run(
+        self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
+    ) -> None:
+        masks = inputs[self.channels :]
+        for k, a, b in _blocks(out, y0, y1):
+            voxels = [i.slice(k, a, b) for i in inputs[: self.channels]]
+            where = [m.slice(k, a, b) for m in masks]
+            where = where * self.channels if len(where) == 1 else where
+            into = out.slice(k, a, b)
+            if not (self._adds_narrow_floats and self._added(voxels, where, into)):
+                lines = self._lines(*into.shape)
+                state = lines.fold_slices(voxels, where or None, (), (), (0, 0, 0))
+                into[...] = lines.finish(state, ())
+
+    def _added(self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray) -> bool:
+        """Sums or means as float64; False, and nothing done, if these would not be exact."""
+        shape = out.shape
+        total, count = np.zeros(shape), np.full(shape, self.channels, np.int64)
+        if masks or self.whole.nan == "omit":
+            count[...] = 0
+        for c, channel in enumerate(voxels):
+            x = channel.astype(np.float64)
+            used = masks[c] if masks else np.ones(shape, bool)
+            finite = np.isfinite(x)
+            self.whole.strict(int(np.count_nonzero(used & ~finite)))
+            if masks or self.whole.nan == "omit":
+                used = used & finite
+                x[~used] = 0
+                count += used
+            added = total + x
+            back = added - total
+            if ((total - (added - back)) + (x - back)).any():
+                return False
+            total = added
+        with np.errstate(over="ignore", under="ignore"):
+            if isinstance(self.whole, folds.Sum):
+                out[...] = total
+                return True
+            means = np.divide(total, count, out=np.full(shape, np.nan), where=count > 0)
+            below, above = (np.nextafter(means, to).astype(out.dtype) for to in (-np.inf, np.inf))
+            # Where the division gave the middle of two floats, it has hidden on which side the mean is
+            middle = means == (below.astype(np.float64) + above) / 2
+            rest = np.where(middle & (below != above), total - means * count, 0)
+            out[...] = np.where(rest > 0, above, np.where(rest < 0, below, means))
+        return True
+
+
+def _blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
+    """Rows of every slice in blocks: slice, first row, last row + 1."""
+    rows = max(1, _CELLS // max(1, out.cols))
+    for k in range(out.depth):
+        for a in range(y0, y1, rows):
+            yield k, a, min(y1, a + rows)
+
+
+def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Volume:
+    """Reduce the channels of each voxel (which the mask, with channels or without, says to count)."""
+    masks: tuple[Any, ...] = ()
+    beside: tuple[Volume, ...] = ()
+    if mask is not None:
+        mask = as_volume(mask)
+        check_alike(whole.name, first_channel(volume), first_channel(mask))
+        if len(mask.nodes) not in (1, len(volume.nodes)):
+            raise ValueError(
+                f"{whole.name}: the mask has {len(mask.nodes)} channels, and the volume {len(volume.nodes)}"
+            )
+        masks, beside = (mask if mask.dtype == bool else mask != 0).nodes, (mask,)
+    if isinstance(whole, folds.RadixCounts):
+        if isinstance(whole.q, tuple):
+            raise ValueError(
+                f"{whole.name}: along c one percentile is found at a time, not q={list(whole.q)}: put those "
+                'of each beside each other, e.g. bv.stack([bv.percentile(v, q, axis="c") for q in (5, 95)])'
+            )
+        whole = replace(whole, dtype=percentile_dtype(whole.source, whole.q), shape=())
+    stage = OverChannels(whole.name, whole.dtype, whole, len(volume.nodes))
+    space = shared_space(whole.name, volume, *beside)
+    space = space if "c" not in space.leading else space.of_one("c")
+    return Volume(StageNode.of(stage, (*volume.nodes, *masks)), space)
