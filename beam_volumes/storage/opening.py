@@ -30,6 +30,9 @@ _EVERYWHERE = ("voxel_size", "unit", "origin", "index", "dataset", "level", "mpp
 _NEARLY = 1.05
 
 
+#: Files of a list that are all opened before anything is read.
+_MANY = 256
+
 #: What follows a place to say its format.
 _FOLLOWS = re.compile(r"\|([a-z0-9-]+):$")
 
@@ -123,6 +126,8 @@ def reopened(source: Source) -> Source:
 
 def _plain(what: Any) -> Any:
     """What is to be opened as an array, a spec, or a place that other processes find too."""
+    if isinstance(what, str) and "://" not in what and not what.endswith(":"):
+        return os.path.abspath(os.path.expanduser(what))  # there may be many
     if isinstance(what, ts.TensorStore) and what.spec().to_json().get("driver") == "array":
         return np.asarray(what)
     if isinstance(what, ts.TensorStore | ts.Spec):
@@ -304,6 +309,9 @@ def _stacked(
     """Volumes one on top of another; slices among them may be lost if ``missing=`` says what is read."""
     missing = given.get("missing")
     if missing not in ("repeat", "fill"):
+        many = _many(items, level) if index is None and dataset is None else None
+        if many is not None:
+            return many
         parts = [_open(item, index, dataset, level, given) for item in items]
         return on_top(parts, name or _several(parts))
     found: list[Source | None] = []
@@ -321,6 +329,19 @@ def _stacked(
     parts, instead = with_stand_ins(found, names, missing)
     lost = {names[z]: ZEROS if k is None else names[k] for z, k in instead.items()}
     return on_top(parts, name or _several(parts), instead, lost)
+
+
+def _many(items: Sequence[Any], level: int | None) -> Source | None:
+    """More files than are soon opened, each looked at when it is read; None if they are not such."""
+    if len(items) <= _MANY or level is not None:
+        return None
+    if not all(isinstance(item, str) and "://" not in item for item in items):
+        return None
+    if any(map(is_pattern, items)):
+        return None
+    first = _open(items[0], None, None, None, {})
+    found = (format.open_many(items, first) for format in formats())
+    return next((source for source in found if source is not None), None)
 
 
 def _several(parts: Sequence[Source]) -> str:

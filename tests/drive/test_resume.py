@@ -13,6 +13,7 @@ from beam_volumes.drive.compute import resume
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import Journal, run_folder
+from beam_volumes.session import resume as saved
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.version import __version__
@@ -265,3 +266,27 @@ def test_what_is_finished_is_counted_folder_by_folder(out, monkeypatch):
     monkeypatch.setattr(Journal, "attempts_of", listed)
     assert np.array_equal(compute(out, resume=True), np.asarray(bv.open(out)))
     assert bv.verify(out) == []
+
+
+def test_a_plan_of_other_code_is_said(out, monkeypatch):
+    slab = slabs.sweep_slab
+
+    def stopping(*_):
+        raise OSError("stopped")
+
+    monkeypatch.setattr(slabs, "sweep_slab", stopping)
+    with pytest.raises(OSError, match="stopped"):
+        compute(out)
+    monkeypatch.setattr(slabs, "sweep_slab", slab)
+    loads = saved.cloudpickle.loads
+
+    def older(data):  # as code pickled it that had no such field yet
+        plan, request = loads(data)
+        del plan.passes[0].program.__dict__["steps"]
+        return plan, request
+
+    monkeypatch.setattr(saved.cloudpickle, "loads", older)
+    said = rf"other code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
+    for again in (lambda: compute(out, resume=True), lambda: resume(out, RunOptions())):
+        with pytest.raises(ValueError, match=rf"{said} Program.steps; .* overwrite=True"):
+            again()

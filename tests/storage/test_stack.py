@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -12,7 +13,7 @@ import zarr
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.geometry import Box
-from beam_volumes.storage import open_source
+from beam_volumes.storage import open_source, opening
 from beam_volumes.storage.formats import contiguous
 from beam_volumes.storage.opening import reopened
 
@@ -171,3 +172,29 @@ def test_the_command_says_what_it_is(tmp_path, capsys):
     assert main(["info", f"{tmp_path}/*.npy"]) == 0
     told = capsys.readouterr().out
     assert "9 x 20 x 30 (z y x)" in told and "2 files, a .npy file" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_of_many_files_the_first_is_opened(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(opening, "_MANY", 3)
+    a = np.random.default_rng(0).integers(0, 255, (6, 5, 7), np.uint8)
+    names = [str(tmp_path / f"{'ab'[z % 2]}" / f"s{z}.{kind}") for z in range(6)]
+    for z, name in enumerate(names):
+        (tmp_path / "ab"[z % 2]).mkdir(exist_ok=True)
+        imagecodecs.imwrite(name, a[z])
+    one_by_one = bv.open(names[:3])  # as many as are opened at once
+    bad = tmp_path / "a" / "bad.png"
+    bad.write_bytes(b"no image")
+    v = bv.open(names[::-1] if kind == "png" else names, voxel_size=3)
+    np.testing.assert_array_equal(np.asarray(v), a[::-1] if kind == "png" else a)
+    assert (v.axes, v.voxel_size) == (("z", "y", "x"), (3, 3, 3))
+    assert (one_by_one.shape[1:], one_by_one.dtype) == (v.shape[1:], v.dtype)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        bv.open([*names, str(tmp_path / "a" / f"gone.{kind}")])
+    if kind == "png":
+        late = bv.open([*names, str(bad)])
+        with pytest.raises((ValueError, OSError), match=r"bad\.png.* is damaged"):
+            np.asarray(late)
+        imagecodecs.imwrite(str(bad), a[0][:2])
+        with pytest.raises((ValueError, OSError), match=r"bad\.png is 2 x 7 uint8, but .*must be alike"):
+            np.asarray(bv.open([*names, str(bad)]))

@@ -104,6 +104,13 @@ class Format:
         """
         return None
 
+    def open_many(self, names: Sequence[str], first: Source) -> Source | None:
+        """Many local files of one slice each as a volume, of which only the first one has been opened.
+
+        None if they are not of this format, or not such that each can be looked at when it is read.
+        """
+        return None
+
     def levels(self, place: Place) -> Sequence[str]:
         """The names of what ``level=`` chooses among at a place, the finest first."""
         return ()

@@ -243,6 +243,39 @@ class Slices(Format):
         fixed = dict(chosen.fixed)
         return source.point("c", fixed[2]) if 2 in fixed else source
 
+    def open_many(self, names: Sequence[str], first: Source) -> Source | None:
+        endings = {name[-5:].rpartition(".")[2].lower() for name in names}
+        kinds = {_kind(f".{e}") for e in endings if f".{e}" in SUFFIXES}
+        if len(kinds) != 1 or not all(f".{e}" in SUFFIXES for e in endings):
+            return None
+        split = [name.rpartition("/") for name in names]
+        folders = {folder for folder, _, _ in split}
+        folder = os.path.commonpath(folders)
+        directory = join({"driver": "file", "path": folder}, directory=True)
+        try:
+            shape, dtype = _header(directory, os.path.relpath(names[0], folder), names[0])
+        except ValueError:
+            return None  # one of several pages, say
+        y, x, *samples = shape
+        alike = (1, y, x), dtype, tuple(samples)
+        if (first.shape, first.dtype, first.leading) != alike:
+            return None
+        there = {folder: {*_listed(folder)} for folder in folders if os.path.isdir(folder)}
+        for at, _, name in split:
+            if name not in there.get(at, ()):
+                raise FileNotFoundError(f"{printable(f'{at}/{name}')} does not exist")
+        cut = len(folder.rstrip("/")) + 1
+        reader = SliceReader(directory, tuple(name[cut:] for name in names), shape, dtype)
+        return replace(
+            first,
+            name=f"{first.name} and {len(names) - 1} more",
+            shape=(len(names), y, x),
+            chunk=(1, max(1, y), max(1, x)),
+            space=replace(first.space, axes=("z", "y", "x")),
+            reader=reader,
+            leading_chunk=tuple(samples),
+        )
+
 
 FORMATS = (Slices(),)
 
