@@ -286,7 +286,9 @@ def test_a_plan_of_other_code_is_said(out, monkeypatch):
         return plan, request
 
     monkeypatch.setattr(saved.cloudpickle, "loads", older)
-    said = rf"other code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
+    said = (
+        rf"other code of the same version, beam_volumes {re.escape(__version__)}: its plan has no"
+    )
     for again in (lambda: compute(out, resume=True), lambda: resume(out, RunOptions())):
         with pytest.raises(ValueError, match=rf"{said} Program.steps; .* overwrite=True"):
             again()

@@ -159,7 +159,9 @@ def test_channels_of_each_voxel_are_reduced_as_lines_are(dtype, data):
         for at in np.ndindex(*shape[1:]):
             line = x[(slice(None), *at)][keep[(slice(None), *at)]]
             one = (
-                np.percentile(line.astype("i8") if x.itemsize < 4 and x.dtype.kind != "f" else line, 40)
+                np.percentile(
+                    line.astype("i8") if x.itemsize < 4 and x.dtype.kind != "f" else line, 40
+                )
                 if len(line)
                 else np.nan
             )
@@ -186,7 +188,7 @@ def test_channels_of_each_voxel_as_numpy_has_them():
     )
     with pytest.raises(ValueError, match="one percentile is found at a time"):
         bv.percentile(v, (5, 95), "c")
-    with pytest.raises(ValueError, match='mean: 1 voxels are NaN.*nan="omit"'):
+    with pytest.raises(ValueError, match=r'mean: 1 voxels are NaN.*nan="omit"'):
         bv.compute(bv.mean(bv.stack([np.float32([[1]]), np.float32([[np.nan]])]), "c"), runner=None)
 
 

@@ -196,5 +196,7 @@ def test_of_many_files_the_first_is_opened(tmp_path, monkeypatch, kind):
         with pytest.raises((ValueError, OSError), match=r"bad\.png.* is damaged"):
             np.asarray(late)
         imagecodecs.imwrite(str(bad), a[0][:2])
-        with pytest.raises((ValueError, OSError), match=r"bad\.png is 2 x 7 uint8, but .*must be alike"):
+        with pytest.raises(
+            (ValueError, OSError), match=r"bad\.png is 2 x 7 uint8, but .*must be alike"
+        ):
             np.asarray(bv.open([*names, str(bad)]))

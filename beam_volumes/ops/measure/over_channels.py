@@ -49,7 +49,7 @@ class OverChannels(Stage):
     compiled = True
 
     def _lines(self, rows: int, cols: int) -> Along:
-        """The reduction of so many lines."""
+        """Make the reduction of so many lines."""
         shape: Triple = (self.channels, rows, cols)
         if isinstance(self.whole, folds.RadixCounts):
             return GatheredAlong.of(
@@ -70,9 +70,10 @@ class OverChannels(Stage):
     @property
     def cost(self) -> float:
         whole = self.whole
-        if isinstance(whole, folds.Moments) and not self._adds_narrow_floats:
-            if whole.squares or whole.source.kind == "f" or whole.source.itemsize == 8:
-                return 1500.0 + 10 * self.channels  # each voxel is rounded by itself
+        wide = whole.source.kind == "f" or whole.source.itemsize == 8
+        exact = isinstance(whole, folds.Moments) and (whole.squares or wide)
+        if exact and not self._adds_narrow_floats:
+            return 1500.0 + 10 * self.channels  # each voxel is rounded by itself
         return 5.0 + 2 * whole.cost * self.channels
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
@@ -98,7 +99,7 @@ class OverChannels(Stage):
                 into[...] = lines.finish(state, ())
 
     def _added(self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray) -> bool:
-        """Sums or means as float64; False, and nothing done, if these would not be exact."""
+        """Find sums or means as float64; False, and nothing done, if these would not be exact."""
         shape = out.shape
         total, count = np.zeros(shape), np.full(shape, self.channels, np.int64)
         if masks or self.whole.nan == "omit":
