@@ -140,7 +140,10 @@ def _blocks(out: Block, y0: int, y1: int) -> Iterator[tuple[int, int, int]]:
 
 
 def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Volume:
-    """Reduce the channels of each voxel (which the mask, with channels or without, says to count)."""
+    """Reduce the channels of each voxel (which the mask, with channels or without, says to count).
+
+    Several percentiles are the channels of the result, as numpy has them along its first axis.
+    """
     masks: tuple[Any, ...] = ()
     beside: tuple[Volume, ...] = ()
     if mask is not None:
@@ -151,14 +154,25 @@ def over_channels(whole: folds.Fold, volume: Volume, mask: Volume | None) -> Vol
                 f"{whole.name}: the mask has {len(mask.nodes)} channels, and the volume {len(volume.nodes)}"
             )
         masks, beside = (mask if mask.dtype == bool else mask != 0).nodes, (mask,)
-    if isinstance(whole, folds.RadixCounts):
-        if isinstance(whole.q, tuple):
-            raise ValueError(
-                f"{whole.name}: along c one percentile is found at a time, not q={list(whole.q)}: put those "
-                'of each beside each other, e.g. bv.stack([bv.percentile(v, q, axis="c") for q in (5, 95)])'
-            )
-        whole = replace(whole, dtype=percentile_dtype(whole.source, whole.q), shape=())
-    stage = OverChannels(whole.name, whole.dtype, whole, len(volume.nodes))
+    nodes = tuple(
+        StageNode.of(
+            OverChannels(one.name, one.dtype, one, len(volume.nodes)), (*volume.nodes, *masks)
+        )
+        for one in _one_by_one(whole)
+    )
     space = shared_space(whole.name, volume, *beside)
-    space = space if "c" not in space.leading else space.of_one("c")
-    return Volume(StageNode.of(stage, (*volume.nodes, *masks)), space)
+    space = space.of_one("c") if "c" in space.leading else space
+    if isinstance(whole, folds.RadixCounts) and isinstance(whole.q, tuple):
+        names = tuple(f"{q:g}" for q in whole.q)
+        names = names if len({*names}) == len(names) else ()
+        space = space.with_leading(space.times, True, names)
+    return Volume(nodes, space)
+
+
+def _one_by_one(whole: folds.Fold) -> Iterator[folds.Fold]:
+    """Give reductions of a number each."""
+    if not isinstance(whole, folds.RadixCounts):
+        yield whole
+        return
+    for q in whole.q if isinstance(whole.q, tuple) else (whole.q,):
+        yield replace(whole, q=q, dtype=percentile_dtype(whole.source, whole.q), shape=())

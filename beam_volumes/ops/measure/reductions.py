@@ -551,7 +551,7 @@ def percentile(
     axis : int, str or sequence of them, optional
         The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for
         the percentile of each slice. All by default. ``"c"`` alone takes the channels of each
-        voxel: what that gives, for one ``q``, is a volume.
+        voxel: what that gives is a volume, whose channels are the percentiles if ``q`` is several.
     %(where)s
     %(nan)s
 
