@@ -187,6 +187,7 @@ from .transforms import ComputeAll as ComputeAll
 from .transforms import Failed as Failed
 from .transforms import LabelComponents as LabelComponents
 from .transforms import LabelSlabs as LabelSlabs
+from .transforms import MeasureSlabs as MeasureSlabs
 from .transforms import MergeEquivalences as MergeEquivalences
 from .transforms import Predict as Predict
 from .transforms import ReadAll as ReadAll

@@ -38,6 +38,7 @@ from beam_volumes.transforms.steps.components import (  # noqa: E402
 )
 from beam_volumes.transforms.steps.grids import SlabGrid  # noqa: E402
 from beam_volumes.transforms.steps.labels import LabelSlabs  # noqa: E402
+from beam_volumes.transforms.steps.measure import MeasureSlabs  # noqa: E402
 from beam_volumes.transforms.steps.predict import Predict  # noqa: E402
 from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
 from beam_volumes.transforms.steps.slab import Slab, SlabKey  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "Failed",
     "LabelComponents",
     "LabelSlabs",
+    "MeasureSlabs",
     "MergeEquivalences",
     "Predict",
     "ReadAll",

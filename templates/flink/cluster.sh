@@ -54,7 +54,7 @@ up() {
       -Dtaskmanager.resource-id="taskmanager-$k"
   done
   start pool "$PYTHON" -m beam_volumes.cli.main worker-pool --port "$POOL_PORT"
-  local left=120
+  local left=300
   until curl --silent "localhost:$REST_PORT/overview" | grep -q '"taskmanagers":2,'; do
     if [ $((left -= 1)) = 0 ] || ! alive; then
       echo "the cluster has not come up; its logs are in $dir" >&2

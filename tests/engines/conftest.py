@@ -182,7 +182,7 @@ class Cluster:
 def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
     """Start a cluster, or what of it has ended, by the script that users are shown; the options it says."""
     command = [CLUSTER, "up", str(folder)]
-    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=300)
+    said = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, timeout=600)
     logs = "\n".join(f"{f.name}: {f.read_text()[-1000:]}" for f in folder.glob("*.log"))
     assert said.returncode == 0, logs
     return said.stdout.split()

@@ -86,23 +86,31 @@ class WatchSlices(beam.PTransform):
         Seconds between two looks.
     timeout : float, optional
         Seconds after which no more slices are waited for; by default for ever.
+    end_marker : str, optional
+        Path of a file that says, once it is there, that all slices have been written that will be: none
+        is waited for any more. Only where the transform looks for files by itself.
+    missing : {"drop", "fill"}, default: "drop"
+        Whether slabs that lack slices at the end are left out, or made with zeros in their place, as
+        `open` of a stack has them with ``missing="fill"``. Then there are all slabs, and labels, numbers
+        and tables are those of the volume that `open` gives. Either way slices are told.
 
     Returns
     -------
     Watched
         ``slabs`` and ``told``: slabs, and a `Failed` for each slab that was still incomplete at the end,
-        with the slices that it lacked, and for each slice that could not be read or was changed after a
-        slab was made of it. The slab stays as it is.
+        with the slices that it lacked or that are zeros in it, and for each slice that could not be read
+        or was changed after a slab was made of it. The slab stays as it is.
 
     Raises
     ------
     ValueError
-        If the pattern has no ``{z}``, or a slab would be larger than 8 MiB.
+        If the pattern has no ``{z}``, a slab would be larger than 8 MiB, or ``missing`` is neither.
 
     See Also
     --------
     ReadSlabs : of a volume that is complete.
     LabelSlabs : labels whose merge ends when the last slice is there.
+    MeasureSlabs : numbers and tables that are known then.
 
     Notes
     -----
@@ -136,6 +144,8 @@ class WatchSlices(beam.PTransform):
         unit: str | None = None,
         interval: float = 1,
         timeout: float | None = None,
+        end_marker: str | os.PathLike | None = None,
+        missing: str = "drop",
     ):
         super().__init__()
         self.pattern = Pattern(os.fspath(pattern), first)
@@ -143,6 +153,10 @@ class WatchSlices(beam.PTransform):
             raise ValueError(f"WatchSlices: shape={shape!r}: give slices, rows and columns")
         if not interval > 0 or (timeout is not None and not timeout > 0):
             raise ValueError(f"WatchSlices: interval={interval}, timeout={timeout}: give seconds")
+        if missing not in ("drop", "fill"):
+            raise ValueError(
+                f"WatchSlices: missing={missing!r}: slabs that lack slices are 'drop' or 'fill'"
+            )
         z, y, x = shape
         none = Box((0, 0, 0), (0, 0, 0))
         block = BlockSource.of(np.empty((0, 0, 0), dtype), none, (z, y, x), Space())
@@ -153,7 +167,8 @@ class WatchSlices(beam.PTransform):
         )
         cut = SlabGrid(self.volume, depth, None, halo)
         self.grid, self.halo = cut.grid, cut.halo
-        self.interval, self.timeout = interval, timeout
+        self.interval, self.timeout, self.missing = interval, timeout, missing
+        self.end_marker = None if end_marker is None else os.fspath(end_marker)
 
     def expand(self, given: Any) -> Watched:
         if isinstance(given, PBegin | beam.Pipeline):
@@ -181,7 +196,9 @@ class WatchSlices(beam.PTransform):
         to_slabs = arrivals | "To slabs" >> beam.FlatMap(_to_slabs, slabs).with_outputs(
             _TOLD, main="main"
         )
-        gather = beam.ParDo(_Gather(slabs, self.volume.space, self.volume.dtype))
+        gather = beam.ParDo(
+            _Gather(slabs, self.volume.space, self.volume.dtype, self.missing == "fill")
+        )
         out = (
             (wanted, to_slabs["main"])
             | "All" >> beam.Flatten().with_output_types(Tuple[int, Any])
@@ -198,7 +215,7 @@ class WatchSlices(beam.PTransform):
         pattern, count = self.pattern, self.grid.shape[0]
         coder = TupleCoder([VarIntCoder(), StrUtf8Coder(), VarIntCoder(), FloatCoder()])
         watch = Watch(
-            Poll(pattern, count),
+            Poll(pattern, count, self.end_marker),
             self.interval,
             never() if self.timeout is None else after_total_of(self.timeout),
             output_coder=coder,
@@ -265,20 +282,22 @@ class Pattern:
 class Poll:
     """Looks for slices; has done so for good when all are there, and have not changed since the last look."""
 
-    def __init__(self, pattern: Pattern, count: int):
-        self.pattern, self.count = pattern, count
+    def __init__(self, pattern: Pattern, count: int, end_marker: str | None = None):
+        self.pattern, self.count, self.end_marker = pattern, count, end_marker
         self.last: list[Arrival] | None = None
 
     def __call__(self, glob: str) -> Any:
         from apache_beam.io.watch import PollResult
 
+        # Before slices are looked for: what was written before the marker is seen.
+        ended = self.end_marker is not None and FileSystems.exists(self.end_marker)
         found = sorted(
             arrival
             for file in FileSystems.match([glob])[0].metadata_list
             for arrival in _arrival(file, self.pattern)
         )
         whole = {z for z, *_ in found if 0 <= z < self.count}
-        done = len(whole) == self.count and found == self.last
+        done = (ended or len(whole) == self.count) and found == self.last
         self.last = found
         now = Timestamp.now()
         return PollResult.complete(found, now) if done else PollResult.incomplete(found, now)
@@ -345,8 +364,8 @@ class _Gather(beam.DoFn):
     KEPT = ReadModifyWriteStateSpec("kept", PickleCoder())
     END = TimerSpec("end", TimeDomain.WATERMARK)
 
-    def __init__(self, needs: Needs, space: Space, dtype: np.dtype):
-        self.needs, self.space, self.dtype = needs, space, dtype
+    def __init__(self, needs: Needs, space: Space, dtype: np.dtype, fill: bool = False):
+        self.needs, self.space, self.dtype, self.fill = needs, space, dtype, fill
 
     def process(
         self,
@@ -369,12 +388,17 @@ class _Gather(beam.DoFn):
             yield from self.made(index, kept)
         state.write(kept)
 
-    def made(self, index: int, kept: _Kept) -> Iterator[Any]:
-        """Make a slab of its slices; one that is damaged is waited for once more."""
+    def made(self, index: int, kept: _Kept, fill: bool = False) -> Iterator[Any]:
+        """Make a slab of its slices; one that is damaged is waited for once more.
+
+        With ``fill`` there is nothing to wait for, and what is not there is zeros.
+        """
         core, box = self.needs.grid.box(index), self.needs.box(index)
-        data, digests = np.empty(box.shape, self.dtype), {}
+        data, digests = np.zeros(box.shape, self.dtype), {}
         with seen.timed(core.size):
             for k, z in enumerate(range(box.start[0], box.stop[0])):
+                if fill and z not in kept.came:
+                    continue
                 try:
                     plane, digests[z] = self.read(kept.came[z])
                 except VolumeError as error:
@@ -382,10 +406,10 @@ class _Gather(beam.DoFn):
                     yield self.told(index, "read", error)
                     continue
                 data[k] = plane
-        if len(digests) < len(data):
+        if len(digests) < len(data) and not fill:
             return
         kept.made = digests
-        seen.reads([os.path.dirname(kept.came[box.start[0]][1])])
+        seen.reads(sorted({os.path.dirname(kept.came[z][1]) for z in digests}))
         slab = Slab(core, halo_of(core, box), data, self.needs.grid.shape, self.space)
         yield slab.key, slab
 
@@ -406,7 +430,7 @@ class _Gather(beam.DoFn):
         z, path, *_ = arrival
         assert kept.made is not None
         kept.came[z] = arrival
-        if hashlib.blake2b(slice_content(path), digest_size=16).digest() != kept.made[z]:
+        if hashlib.blake2b(slice_content(path), digest_size=16).digest() != kept.made.get(z):
             yield self.told(
                 index, "use", VolumeError(f"slice {z}, {path}, was written again after it was used")
             )
@@ -416,14 +440,18 @@ class _Gather(beam.DoFn):
         self,
         key: Any = beam.DoFn.KeyParam,
         state: Any = beam.DoFn.StateParam(KEPT),  # noqa: B008
-    ) -> Any:
+    ) -> Iterator[Any]:
         kept, box = state.read(), self.needs.box(key)
         if kept is None or kept.made is not None:
             return
+        if self.fill:
+            yield from self.made(key, kept, fill=True)
+            state.write(kept)
         lost = [z for z in range(box.start[0], box.stop[0]) if z not in kept.came]
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         which = f"slice{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost[:_NAMED]))}{more}"
-        yield self.told(key, "wait", VolumeError(f"have not come: {which}"))
+        instead = ", read as zeros" if self.fill else ""
+        yield self.told(key, "wait", VolumeError(f"have not come: {which}{instead}"))
 
     def told(self, index: int, stage: str, error: Exception) -> TaggedOutput:
         core = str(self.needs.grid.box(index))

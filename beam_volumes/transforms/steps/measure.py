@@ -1,0 +1,457 @@
+"""Numbers and tables of the whole volume from its slabs, wherever these come from, in one sweep."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.display import DisplayDataItem
+from apache_beam.typehints import Tuple
+
+from beam_volumes.across.rounds import Key, Round
+from beam_volumes.geometry import Box, Grid, Halo
+from beam_volumes.graph.nodes import SourceNode, Value, evaluate, number_token
+from beam_volumes.graph.scalar import Scalar
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume
+from beam_volumes.plan.machine import cores
+from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.planner import make_plan
+from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.resources import gate
+from beam_volumes.text import counted
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.compute import MergeStates, check_numbers, row_batches, slab_ranges
+from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
+from beam_volumes.transforms.steps.components import grid_of, index_of
+from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
+from beam_volumes.transforms.steps.render import BlockSource
+from beam_volumes.transforms.steps.slab import Slab, SlabKey, slab_of
+from beam_volumes.transforms.steps.slabs import ReadSlabs
+from beam_volumes.transforms.waiting import together
+
+#: What a function of a volume may give.
+Wanted = Scalar | Table
+#: A name that is not that of a function: where slabs may be missing, these are told there.
+MISSING = "missing"
+#: Slabs that are counted together.
+_BLOCK, _NAMED = 1000, 5
+
+
+class MeasureSlabs(beam.PTransform):
+    """Measure slabs: numbers and tables of the whole volume, from ``(SlabKey, Slab)`` of any origin.
+
+    They are those of `compute` of the whole volume, to the bit. Slabs may come in any order and windows,
+    from a volume that is still being written too: each is reduced to small states when it comes, and the
+    numbers follow when the last one has come.
+
+    Parameters
+    ----------
+    slabs : ReadSlabs, SlabGrid or WatchSlices
+        How the volume is cut, and what its slabs are like. Give a `SlabGrid` of a volume of their
+        dtype, where a step in between has changed it.
+    partial : bool, default: False
+        Whether slabs may be missing. Numbers are those of the slabs that have come then. Otherwise
+        the pipeline fails, and says which are missing.
+    memory : int or str, optional
+        Memory that a worker process may use, e.g. ``"1GiB"``.
+    **functions : callable
+        Under the name of each result a function of the whole volume that gives a lazy number or a
+        table: ``mean=bv.mean``, or ``top=lambda v: bv.percentile(bv.median_filter(v, 3), 99)``.
+
+    Returns
+    -------
+    dict of PCollection
+        By name: of a number it, of a table batches of its rows, dicts of numpy columns. With
+        ``partial`` there is ``"missing"`` too: the boxes of the slabs that did not come, as text.
+
+    Raises
+    ------
+    ValueError
+        If a function needs more than one sweep over the voxels, such as labels and what is measured
+        of them, or a larger halo than slabs have; in a worker, if slabs are missing or there twice.
+    TypeError
+        If a function gives anything else.
+
+    See Also
+    --------
+    LabelSlabs, RegionTable : labels of slabs, and their table.
+    Compute : any number of sweeps over stored volumes.
+
+    Notes
+    -----
+    States of slabs are shuffled, as by `Compute`, and no voxels: some bytes for a mean, a histogram for
+    a percentile of bytes.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> em = bv.open(np.arange(24, dtype="u1").reshape(4, 2, 3))
+    >>> read = bv.ReadSlabs(em, depth=2)
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     found = p | read | bv.MeasureSlabs(read, mean=bv.mean, odd=lambda v: bv.sum(v % 2))
+    ...     _ = found["mean"] | "Mean" >> beam.Map(print)
+    ...     _ = found["odd"] | "Odd" >> beam.Map(print)
+    11.5
+    12
+    """
+
+    def __init__(
+        self,
+        slabs: ReadSlabs | SlabGrid | Any,
+        *,
+        partial: bool = False,
+        memory: int | str | None = None,
+        **functions: Callable[[Volume], Wanted],
+    ):
+        super().__init__()
+        self.grid, self.partial = grid_of(slabs), partial
+        volume = getattr(slabs, "volume", None)
+        if not isinstance(volume, Volume):
+            raise TypeError(
+                f"MeasureSlabs: {slabs!r} does not say what slabs are like: give the ReadSlabs, the "
+                "WatchSlices or a SlabGrid"
+            )
+        if not functions:
+            raise ValueError("MeasureSlabs: give a function for each result, as in mean=bv.mean")
+        if partial and MISSING in functions:
+            raise ValueError(
+                f"MeasureSlabs: with partial=True {MISSING!r} names the slabs that lack"
+            )
+        stand_in = _stand_in(volume)
+        made = {name: _wanted(name, function, stand_in) for name, function in functions.items()}
+        options = RunOptions(slab=self.grid.step[-stand_in.ndim :], memory=memory)
+        plans = {name: make_plan([target], options) for name, target in made.items()}
+        for name, plan in plans.items():
+            if len(plan.passes) != 1:
+                raise ValueError(
+                    f"MeasureSlabs: {name} takes {len(plan.passes)} sweeps over the voxels, and slabs come "
+                    "once: write them with WriteSlabs, and have Compute or ReadSlabs wait for what it "
+                    "gives; LabelSlabs and RegionTable label and measure slabs"
+                )
+        plan = make_plan(list(made.values()), options)
+        if len(plan.passes) != 1 or plan.passes[0].grid != self.grid:
+            raise ValueError(
+                f"MeasureSlabs: {', '.join(made)} are not all of the whole volume, of "
+                f"{self.grid.shape} (z, y, x): measure other volumes with Compute, and parts with mask="
+            )
+        check_numbers(plan, has_journal=True)
+        self.measuring = _Measuring(plan.passes[0], self.grid)
+        self.measuring.check(getattr(slabs, "halo", None))
+        if partial and plan.passes[0].program.surveys:
+            names = ", ".join(b.survey.name for b in plan.passes[0].program.surveys)
+            raise ValueError(
+                f"MeasureSlabs: {names} can be told of whole volumes alone: leave out partial=True; "
+                "WatchSlices(missing='fill') makes slabs whole"
+            )
+        self.results = dict(zip(made, plan.results, strict=True))
+        self.tables = {name: t.barrier.token for name, t in made.items() if isinstance(t, Table)}
+
+    def expand(self, slabs: beam.PCollection) -> dict[str, beam.PCollection]:
+        p, grid = self.measuring.p, self.grid
+        flows = {b.token: b.survey.flow(grid, p.limit_bytes) for b in p.program.surveys}
+        takes = {token: taking({"rows": _batches}) for token in flows}
+        firsts = {token: flow.rounds[0] for token, flow in flows.items()}
+        tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
+        given = slabs | "In no window" >> together()
+        measure = beam.ParDo(_Measure(self.measuring, firsts, takes))
+        found = given | "Measure" >> measure.with_outputs(*tags.values(), _CAME, main="states")
+        parts = [
+            found["states"]
+            | "Merge" >> beam.CombinePerKey(MergeStates(self.measuring.reductions))
+            | "State" >> beam.Map(_to_one, "state"),
+            self._missing(found[_CAME], slabs.pipeline),
+        ]
+        results: dict[str, beam.PCollection] = {}
+        for n, (token, flow) in enumerate(flows.items(), 1):
+            sent = {to: found[tags[token, to]] for to in firsts[token].to}
+            came = sent | f"Survey {n}" >> RunFlow(flow, None, takes[token])
+            if "numbers" in came:
+                parts.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_number, token))
+            results |= {name: came["rows"] for name, t in self.tables.items() if t == token}
+        names = [name for name in self.results if name not in self.tables]
+        finish = beam.ParDo(_Finish(self.measuring, self.results, names, self.partial))
+        done = (
+            tuple(parts)
+            | "All" >> beam.Flatten().with_output_types(_Part)
+            | "Together" >> beam.GroupByKey()
+            | "Finish" >> finish.with_outputs(*names, MISSING)
+        )
+        results |= {name: done[name] for name in names}
+        return results | ({MISSING: done[MISSING]} if self.partial else {})
+
+    def _missing(self, came: beam.PCollection, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Which slabs did not come; raises for those that came twice."""
+        came.element_type = _Counted
+        # Those of which nothing came are missing too.
+        wanted = (
+            pipeline
+            | "Blocks" >> beam.Create(slab_ranges(len(self.grid)) or [(0, 1)])
+            | "Each" >> beam.FlatMap(_blocks).with_output_types(_Counted)
+            | "Blocks together" >> together()
+        )
+        return (
+            (came, wanted)
+            | "Slabs" >> beam.Flatten().with_output_types(_Counted)
+            | "Count" >> beam.CombinePerKey(Which())
+            | "Missing" >> beam.Map(_lacking, self.grid)
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "results": DisplayDataItem(", ".join(self.results), label="Measures"),
+            "slabs": DisplayDataItem(len(self.grid), label="Number of slabs"),
+            "partial": DisplayDataItem(self.partial, label="Slabs may be missing"),
+        }
+
+
+_CAME = "came"
+_Counted: Any = Tuple[Tuple[int], int]
+#: All of one group: what kind of part it is, whose, and the part.
+_Part: Any = Tuple[Tuple[int], Any]
+
+
+def _stand_in(volume: Volume) -> Volume:
+    """A volume of what slabs are of, whose voxels each slab has for itself."""
+    none = Box((0, 0, 0), (0, 0, 0))
+    empty = np.empty((0, 0, 0), volume.dtype)
+    block = BlockSource.of(empty, none, volume.node.shape, volume.space)
+    return Volume(SourceNode.of(block), volume.space)
+
+
+def _wanted(name: str, function: Any, volume: Volume) -> Wanted:
+    if not callable(function):
+        raise TypeError(f"MeasureSlabs: {name}={function!r}: give a function of the volume")
+    made = function(volume)
+    if not isinstance(made, Scalar | Table):
+        hint = "; ApplyStages makes slabs of voxels" if isinstance(made, Volume) else ""
+        raise TypeError(f"MeasureSlabs: {name} gave {made!r}, no lazy number or table{hint}")
+    return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Measuring:
+    """The sweep over a slab: that of a plan of the whole volume, its source replaced by the slab."""
+
+    p: Pass
+    grid: Grid
+
+    @property
+    def reductions(self) -> dict[str, Any]:
+        return {f.token: f.reduction for f in self.p.program.folds}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {v.token: evaluate(v, {}) for v in self.p.values}
+
+    def needs(self, box: Box) -> Box:
+        """Which voxels a slab with this core takes; none if it is not looked at."""
+        program = self.p.program
+        per_axis = [program.regions(axis, box.ranges) for axis in range(3)]
+        spans = [
+            [ranges[i] for i, s in enumerate(program.steps) if isinstance(s.source, BlockSource)]
+            for ranges in per_axis
+        ]
+        if not spans[0]:
+            return Box(box.start, box.start)
+        start = tuple(
+            min([a, *(lo for lo, hi in some if lo < hi)])
+            for a, some in zip(box.start, spans, strict=True)
+        )
+        stop = tuple(
+            max([b, *(hi for lo, hi in some if lo < hi)])
+            for b, some in zip(box.stop, spans, strict=True)
+        )
+        return Box(start, stop)  # type: ignore[arg-type]
+
+    def check(self, halo: Halo | None) -> None:
+        """Refuse slabs whose halo is too small, if it is known."""
+        if halo is None:
+            return
+        # Slabs at the edges, and those in between, which are all alike.
+        ends = [sorted({0, 1, n - 2, n - 1} & set(range(n))) for n in self.grid.counts]
+        whole = Box.of_shape(self.grid.shape)
+        for z, y, x in itertools.product(*ends):
+            core = self.grid.box(self.grid.index((z, y, x)))
+            if not core.expand(halo).intersect(whole).contains(need := self.needs(core)):
+                raise ValueError(
+                    f"MeasureSlabs: slabs have the halo {halo}, and {core} needs the voxels {need}: read "
+                    f"them with halo={_most(halo, halo_of(core, need))}"
+                )
+
+    def of(self, slab: Slab) -> SlabResult:
+        """Sweep a slab."""
+        grid, program = self.grid, self.p.program
+        index = index_of(slab.key, grid)[0]
+        core = grid.box(index)
+        if slab.shape != grid.shape or slab.core != core:
+            raise ValueError(
+                f"MeasureSlabs: slab {slab.key}: its core {slab.core} of {slab.shape} is none of the grid "
+                f"of {grid.step} in {grid.shape}: give the ReadSlabs that yields the slabs"
+            )
+        need = self.needs(core)
+        if not slab.box.contains(need):
+            raise ValueError(
+                f"MeasureSlabs: slab {slab.key} has the voxels {slab.box}, and needs {need}: read "
+                f"slabs with halo={halo_of(core, need)}"
+            )
+        source = BlockSource.of(slab.data, slab.box, slab.shape, slab.space)
+        steps = []
+        for step in program.steps:
+            if not isinstance(step.source, BlockSource):  # of a volume that is stored
+                steps.append(step)
+                continue
+            if step.source.dtype != slab.data.dtype:
+                raise ValueError(
+                    f"MeasureSlabs: slab {slab.key} holds {slab.data.dtype}, and was to hold "
+                    f"{step.source.dtype}: give bv.SlabGrid(volume, ...) of a volume of that dtype"
+                )
+            steps.append(replace(step, source=source))
+        with gate.admitted(cores()) as arena:
+            return sweep(
+                replace(program, steps=tuple(steps)),
+                grid,
+                index,
+                self.values,
+                arena,
+                window=self.p.partition.window,
+                limit_bytes=self.p.limit_bytes,
+            )
+
+
+def _most(a: Halo, b: Halo) -> Halo:
+    z, y, x = ((max(p[0], q[0]), max(p[1], q[1])) for p, q in zip(a, b, strict=True))
+    return (z, y, x)
+
+
+class _Measure(beam.DoFn):
+    """Reduces a slab to states, and to messages of what surveys found, by the first round of its merge."""
+
+    def __init__(
+        self, measuring: _Measuring, firsts: dict[str, Round], takes: dict[str, dict[str, Take]]
+    ):
+        self.measuring, self.firsts, self.takes = measuring, firsts, takes
+
+    def process(self, pair: tuple[SlabKey, Slab]) -> Iterator[Any]:
+        slab = slab_of(pair, "MeasureSlabs")
+        grid, reductions = self.measuring.grid, self.measuring.reductions
+        with seen.timed(slab.core.size):
+            result = self.measuring.of(slab)
+        index = index_of(slab.key, grid)
+        yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))
+        for token, state in result.states.items():
+            for part, piece in reductions[token].pieces(state):
+                yield f"{token} {part}", (token, part, piece)
+        for token, summary in result.summaries.items():
+            for to, element in elements_of(self.firsts[token], index, [summary], self.takes[token]):
+                yield TaggedOutput(f"{token} {to}", element)
+
+
+def _batches(key: Key, columns: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return row_batches(columns)
+
+
+def _to_one(pair: tuple[Any, Any], kind: str) -> tuple[tuple[int], Any]:
+    return (0,), (kind, pair[1])
+
+
+def _number(pair: tuple[Any, dict[str, Any]], token: str) -> tuple[tuple[int], Any]:
+    return (0,), ("numbers", {number_token(token, name): n for name, n in pair[1].items()})
+
+
+def _blocks(span: tuple[int, int]) -> Iterator[tuple[tuple[int], int]]:
+    for block in range(span[0] // _BLOCK, -(-span[1] // _BLOCK)):
+        yield (block,), -1
+
+
+#: Bits of the slabs of a block that came, and of those that came twice.
+_Came = tuple[int, int]
+
+
+class Which(beam.CombineFn):
+    """Which slabs of a block came, and which of them twice."""
+
+    def create_accumulator(self) -> _Came:
+        return 0, 0
+
+    def add_input(self, before: _Came, slab: int) -> _Came:
+        return before if slab < 0 else self.merge_accumulators([before, (1 << slab, 0)])
+
+    def merge_accumulators(self, several: Iterable[_Came]) -> _Came:
+        there = twice = 0
+        for came, again in several:
+            there, twice = there | came, twice | again | (there & came)
+        return there, twice
+
+    def extract_output(self, came: _Came) -> _Came:
+        return came
+
+
+def _lacking(block: tuple[tuple[int], _Came], grid: Grid) -> tuple[tuple[int], Any]:
+    (number,), (there, twice) = block
+    first = number * _BLOCK
+    slabs = range(first, min(first + _BLOCK, len(grid)))
+    again = [k for k in slabs if twice >> (k - first) & 1]
+    if again:
+        raise ValueError(
+            f"MeasureSlabs: {_some(again, grid)} came more than once, and would count so often: give each "
+            "slab once"
+        )
+    return (0,), ("missing", [k for k in slabs if not there >> (k - first) & 1])
+
+
+def _some(slabs: list[int], grid: Grid) -> str:
+    more = f" and {len(slabs) - _NAMED:,} more" if len(slabs) > _NAMED else ""
+    boxes = ", ".join(str(grid.box(k)) for k in slabs[:_NAMED])
+    return f"{counted(len(slabs), 'slab')}, {boxes}{more},"
+
+
+class _Finish(beam.DoFn):
+    """Makes numbers of the merged states; tells what is missing, or fails."""
+
+    def __init__(
+        self, measuring: _Measuring, results: dict[str, Any], names: list[str], partial: bool
+    ):
+        self.measuring, self.partial = measuring, partial
+        self.values: dict[str, Value] = {name: results[name] for name in names}
+
+    def process(self, group: tuple[Any, Iterable[tuple[str, Any]]]) -> Iterator[Any]:
+        pieces: dict[str, dict[int, Any]] = {}
+        known: dict[str, Any] = self.measuring.values | {
+            number_token(b.token, name): number
+            for b in self.measuring.p.program.surveys
+            for name, number in b.survey.empty_numbers().items()
+        }
+        lacking: list[int] = []
+        for kind, part in group[1]:
+            if kind == "state":
+                token, number, piece = part
+                pieces.setdefault(token, {})[number] = piece
+            elif kind == "numbers":
+                known |= part
+            else:
+                lacking += part
+        grid = self.measuring.grid
+        if lacking and not self.partial:
+            raise ValueError(
+                f"MeasureSlabs: {_some(sorted(lacking), grid)} did not come: give all slabs, or "
+                "partial=True to measure those there are"
+            )
+        for token, reduction in self.measuring.reductions.items():
+            some = pieces.get(token)
+            state = reduction.zero() if some is None else reduction.put_together(some)
+            known[token] = reduction.finish(state, self._parameters(token, known))
+        for k in sorted(lacking):
+            yield TaggedOutput(MISSING, str(grid.box(k)))
+        for name, value in self.values.items():
+            yield TaggedOutput(name, evaluate(value, known))
+
+    def _parameters(self, token: str, known: dict[str, Any]) -> tuple[Any, ...]:
+        (fold,) = (f for f in self.measuring.p.program.folds if f.token == token)
+        return tuple(known[t] for t in fold.values)
