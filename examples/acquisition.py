@@ -1,13 +1,14 @@
 """A microscope writes 20 slices a second; a pipeline filters them meanwhile, and a preview is looked at.
 
-    mkdir trial && python examples/acquisition.py trial --runner=PrismRunner --experiments=prism_disable_sdf_split
+    mkdir trial
+    python examples/acquisition.py trial --runner=PrismRunner --experiments=prism_disable_sdf_split
     beam-volumes view trial/preview.zarr
 
 Slices come as they do: in no order, and some of them twice. Each slab is filtered and written as soon as
 its slices are there; so is a preview of half the size along y and x, which the second command shows while it
 grows. What has not come yet is black. When the last slice is there, labels are merged, and their table and
-the volume's mean are told, of the summaries that slabs have left meanwhile. Beam's FnApiRunner does all that, but not before the
-last slice.
+the volume's mean are told, of the summaries that slabs have left meanwhile. Beam's FnApiRunner does all that,
+but not before the last slice.
 """
 
 from __future__ import annotations

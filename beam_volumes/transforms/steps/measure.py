@@ -86,8 +86,8 @@ class MeasureSlabs(beam.PTransform):
 
     Notes
     -----
-    States of slabs are shuffled, as by `Compute`, and no voxels: some bytes for a mean, a histogram for
-    a percentile of bytes.
+    States of slabs are shuffled, and no voxels: some bytes for a mean, a histogram for a percentile of
+    bytes.
 
     Examples
     --------
