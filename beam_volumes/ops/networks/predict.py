@@ -18,8 +18,9 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import first_channel, triple
 from beam_volumes.ops.measure.reductions import percentile
+from beam_volumes.ops.networks.given import model_of
 from beam_volumes.ops.networks.layout import Asked, laid_out
-from beam_volumes.ops.networks.models import Model, model_of
+from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.slices import of_slices
 from beam_volumes.ops.networks.stages import Predict
 from beam_volumes.ops.networks.turns import TURNS
@@ -62,7 +63,8 @@ def predict(
     ----------
     %(volume)s
     model : path, callable or ModelHandler
-        An ``.onnx`` file, by its path or URL; a function that takes float32 arrays with the axes
+        An ``.onnx`` file, or one of TorchScript (``.pt``) or `torch.export` (``.pt2``), by its path or
+        URL; a function that takes float32 arrays with the axes
         batch, c, z, y, x and returns one with as many patches; or a `ModelHandler` of Apache Beam
         that takes numpy arrays c, z, y, x. Its channels are those of the volume. A network of
         ``(batch, c, y, x)`` is run slice by slice.
@@ -127,7 +129,7 @@ def predict(
     TypeError
         If ``volume`` is no volume or array, or ``model`` nothing that can be run.
     FileNotFoundError, ImportError
-        If the file is not there, or ONNX Runtime is not installed.
+        If the file is not there, or ONNX Runtime or PyTorch is not installed.
 
     See Also
     --------

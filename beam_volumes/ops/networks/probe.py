@@ -10,7 +10,8 @@ import numpy as np
 
 from beam_volumes.geometry import Triple
 from beam_volumes.ops.building import triple
-from beam_volumes.ops.networks.models import Model, model_of
+from beam_volumes.ops.networks.given import model_of
+from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.slices import of_slices
 from beam_volumes.ops.networks.trial import called
 from beam_volumes.ops.parameters import checks as par
@@ -56,7 +57,7 @@ def probe_model(
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx`` file, a function of float32 arrays with the axes batch, c, z, y, x, or a
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c, z, y, x, or a
         `ModelHandler` of Apache Beam that takes numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
         Voxels that it is given, along z, y, x, or y, x for a network of slices. More than twice

@@ -1,0 +1,49 @@
+"""Networks as users give them: a path, a function, or a model handler of Apache Beam."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from beam_volumes.ops.networks.models import Function, Handler, Model
+from beam_volumes.ops.networks.onnx_files import onnx_file
+from beam_volumes.ops.networks.torch_files import torch_file
+from beam_volumes.sweep.identity import identity
+
+#: What opens files, by how their names end.
+FILES = {".onnx": onnx_file, ".pt": torch_file, ".pt2": torch_file}
+
+
+def model_of(
+    given: Any, function: str, device: str, name: str | None, version: str | int | None
+) -> Model:
+    """The network that a user names or gives.
+
+    Raises
+    ------
+    TypeError, ValueError, FileNotFoundError, ImportError
+    """
+    if isinstance(given, Model):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return _of_file(os.fspath(given), function, device)
+    if hasattr(given, "load_model") and hasattr(given, "run_inference"):
+        called = name or type(given).__name__
+        return Handler(called, identity(name, version), given)
+    if callable(given):
+        called = name or str(getattr(given, "__name__", type(given).__name__))
+        return Function(called, identity(name, version), given)
+    raise TypeError(
+        f"{function}: model={given!r} is no path of a file, no ModelHandler, and no function of an "
+        "array (batch, c, z, y, x)"
+    )
+
+
+def _of_file(path: str, function: str, device: str) -> Model:
+    ending = os.path.splitext(path.lower())[1]
+    if ending not in FILES:
+        raise ValueError(
+            f"{function}: model={path!r}: paths are of .onnx files, of TorchScript (.pt) and of torch.export "
+            "(.pt2); export the network to one of them, or give a function that calls it"
+        )
+    return FILES[ending](path, function, device)

@@ -1,0 +1,141 @@
+"""Networks in files of PyTorch: TorchScript (``.pt``), and what `torch.export` saves (``.pt2``).
+
+Both hold the network's operations with its weights. Files that hold weights alone are no networks, and
+pickles, which could run anything, are not read.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.ops.networks.files import (
+    FileModel,
+    absolute,
+    check_axes,
+    check_one_input,
+    file_name,
+    gpu,
+    read_file,
+    sha256,
+)
+from beam_volumes.ops.networks.models import Network
+
+
+@dataclass(frozen=True, eq=False)
+class TorchFile(FileModel):
+    """A file that PyTorch runs."""
+
+    def _load(self, threads: int) -> Network:
+        torch = _torch(self.place)
+        on_gpu = _on_gpu(torch, self.device)
+        module, _ = _opened(torch, self.read(), self.place)
+        module = module.to("cuda" if on_gpu else "cpu")
+
+        def call(batch: np.ndarray) -> np.ndarray:
+            with gpu if on_gpu else nullcontext(), torch.inference_mode():
+                torch.set_num_threads(threads)
+                given = torch.from_numpy(np.ascontiguousarray(batch, np.float32))
+                made = module(given.to("cuda") if on_gpu else given)
+                if not isinstance(made, torch.Tensor):
+                    raise ValueError(f"it made a {type(made).__name__}, and not one tensor")
+                return made.cpu().numpy()
+
+        return call
+
+
+def torch_file(path: str, function: str, device: str) -> TorchFile:
+    """A file that is read and looked at.
+
+    Raises
+    ------
+    ValueError, FileNotFoundError, ImportError
+    """
+    place = absolute(path)
+    data = read_file(place)
+    torch = _torch(place)
+    _on_gpu(torch, device)
+    _, inputs = _opened(torch, data, place)
+    names = list(inputs)
+    check_one_input(function, path, names)
+    shape = inputs[names[0]]
+    if shape is None:  # TorchScript does not say it
+        return TorchFile(file_name(place), sha256(data), place, device)
+    check_axes(function, path, shape, len(shape))
+    return TorchFile(
+        file_name(place),
+        sha256(data),
+        place,
+        device,
+        ndim=len(shape) - 2,
+        channels=shape[1],
+        fixed=tuple(shape[2:]),
+    )
+
+
+def _torch(place: str) -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise ImportError(f"{place} needs PyTorch: pip install 'beam-volumes[torch]'") from None
+    return torch
+
+
+def _on_gpu(torch: Any, device: str) -> bool:
+    there = device != "cpu" and torch.cuda.is_available()
+    if device == "cuda" and not there:
+        raise ValueError('device="cuda": this PyTorch finds no GPU; use device="cpu"')
+    return there
+
+
+def _opened(
+    torch: Any, data: bytes, place: str
+) -> tuple[Any, dict[str, tuple[int | None, ...] | None]]:
+    """The network, and its inputs: of each its shape as far as that is known."""
+    exported = place.lower().endswith(".pt2")
+    try:
+        with warnings.catch_warnings(), _quiet():
+            warnings.simplefilter("ignore")
+            if exported:
+                program = torch.export.load(io.BytesIO(data))
+                wanted = set(program.graph_signature.user_inputs)
+                inputs: dict[str, tuple[int | None, ...] | None] = {
+                    node.name: _static(node.meta["val"].shape)
+                    for node in program.graph.nodes
+                    if node.op == "placeholder" and node.name in wanted
+                }
+                return program.module(), inputs
+            module = torch.jit.load(io.BytesIO(data), map_location="cpu").eval()
+            _, *arguments = module.forward.schema.arguments
+            needed = [a.name for a in arguments if not a.has_default_value()]
+            return module, dict.fromkeys(needed)
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        how = "torch.export.save" if exported else "torch.jit.save"
+        raise ValueError(
+            f"{place} holds no network that {how} has written: {first}; weights alone have to be put into "
+            "their network first"
+        ) from None
+
+
+def _static(shape: Any) -> tuple[int | None, ...]:
+    """A shape, with None for what may be of any size."""
+    return tuple(n if isinstance(n, int) else None for n in shape)
+
+
+class _quiet:
+    """No messages of PyTorch about how it looks at a file."""
+
+    def __enter__(self) -> None:
+        self.log = logging.getLogger("torch")
+        self.level = self.log.level
+        self.log.setLevel(logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        self.log.setLevel(self.level)
