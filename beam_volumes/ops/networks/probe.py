@@ -57,8 +57,8 @@ def probe_model(
     Parameters
     ----------
     model : path, callable or ModelHandler
-        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c, z, y, x, or a
-        `ModelHandler` of Apache Beam that takes numpy arrays c, z, y, x.
+        An ``.onnx``, ``.pt`` or ``.pt2`` file, a function of float32 arrays with the axes batch, c, z, y,
+        x, or a `ModelHandler` of Apache Beam that takes numpy arrays c, z, y, x.
     patch : int or sequence of int, default: 64
         Voxels that it is given, along z, y, x, or y, x for a network of slices. More than twice
         its reach to each side.
