@@ -118,7 +118,7 @@ def test_basins(slab, kinds):
 
 
 def basins_of_affinities(affinities, low, high):
-    w = affinities.reshape(3, -1)
+    w = affinities.reshape(3, -1).astype(float)
     parent, first = list(range(w.shape[1])), {}
     inside = np.zeros(w.shape[1], bool)
     for k, (a, b, axis) in enumerate(edges_of(affinities.shape[1:])):
