@@ -147,6 +147,11 @@ class StoredTable:
         """Where it is stored (of `beam_volumes.storage.extent`), if it is."""
         return ()
 
+    @property
+    def operand(self) -> str:
+        """What it is called: its place, if it has one."""
+        raise NotImplementedError
+
     def parts(self) -> Sequence[Key]:
         raise NotImplementedError
 
@@ -156,6 +161,10 @@ class StoredTable:
     def token(self) -> str:
         """A digest of what it holds, the same in every process."""
         raise NotImplementedError
+
+    def token_now(self) -> str:
+        """The same of what lies at its place now."""
+        return self.token()
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,6 +87,11 @@ class Mapping:
         """Where it is stored (of `beam_volumes.storage.extent`), if it is."""
         return ()
 
+    @property
+    def operand(self) -> str:
+        """What it is called: its place, if it has one."""
+        return "mapping"
+
     def parts(self) -> Iterable[Key]:
         """The parts that it can be read in."""
         raise NotImplementedError
@@ -98,6 +103,10 @@ class Mapping:
     def token(self) -> str:
         """A digest of what it maps, the same in every process."""
         raise NotImplementedError
+
+    def token_now(self) -> str:
+        """The same of what lies at its place now."""
+        return self.token()
 
 
 def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -14,6 +14,7 @@ from beam_volumes.graph.nodes import (
 from beam_volumes.plan.passes import Levels
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.sweep.stage import digest
 from beam_volumes.version import __version__
 
 
@@ -29,6 +30,12 @@ def fingerprint(
     for n in levels.nodes.values():
         if isinstance(n, SourceNode):
             fields[f"input {n.name}"] = n.token
+    for barrier in levels.barriers.values():
+        for table in barrier.survey.tables:
+            name = f"input {table.operand}"
+            there = fields.setdefault(name, table.token())
+            if there != table.token():  # other columns of it, or another one in memory
+                fields[name] = digest(there, table.token())
     counts: dict[str, int] = {}
     for item in (*levels.nodes.values(), *levels.folds.values(), *levels.barriers.values()):
         if isinstance(item, StageNode):

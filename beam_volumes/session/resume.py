@@ -40,7 +40,6 @@ import cloudpickle
 
 from beam_volumes.graph.nodes import Value
 from beam_volumes.nesting import check_not_nested
-from beam_volumes.ops.labels.mappings import ParquetMapping
 from beam_volumes.plan.crew import Crew, default_workers
 from beam_volumes.plan.fitting import costed, refuse
 from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
@@ -53,7 +52,6 @@ from beam_volumes.runs.manifest import Difference, Manifest, compare
 from beam_volumes.session.identity import make_manifest, python_version, scratch_of
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
-from beam_volumes.storage.formats.parquet import ParquetTable
 from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.place import Spec, join
 from beam_volumes.storage.source import Source
@@ -260,18 +258,12 @@ def _inputs_of(plan: Plan) -> Iterator[tuple[str, str, Callable[[], str]]]:
             if step.source is not None:
                 yield step.source.name, step.source.reader.token(), partial(_token_now, step.source)
         for b in p.program.surveys:
-            mapping = getattr(b.survey, "mapping", None)
-            if isinstance(mapping, ParquetMapping):
-                table = mapping.table
-                yield table.name, table.token(), partial(_table_now, table.name)
+            for table in b.survey.tables:
+                yield table.operand, table.token(), table.token_now
 
 
 def _token_now(source: Source) -> str:
     return reopened(source).reader.token()
-
-
-def _table_now(name: str) -> str:
-    return ParquetTable.of(name).token()
 
 
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:

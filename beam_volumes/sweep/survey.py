@@ -13,7 +13,7 @@ by itself, the last one.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -39,6 +39,23 @@ class Surveyor:
         raise NotImplementedError
 
 
+class StoredOperand(Protocol):
+    """A table that is there already, as runs that are resumed look at it."""
+
+    @property
+    def operand(self) -> str:
+        """What it is called: its place, if it has one."""
+        ...
+
+    def token(self) -> str:
+        """A digest of what it holds, the same in every process."""
+        ...
+
+    def token_now(self) -> str:
+        """The same of what lies at its place now."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Survey:
     """The first half: a frozen dataclass of plain data beside the functions below.
@@ -62,6 +79,11 @@ class Survey:
     @property
     def extents(self) -> tuple[Extent, ...]:
         """Where what it reads besides its inputs is stored."""
+        return ()
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        """The tables that it reads besides its inputs."""
         return ()
 
     @property

@@ -148,9 +148,14 @@ class RunFlow(beam.PTransform):
             flatten = beam.Flatten().with_output_types(_hint(name, self.take))
             return all_sent | f"To {name}" >> flatten
 
+        # What others send comes later in any case. A runner may not have room for so many that wait for one:
+        # Flink takes 64.
+        waiting = self.flow.rounds[0].to
         for r in rounds:
             groups = arrived(r.name) | f"Group {r.name}" >> beam.GroupByKey()
-            wait = {} if self.ready is None else {"ready": AsSingleton(self.ready)}
+            wait = {}
+            if self.ready is not None and r.name in waiting:
+                wait["ready"] = AsSingleton(self.ready)
             step = beam.ParDo(_Step(r, self.take, secret=self.secret), **wait)
             out = groups | r.name >> step.with_outputs(*r.to)
             for address, some in typed({to: out[to] for to in r.to}, self.take).items():

@@ -5,6 +5,8 @@ import re
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy import ndimage
 
@@ -292,3 +294,39 @@ def test_a_plan_of_other_code_is_said(out, monkeypatch):
     for again in (lambda: compute(out, resume=True), lambda: resume(out, RunOptions())):
         with pytest.raises(ValueError, match=rf"{said} Program.steps; .* overwrite=True"):
             again()
+
+
+@pytest.mark.parametrize("how", ["again", "from its folder", "in memory"])
+def test_a_table_that_has_changed_is_refused_by_name(out, tmp_path, monkeypatch, how):
+    """Boundaries in a file, or in memory, from which segments come."""
+    labels = (1 + np.indices((6, 8, 9)).sum(0) // 4).astype("u1")
+    path = tmp_path / "edges.parquet"
+
+    def target(first):
+        edges = {"label_a": [1, 2, 3], "label_b": [2, 3, 4], "affinity_max": [first, 9, 5]}
+        if how != "in memory":
+            pq.write_table(pa.table(edges), path)
+        merges = bv.agglomerate(edges if how == "in memory" else path, "max", threshold=6)
+        segments = bv.relabel(labels, bv.cut(merges), missing="keep")
+        return segments.to(out, chunks=(2, 8, 9))
+
+    def interrupted(session, pass_index, index, *args):
+        if pass_index == 1 and index == 1:
+            raise KeyboardInterrupt
+        return sweep_slab(session, pass_index, index, *args)
+
+    run = {"runner": None, "slab": (2, 8, 9), "progress": False}
+    sweep_slab = slabs.sweep_slab
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(slabs, "sweep_slab", interrupted)
+        bv.compute(target(7), **run)
+    changed = target(8)
+    what = "edges" if how == "in memory" else re.escape(str(path))
+    with pytest.raises(ValueError, match=f"differs in input .*{what}") as refused:
+        if how == "from its folder":
+            resume(out, RunOptions(progress=False))
+        else:
+            bv.compute(changed, resume=True, **run)
+    assert "\n" not in str(refused.value)
+    found = bv.compute(target(7), resume=True, **run)  # as it was
+    np.testing.assert_array_equal(found, np.where(labels < 4, 3, labels))

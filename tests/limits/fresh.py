@@ -76,7 +76,32 @@ def opened(source: str, channel: int = 0):
     return bv.open(source, index={"c": channel} if slices else None)
 
 
-MAKERS = filtered, labels, distance, grids, bounded, network, one_channel, channels
+def segments(source: str, out: str, **options):
+    """Fragments of a volume's own voxels as affinities, their boundaries, and segments."""
+    volume = bv.open(source)
+    affinities = bv.stack([volume, volume, volume])
+    fragments = bv.watershed_affinities(affinities, 60)
+    graph = bv.region_adjacency(fragments, affinities=affinities)
+    merges = bv.agglomerate(graph, threshold=120)
+    found = bv.relabel(fragments, bv.cut(merges), missing="keep", dtype="u4")
+    return [found.to(out, **options), merges.to(f"{out}.parquet")]
+
+
+def graph(source: str, out: str, **options):
+    """Boundaries of many small regions, as a table."""
+    basins = bv.watershed(bv.open(source))
+    return [bv.region_adjacency(basins, bv.open(source)).to(f"{out}.parquet")]
+
+
+def reconstructed(source: str, out: str, **options):
+    volume = bv.open(source)
+    return [bv.reconstruction(np.minimum(volume, 100), volume).to(out, **options)]
+
+
+MAKERS = (
+    *(filtered, labels, distance, grids, bounded, network, one_channel, channels),
+    *(segments, graph, reconstructed),
+)
 WHAT = {f.__name__: f for f in MAKERS}
 
 

@@ -65,7 +65,20 @@ def network(source: str, out: str):
     return [made.to(out, chunks=(3, 4, 16, 16), codec=None)]
 
 
-WHAT = {"mask": mask, "cells": cells, "everything": everything, "network": network}
+def segments(source: str, out: str):
+    """Affinities of a volume's own voxels, fragments, merges of these, and segments."""
+    volume = bv.open(source)
+    affinities = bv.stack([slow(volume), volume, 255 - volume])
+    fragments = bv.watershed_affinities(affinities, 60, 250, min_size=5)
+    graph = bv.region_adjacency(fragments, affinities=affinities)
+    merges = bv.agglomerate(graph, threshold=110)
+    found = bv.relabel(fragments, bv.cut(merges, 120), missing="keep", dtype="u4")
+    found = slow(found, depth=0)
+    return [found.to(out, chunks=(4, 16, 16), codec=None), merges.to(f"{out}.parquet")]
+
+
+MAKERS = mask, cells, everything, network, segments
+WHAT = {f.__name__: f for f in MAKERS}
 
 if __name__ == "__main__":
     source, out, runner, mode, resume, what = [*sys.argv[1:], "mask"][:6]

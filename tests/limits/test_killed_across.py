@@ -93,6 +93,27 @@ def test_killed_in_the_merge_or_the_second_sweep(tmp_path, volume, moment):
         assert not {slab for slab, n in attempts.items() if n > 1} & done[k]
 
 
+@thorough
+def test_segments_of_a_run_that_was_killed(tmp_path, volume):
+    """From affinities to segments and their merges, killed between them."""
+    source, _ = volume
+    whole, out = tmp_path / "whole.zarr", tmp_path / "out.zarr"
+    killed.run(source, whole, "none", "in_memory", "new", "segments").communicate()
+    count = int(0.6 * killed.records(whole))
+    process = killed.run(source, out, "none", "in_memory", "new", "segments", hold=("*/*/*", count))
+    wait_until(
+        lambda: killed.records(out) >= count, f"{count} slabs", lambda: killed.check_runs(process)
+    )
+    process.kill()
+    process.communicate()
+    stdout, stderr = killed.run(source, out, "none", "in_memory", "resume", "segments").communicate(
+        timeout=PATIENCE
+    )
+    assert "finished" in stdout, stderr
+    assert count > 10 and len(pq.read_table(f"{out}.parquet")) > 10
+    assert files(out) == {n.replace("whole", "out"): data for n, data in files(whole).items()}
+
+
 def files(out: Path) -> dict[str, bytes]:
     """All that a run leaves but its journal, rows of Parquet as they are read."""
     kept = {}

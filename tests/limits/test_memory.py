@@ -38,6 +38,14 @@ def blobs(shape):
     return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
 
 
+def large_blobs(shape):
+    """Blobs of some thousand voxels."""
+    x = np.random.default_rng(0).random(shape, np.float32)
+    for _ in range(3):
+        x = ndi.uniform_filter(x, (7, 15, 15), mode="wrap")
+    return np.clip(128 + 40 * (x - x.mean()) / x.std(), 1, 254).astype(np.uint8)
+
+
 def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
     """A volume of noise whose layers of chunks are one layer, linked: quick to make, real to read."""
     sink = make_sink(path, shape=shape, dtype="u1", space=Space(), chunks=chunk, codec=codec)
@@ -125,6 +133,17 @@ ACROSS = {
         ours=400 * MIB,
         fill=blobs,
         how={"chunks": [16, 256, 256], "threads": 16},
+    ),
+    "boundaries between regions": dict(
+        what="graph", shape=(64, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, fill=blobs, how={}
+    ),
+    "a reconstruction": dict(
+        what="reconstructed",
+        shape=(64, 512, 512),
+        chunk=(16, 256, 256),
+        ours=400 * MIB,
+        fill=large_blobs,
+        how={},
     ),
     "grids": dict(
         what="grids",

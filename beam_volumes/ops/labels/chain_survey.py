@@ -16,7 +16,7 @@ from beam_volumes.graph.nodes import Barrier, Node
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
 from beam_volumes.storage.extent import Extent
-from beam_volumes.sweep.survey import Survey, Surveyor
+from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,10 @@ class StoredSurvey(Survey):
     @property
     def extents(self) -> tuple[Extent, ...]:
         return self.table.extents
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        return (self.table,)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Nothing()
@@ -93,6 +97,10 @@ class ChainSurvey(Survey):
     @property
     def extents(self) -> tuple[Extent, ...]:
         return tuple(e for s in self.sources for e in s.extents)
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        return tuple(t for s in self.sources for t in s.tables)
 
     @property
     def cost(self) -> float:

@@ -33,7 +33,7 @@ from beam_volumes.ops.labels.table_surveys import SHARE, VOXELS_PER_REGION, Rows
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block, Stage, digest
-from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+from beam_volumes.sweep.survey import Completer, Completion, StoredOperand, Survey, Surveyor
 
 #: Of a label in a tally, and in the table that looks it up.
 _TALLY_BYTES, _TABLE_BYTES = 17, 80
@@ -140,6 +140,10 @@ class LookupSurvey(UniqueSurvey):
     @property
     def extents(self) -> tuple[Extent, ...]:
         return self.mapping.extents
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        return (self.mapping,)
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         voxels = math.prod(grid.shape)

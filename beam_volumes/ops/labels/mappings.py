@@ -139,7 +139,12 @@ class ParquetMapping(Mapping):
     def extents(self) -> tuple[Extent, ...]:
         return self.table.extents
 
+    @property
+    def operand(self) -> str:
+        return self.table.name
+
     def parts(self) -> Iterable[tuple[int, ...]]:
+        self.table.check_unchanged()
         return self.table.groups()
 
     def read(self, part: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -149,3 +154,6 @@ class ParquetMapping(Mapping):
 
     def token(self) -> str:
         return digest("ParquetMapping", self.table, self.columns)
+
+    def token_now(self) -> str:
+        return digest("ParquetMapping", ParquetTable.of(self.table.name), self.columns)

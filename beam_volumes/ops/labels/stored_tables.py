@@ -31,9 +31,16 @@ class ArrayTable(StoredTable):
     Attributes
     ----------
     columns : tuple of ndarray
+    what : str
+        The parameter that it was given for.
     """
 
     columns: tuple[np.ndarray, ...]
+    what: str
+
+    @property
+    def operand(self) -> str:
+        return self.what
 
     def parts(self) -> Sequence[Key]:
         return [(i,) for i in range(max(1, -(-len(self.columns[0]) // _ROWS)))]
@@ -61,7 +68,12 @@ class ParquetColumns(StoredTable):
     def extents(self) -> tuple[Extent, ...]:
         return self.table.extents
 
+    @property
+    def operand(self) -> str:
+        return self.table.name
+
     def parts(self) -> Sequence[Key]:
+        self.table.check_unchanged()
         return self.table.groups() or [(-1, -1)]
 
     def read(self, part: Key) -> Columns:
@@ -71,6 +83,9 @@ class ParquetColumns(StoredTable):
 
     def token(self) -> str:
         return digest("ParquetColumns", self.names, self.table)
+
+    def token_now(self) -> str:
+        return digest("ParquetColumns", self.names, ParquetTable.of(self.table.name))
 
 
 def as_table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
@@ -128,7 +143,7 @@ def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> Array
     if len({len(c) for c in columns}) > 1:
         raise ValueError(f"{name}: the columns of {what} differ in length")
     names = tuple((c, v.dtype.str) for c, v in zip(needed, columns, strict=True))
-    return ArrayTable(names, tuple(columns))
+    return ArrayTable(names, tuple(columns), what)
 
 
 def _check(have: Sequence[Any], needed: Sequence[str], name: str, what: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +73,9 @@ class Parquet(TableFormat):
 
 FORMATS = (Parquet(),)
 
+#: Bytes of a file that is read to be told from another.
+SMALL = 16 << 20
+
 
 @dataclass(frozen=True, eq=False)
 class ParquetTable:
@@ -88,7 +93,7 @@ class ParquetTable:
     schema : dict
         Dtypes by name of the columns, None for what is no number.
     identity : str
-        Of the content, as far as the files' metadata tell.
+        Of the content; of large files, of when they were written.
     """
 
     name: str
@@ -113,16 +118,15 @@ class ParquetTable:
             files = [join(spec, k) for k in keys] or [spec]
         sizes, counts, marks, schema = [], [], [], None
         for file in files:
-            opened = _open(file)
+            data = None if file.get("driver") == "file" else _read(file)
+            opened = _open(file, data)
             meta, of = opened.metadata, opened.schema_arrow
             counts.append(meta.num_row_groups)
+            marks.append(_mark(file, data))
             for i in range(meta.num_row_groups):
                 group = meta.row_group(i)
                 sizes.append(group.num_rows)
                 marks.append((group.num_rows, group.total_byte_size))
-                for k in range(group.num_columns):
-                    c = group.column(k)
-                    marks.append((c.total_compressed_size, str(c.statistics)))
             if schema is not None and of != schema:
                 raise ValueError(f"{name}: its files differ in their columns")
             schema = of
@@ -161,8 +165,37 @@ class ParquetTable:
     def token(self) -> str:
         return digest(self.files, self.identity)
 
+    def check_unchanged(self) -> None:
+        """Refuse files that are not what was opened.
 
-def _open(file: Spec) -> pq.ParquetFile:
+        Raises
+        ------
+        ValueError
+        """
+        if ParquetTable.of(self.name).token() != self.token():
+            raise ValueError(f"{self.name} has changed since it was opened; open it anew")
+
+
+def _mark(file: Spec, data: bytes | None) -> Any:
+    """What tells a file from another: its bytes, or of a large one on a disk its length and its time."""
+    if data is None:
+        about = os.stat(file["path"])
+        if about.st_size > SMALL:
+            return about.st_size, about.st_mtime_ns
+        data = Path(file["path"]).read_bytes()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _read(file: Spec) -> bytes:
+    """All of a file."""
+    folder, _, key = str(file["path"]).rpartition("/")
+    data: bytes | None = Place.of({**file, "path": folder}).read(key)
+    if data is None:
+        raise FileNotFoundError(f"reading {url(file)}: there is no such file")
+    return data
+
+
+def _open(file: Spec, data: bytes | None = None) -> pq.ParquetFile:
     """A Parquet file; of another place than the local disk all of it is read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -171,11 +204,7 @@ def _open(file: Spec) -> pq.ParquetFile:
     try:
         if file.get("driver") == "file":
             return pq.ParquetFile(file["path"])
-        folder, _, key = str(file["path"]).rpartition("/")
-        data = Place.of({**file, "path": folder}).read(key)
-        if data is None:
-            raise FileNotFoundError(f"reading {name}: there is no such file")
-        return pq.ParquetFile(io.BytesIO(data))
+        return pq.ParquetFile(io.BytesIO(_read(file) if data is None else data))
     except pa.ArrowInvalid as error:
         raise VolumeError(f"reading {name}: it is not Parquet, or damaged ({error})") from None
 
