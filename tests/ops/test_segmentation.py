@@ -1,7 +1,9 @@
 """The whole chain from affinities to segments, against plain references and one slab, however it is cut."""
 
+from collections import Counter
 from functools import partial
 
+import apache_beam as beam
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -95,3 +97,16 @@ def test_in_process(cut, expected, tmp_path, monkeypatch):
 @pytest.mark.parametrize("cut", [CUTS[2], CUTS[6]])  # all do; they take a minute each
 def test_in_a_pipeline(cut, expected, tmp_path, monkeypatch):
     check(monkeypatch, tmp_path, expected, cut, runner="FnApiRunner", workers=2)
+
+
+def test_few_steps_wait_for_one(tmp_path):
+    """Flink takes no more than 64."""
+    merges, segments = chain(bv.open(likely()))
+    pipeline = beam.Pipeline("FnApiRunner")
+    targets = merges.to(tmp_path / "merges.parquet"), segments.to(tmp_path / "x.zarr")
+    _ = pipeline | bv.Compute(*targets, slab=(2, 13, 15))
+    steps = pipeline.to_runner_api().components.transforms.values()
+    users = Counter(
+        name for step in steps if not step.subtransforms for name in set(step.inputs.values())
+    )
+    assert 2 < max(users.values()) <= 20
