@@ -103,7 +103,10 @@ def test_few_steps_wait_for_one(tmp_path):
     """Flink takes no more than 64."""
     merges, segments = chain(bv.open(likely()))
     pipeline = beam.Pipeline("FnApiRunner")
-    targets = merges.to(tmp_path / "merges.parquet"), segments.to(tmp_path / "x.zarr")
+    targets = (
+        merges.to(tmp_path / "merges.parquet"),
+        segments.to(tmp_path / "x.zarr", chunks=(2, 13, 15)),
+    )
     _ = pipeline | bv.Compute(*targets, slab=(2, 13, 15))
     steps = pipeline.to_runner_api().components.transforms.values()
     users = Counter(
