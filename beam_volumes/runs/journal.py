@@ -83,6 +83,9 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
         There is none.
     """
     spec = kvstore_spec(place)
+    around, _, last = str(spec.get("path", "")).rpartition("/")
+    if "*" in last:  # slices, which lie in a folder
+        spec = {**spec, "path": around}
     for folder in (spec, run_folder(spec)):
         if not (is_local(folder) and not os.path.isdir(folder["path"])):
             journal = Journal.open(folder)

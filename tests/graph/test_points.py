@@ -189,3 +189,14 @@ def test_commands_that_need_one_point_say_so(tmp_path, monkeypatch, capsys):
         assert main(arguments) == 2
         said = capsys.readouterr().err.strip()
         assert says in said and "\n" not in said
+
+
+def test_a_number_over_all_points_is_that_of_points_as_channels():
+    x = voxels((3, 2, 4, 8, 8))
+    v = bv.open(x)
+    with pytest.raises(TypeError, match=r"no parameter 'across': .*bv\.stack\(\[v\[k\] for k"):
+        bv.threshold_otsu(v, across="t")
+    together = bv.stack([v[k] for k in range(len(v))])
+    limit = bv.compute(bv.threshold_otsu(together))
+    assert limit == bv.compute(bv.threshold_otsu(bv.open(x.reshape(-1, 8, 8))))
+    np.testing.assert_array_equal(np.asarray(v > limit), x > limit)

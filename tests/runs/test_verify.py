@@ -228,3 +228,12 @@ def test_zeros_with_a_sign_are_stored(tmp_path):
     bv.compute(v.to(tmp_path / "out.zarr"), runner=None, progress=False)
     assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
     assert np.signbit(np.asarray(bv.open(tmp_path / "out.zarr"))).all()
+
+
+def test_slices_are_found_by_their_pattern(tmp_path):
+    bv.compute(
+        bv.open(np.zeros((3, 4, 5), "u1")).to(tmp_path / "out", format="png"), progress=False
+    )
+    assert bv.verify(tmp_path / "out" / "*.png") == []
+    (tmp_path / "out" / "1.png").unlink()
+    assert len(bv.verify(tmp_path / "out" / "*.png")) == 1

@@ -43,6 +43,8 @@ _NOWHERE = {
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
     "scheduler": "runner= says where it runs, and workers= and threads= by how many",
+    "across": "numbers are found for each point in time; over all of them they are those of the points as "
+    "channels, bv.stack([v[k] for k in range(len(v))]), and labels are of one point each",
     "chunks": "chunks are those of what is written: result.to(path, chunks=...)",
 }
 
