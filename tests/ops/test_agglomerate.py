@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import beam_volumes as bv
 from beam_volumes.across import rounds
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
-from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration
+from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration, Cutting, Marking
 from beam_volumes.across.chains import chained
 from beam_volumes.across.rounds import Flow, Round
 from tests.across.groups import shuffling
@@ -226,6 +226,30 @@ def test_what_is_too_large_is_refused_before_it_is_merged():
         object.__setattr__(r, "step_", None)  # they would fail otherwise
     with pytest.raises(ValueError, match=r"takes in [\d,]+ boundaries .* larger by 1 MiB"):
         rounds.run(flow, [((0,), shard)])
+
+
+@pytest.mark.parametrize("kind", ["cut", "marks"])
+def test_what_meets_in_one_step_is_refused_beyond_its_memory(kind):
+    count = 5000
+    a = np.arange(1, count + 1, dtype=np.uint64)
+    merges = {"label_a": a, "label_b": a + np.uint64(1), "score": np.ones(count)}
+    marks = {"label": a, "intensity_max": (a == 7).astype(np.uint8)}
+    if kind == "cut":
+        step, given_ = Cutting("cut", None), [merges]
+    else:
+        columns = "label", "intensity_max"
+        step, given_ = Marking("watershed", np.dtype(np.uint8), columns), [merges, marks]
+    source = Flow((Given("slabs", ("rows",)),), ("rows",))
+    need = 100 * count * len(given_)
+    for limit in (need, need - 1):
+        inputs = tuple(range(len(given_)))
+        flow = chained([source] * len(given_), [(step, inputs)], limit)
+        run = functools.partial(rounds.run, flow, [((0,), tuple(given_))])
+        if limit == need:
+            assert len(run()["rows"][0][1]["label"]) == count
+        else:
+            with pytest.raises(ValueError, match=r"all .* meet in one step.* larger by 1 MiB"):
+                run()
 
 
 def case(shape=(9, 12, 14), seed=0):

@@ -103,3 +103,21 @@ def test_coarse_and_refused(tmp_path):
         bv.meshes(labels[4], tmp_path / "no")
     with pytest.raises(ValueError, match="is computed; write it"):
         bv.meshes(bv.label(bv.open(labels) > 0), tmp_path / "no")
+
+
+def test_simplified_surfaces_are_closed_and_about_the_same(tmp_path):
+    v = bv.open(scene(), voxel_size=(40.0, 4.0, 5.0), unit="nm")
+    whole = bv.compute(bv.meshes(v, tmp_path / "whole"), runner=None).to_pydict()
+    rows = bv.compute(bv.meshes(v, tmp_path / "m", simplify=0.8), runner=None).to_pydict()
+    for label, faces, before in zip(rows["label"], rows["faces"], whole["faces"], strict=True):
+        assert 0.15 * before < faces < 0.3 * before
+        some = read_ply(tmp_path / "m" / f"{label}.ply")
+        expected = volume_of(*read_ply(tmp_path / "whole" / f"{label}.ply"))
+        assert abs(volume_of(*some) / expected - 1) < 0.05
+    one = np.zeros((3, 3, 3), "u1")
+    one[1, 1, 1] = 1
+    few = bv.compute(bv.meshes(one, tmp_path / "one", simplify=0.99), runner=None).to_pydict()
+    assert few["faces"][0] >= 4
+    for wrong in (1, -0.1, True, "much"):
+        with pytest.raises(ValueError, match="simplify="):
+            bv.meshes(one, tmp_path / "x", simplify=wrong)

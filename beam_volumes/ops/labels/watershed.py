@@ -79,7 +79,7 @@ def watershed(
     neighbours; among passes of one height the order is that of labels in `agglomerate`.
 
     There is one result, however the volume is cut. It is not that of `skimage.segmentation.watershed`,
-    which floods from a queue: without equal heights the two differ where floods meet alone.
+    which floods from a queue: without equal heights the two may differ where floods meet alone.
 
     Two sweeps for the basins, three with markers. Basins are merged as
     components of `label` are. With markers all basins meet in one worker, of about 100 bytes each;
