@@ -541,10 +541,9 @@ class _Sweep(beam.DoFn):
             seen.SKIPPED.inc()
             return
         for result in swept:
-            seen.SLABS.inc()
-            seen.BYTES_READ.inc(result.bytes_read)
-            seen.BYTES_WRITTEN.inc(result.bytes_written)
-            seen.MILLISECONDS.update(round(1000 * result.seconds))
+            seen.took(result.seconds)
+            seen.read(result.bytes_read)
+            seen.wrote(result.bytes_written)
         seen.VOXELS.inc(p.grid.box(slab).size)
         seen.reads(input_names(plan))
         seen.writes(o.sink.name for o in p.program.outputs if o.sink not in plan.intermediates)
@@ -612,6 +611,10 @@ def _finish(
         joined = merging.put_together(session.plan, index, (piece for _, piece in states))
         merged = merging.merge(session.plan, index, [joined])
         after = merging.finish_pass(session, index, merged, known)
+        if session.journal is not None:
+            # A step that succeeds cannot know of those before it: their counts are lost with them.
+            begun = session.journal.attempts_of(index).values()
+            seen.RETRIES.inc(sum(begun) - len(begun))
     # For a message: what is large stays in the journal.
     return after if session.journal is None else by_name(known, after, index)
 

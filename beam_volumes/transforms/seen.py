@@ -10,6 +10,8 @@ from functools import cache
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import Lineage
 
+from beam_volumes.plan.machine import peak_memory
+
 #: Under which all metrics of this package are found.
 NAMESPACE = "beam_volumes"
 
@@ -18,8 +20,12 @@ VOXELS = Metrics.counter(NAMESPACE, "voxels")
 BYTES_READ = Metrics.counter(NAMESPACE, "bytes_read")
 BYTES_WRITTEN = Metrics.counter(NAMESPACE, "bytes_written")
 SKIPPED = Metrics.counter(NAMESPACE, "slabs_skipped_by_record")
+RETRIES = Metrics.counter(NAMESPACE, "retries")
 FAILED = Metrics.counter(NAMESPACE, "failed")
 MILLISECONDS = Metrics.distribution(NAMESPACE, "milliseconds_per_slab")
+BYTES_READ_EACH = Metrics.distribution(NAMESPACE, "bytes_read_per_slab")
+BYTES_WRITTEN_EACH = Metrics.distribution(NAMESPACE, "bytes_written_per_slab")
+PEAK = Metrics.distribution(NAMESPACE, "peak_memory_bytes")
 MERGE_INPUTS = Metrics.distribution(NAMESPACE, "merge_inputs")
 
 
@@ -28,9 +34,27 @@ def timed(voxels: int) -> Iterator[None]:
     """Count a slab of so many voxels, and the time that it takes; one that fails is not counted."""
     began = time.monotonic()
     yield
-    SLABS.inc()
     VOXELS.inc(voxels)
-    MILLISECONDS.update(round(1000 * (time.monotonic() - began)))
+    took(time.monotonic() - began)
+
+
+def took(seconds: float) -> None:
+    """Count a slab that took so long, and the most memory that its process has had so far."""
+    SLABS.inc()
+    MILLISECONDS.update(round(1000 * seconds))
+    PEAK.update(peak_memory())
+
+
+def read(count: int) -> None:
+    """Count the bytes that were read for a slab."""
+    BYTES_READ.inc(count)
+    BYTES_READ_EACH.update(count)
+
+
+def wrote(count: int) -> None:
+    """Count the bytes that a slab has written, before compression."""
+    BYTES_WRITTEN.inc(count)
+    BYTES_WRITTEN_EACH.update(count)
 
 
 def reads(names: Iterable[str]) -> None:

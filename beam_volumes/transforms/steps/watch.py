@@ -409,6 +409,7 @@ class _Gather(beam.DoFn):
         if len(digests) < len(data) and not fill:
             return
         kept.made = digests
+        seen.read(sum(kept.came[z][2] for z in digests))
         seen.reads(sorted({os.path.dirname(kept.came[z][1]) for z in digests}))
         slab = Slab(core, halo_of(core, box), data, self.needs.grid.shape, self.space)
         yield slab.key, slab

@@ -244,7 +244,7 @@ def _write(pair: Any, sink: Sink, made: str) -> tuple[SlabKey, Box]:
     slab = slab_of(pair, "WriteSlabs")
     with seen.timed(slab.core.size):
         write_slab(slab, sink, made)
-    seen.BYTES_WRITTEN.inc(slab.voxels.nbytes)
+    seen.wrote(slab.voxels.nbytes)
     seen.writes([sink.name])
     return slab.key, slab.core
 
