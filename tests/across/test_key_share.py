@@ -1,4 +1,4 @@
-"""No key of a merge has more than its share, however many slabs there are: 100,000 of them, without voxels."""
+"""No key of a merge has more than its share, however many slabs there are: 100,000, without voxels."""
 
 import numpy as np
 import pytest
