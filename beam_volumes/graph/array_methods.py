@@ -55,7 +55,19 @@ def _reduced(item: Any, name: str, ours: str, axis: Any, how: dict[str, Any], **
 
     if how.pop("mask", None) is not None or how.pop("nan", "raise") != "raise":
         raise TypeError(f"{name}: {', '.join(given)} of numpy's do not go with mask= and nan=")
-    return getattr(np, name)(item, axis=axis, **given, **how)
+    return getattr(np, name)(item, axis=_numbered(item, name, axis), **given, **how)
+
+
+def _numbered(item: Any, name: str, axis: Any) -> Any:
+    """Axes as numpy takes them: by their numbers."""
+    if axis is None or isinstance(axis, int):
+        return axis
+    several = [axis] if isinstance(axis, str) else list(axis)
+    for a in several:
+        if isinstance(a, str) and a not in item.axes:
+            raise ValueError(f"{name}: axis={axis!r}; the volume's axes are {', '.join(item.axes)}")
+    numbers = tuple(item.axes.index(a) if isinstance(a, str) else a for a in several)
+    return numbers[0] if isinstance(axis, str) else numbers
 
 
 class ArrayMethods:

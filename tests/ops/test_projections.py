@@ -186,6 +186,9 @@ def test_channels_of_each_voxel_as_numpy_has_them():
     np.testing.assert_array_equal(
         np.asarray(bv.compute(grey, runner=None, slab=(1, 20, 30))), whole
     )
+    np.testing.assert_array_equal(v.max("c", keepdims=True), x.max(0, keepdims=True))
+    with pytest.raises(ValueError, match="the volume's axes are c, z, y, x"):
+        v.max(("c", "t"), keepdims=True)
     both = bv.percentile(v, (5, 95), "c")
     assert both.channels == ("5", "95")
     np.testing.assert_array_equal(np.asarray(both), np.percentile(x, (5, 95), axis=0))
