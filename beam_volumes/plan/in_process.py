@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from beam_volumes.graph.nodes import SourceNode, below
+from beam_volumes.graph.target import Target
 from beam_volumes.plan.plan import Plan
 from beam_volumes.text import format_bytes
 
@@ -32,3 +38,32 @@ def why_in_process(plan: Plan) -> str | None:
             f"it reads and writes {format_bytes(moved)}, and up to {format_bytes(SMALL)} need none"
         )
     return None
+
+
+def is_large(targets: Sequence[Any]) -> bool:
+    """Whether a pipeline is worth its while whatever the plan, for what is written alone; needs none made.
+
+    Examples
+    --------
+    >>> is_large([(bv.open(np.zeros((8, 64, 64), "u1")) + 1).to("more.zarr")])
+    False
+    """
+    written, stack = 0, []
+    for t in targets:
+        if not isinstance(t, Target) or not t.sink.portable:
+            return False
+        for volume, sink in t.written:
+            written += sum(math.prod(n.shape) for n in volume.nodes) * sink.dtype.itemsize
+            stack += volume.nodes
+    if written <= SMALL:
+        return False
+    seen: set[str] = set()
+    while stack:
+        item = stack.pop()
+        if item.token in seen:
+            continue
+        seen.add(item.token)
+        if isinstance(item, SourceNode) and not item.source.portable:
+            return False
+        stack += below(item)
+    return True

@@ -40,7 +40,7 @@ from beam_volumes.plan.fitting import (
     too_coarse,
 )
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
-from beam_volumes.plan.in_process import why_in_process
+from beam_volumes.plan.in_process import is_large, why_in_process
 from beam_volumes.plan.memory import BASE_ALONE, BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
@@ -153,6 +153,8 @@ def plan(
 
 def plan_in_process(targets: Sequence[Wanted], options: RunOptions) -> Plan | None:
     """Plan a run of this process, if that is where it goes when nobody names a runner; else None."""
+    if is_large(targets):
+        return None
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     held = not written and options.journal is None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.plan.in_process import is_large
 from beam_volumes.geometry import Box
 from tests.tiers import thorough
 
@@ -387,3 +388,17 @@ def test_what_lies_between_passes_of_odd_slabs_has_no_slivers():
             assert kept.unit_bytes >= 1 << 19
             for s, c, n in zip(slab, kept.unit, v.shape, strict=True):
                 assert s % c == 0 or s >= n
+
+
+def test_what_is_written_alone_may_tell_that_a_pipeline_is_worth_it(tmp_path):
+    small = np.ones((4, 64, 64), "u1")
+    bv.compute(bv.open(small).to(tmp_path / "in.zarr"), runner=None)
+    stored = bv.open(tmp_path / "in.zarr")
+    for volume, alone in ((stored, None), (bv.open(small), "in the memory of this process")):
+        large = bv.upsample(volume, 32).to(tmp_path / "large.zarr")
+        assert is_large([large]) == (alone is None)
+        # Of a number of what is in memory, too.
+        other = (bv.upsample(stored, 32) - bv.max(volume)).to(tmp_path / "other.zarr")
+        assert is_large([other]) == (alone is None)
+        why = bv.plan(large).in_process
+        assert why is None if alone is None else alone in why

@@ -62,39 +62,50 @@ def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale)
     -----
     All is computed in float64, in one order of operations, and rounded once.
     """
+    r, g, b = np.empty(nx), np.empty(nx), np.empty(nx)
     for k in range(out.firsts.size):
         for y in range(y0, y1):
-            a = first.lines[first.firsts[k] + y, first.left : first.left + nx]
-            b = second.lines[second.firsts[k] + y, second.left : second.left + nx]
-            c = third.lines[third.firsts[k] + y, third.left : third.left + nx]
+            _counted(first.lines[first.firsts[k] + y], first.left, r, table, kind, scale)
+            _counted(second.lines[second.firsts[k] + y], second.left, g, table, kind, scale)
+            _counted(third.lines[third.firsts[k] + y], third.left, b, table, kind, scale)
             to = out.lines[out.firsts[k] + y, out.left : out.left + nx]
-            _row(a, b, c, to, table, weights, kind, scale)
+            _row(r, g, b, to, weights, kind, scale)
 
 
 @row_kernel
-def _row(a, b, c, to, table, weights, kind, scale):
-    looked_up = table.size > 0
+def _counted(line, left, to, table, kind, scale):
+    """What a row's values count as: looked up first, it leaves loops that are vectorised."""
+    if table.size > 0:
+        for i in range(to.size):
+            to[i] = table[np.int64(line[left + i])]
+    elif kind == DENSITIES:
+        for i in range(to.size):
+            to[i] = _density(np.float64(line[left + i]), scale)
+    else:
+        for i in range(to.size):
+            to[i] = np.float64(line[left + i])
+
+
+@row_kernel
+def _row(r, g, b, to, weights, kind, scale):
     u, v, w = weights[0], weights[1], weights[2]
-    holes = False
-    for i in range(to.size):
-        if looked_up:
-            r, g, b_ = table[np.int64(a[i])], table[np.int64(b[i])], table[np.int64(c[i])]
-        else:
-            r, g, b_ = np.float64(a[i]), np.float64(b[i]), np.float64(c[i])
-            if kind == DENSITIES:
-                r, g, b_ = _density(r, scale), _density(g, scale), _density(b_, scale)
-        if kind == SUM:
-            value = (r * u + g * v) + b_ * w
-        elif kind == DENSITIES:
-            value = (r * u + g * v) + b_ * w
-            value = 0.0 if value < 0.0 else value
-        elif kind == LIGHT:
-            value = exp_value(-(((r * scale) * u + (g * scale) * v) + (b_ * scale) * w))
+    holes = 0
+    if kind <= DENSITIES:  # or SUM
+        least = 0.0 if kind == DENSITIES else -np.inf
+        for i in range(to.size):
+            value = (r[i] * u + g[i] * v) + b[i] * w
+            value = least if value < least else value
+            holes += value != value
+            to[i] = value
+    elif kind == LIGHT:
+        for i in range(to.size):
+            value = exp_value(-(((r[i] * scale) * u + (g[i] * scale) * v) + (b[i] * scale) * w))
             value = 1.0 if value > 1.0 else value
-        else:
-            value = _hsv(r, g, b_, kind)
-        holes = holes or value != value
-        to[i] = value
+            holes += value != value
+            to[i] = value
+    else:
+        for i in range(to.size):
+            to[i] = _hsv(r[i], g[i], b[i], kind)
     if holes:
         one_nan(to)
 

@@ -39,7 +39,10 @@ class OfThree(Stage):
     @property
     def cost(self) -> float:
         slow = self.kind == colour.LIGHT or (self.kind == colour.DENSITIES and not self.table.size)
-        return 25.0 if slow else 6.0
+        return 25.0 if slow else 2.5
+
+    def scratch(self, rows: int, cols: int, depth: int) -> int:
+        return 3 * 8 * cols
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
