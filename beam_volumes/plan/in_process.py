@@ -48,7 +48,7 @@ def is_large(targets: Sequence[Any]) -> bool:
     >>> is_large([(bv.open(np.zeros((8, 64, 64), "u1")) + 1).to("more.zarr")])
     False
     """
-    written, stack = 0, []
+    written, stack = 0, list[Any]()
     for t in targets:
         if not isinstance(t, Target) or not t.sink.portable:
             return False
