@@ -614,7 +614,8 @@ def _finish(
         if session.journal is not None:
             # A step that succeeds cannot know of those before it: their counts are lost with them.
             begun = session.journal.attempts_of(index).values()
-            seen.RETRIES.inc(sum(begun) - len(begun))
+            if again := sum(begun) - len(begun):
+                seen.RETRIES.inc(again)
     # For a message: what is large stays in the journal.
     return after if session.journal is None else by_name(known, after, index)
 
