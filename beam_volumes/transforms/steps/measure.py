@@ -218,7 +218,7 @@ _Part: Any = Tuple[Tuple[int], Any]
 
 
 def _stand_in(volume: Volume) -> Volume:
-    """A volume of what slabs are of, whose voxels each slab has for itself."""
+    """Make a volume of what slabs are of, whose voxels each slab has for itself."""
     none = Box((0, 0, 0), (0, 0, 0))
     empty = np.empty((0, 0, 0), volume.dtype)
     block = BlockSource.of(empty, none, volume.node.shape, volume.space)
