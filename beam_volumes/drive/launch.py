@@ -32,6 +32,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 from apache_beam.transforms.resources import parse_resource_hints
 
+from beam_volumes.drive.flink import check_flink
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner
 from beam_volumes.drive.supervise import call_supervised
@@ -352,6 +353,8 @@ def run_pipeline(
     build(pipeline, session, resource_hints, ready)
     if resource_hints:
         bound(pipeline, session.plan.sweeps_a_process)
+    if runner_name(runner).lower().startswith("flink"):
+        check_flink(pipeline)
     try:
         result = pipeline.run()
         try:

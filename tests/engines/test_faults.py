@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
 from beam_volumes.runs import Journal, run_folder
 from tests.engines.conftest import free_ports, installed, server
+from tests.ops.test_segmentation import HIGH, LOW, SMALLEST, chain, likely, united
 from tests.transforms.trees import membranes, stored
 
 SLAB = (2, 24, 28)
@@ -128,6 +130,41 @@ def test_flink_a_taskmanager_killed_in_a_merge(cluster, tmp_path):
     for index in (0, 1):
         assert journal_of(path).attempts_of(index) == dict.fromkeys(range(slabs), 1)
     assert went_on(cluster, "merge")
+
+
+def test_flink_a_taskmanager_killed_between_tables(cluster, tmp_path):
+    """From affinities to segments, in two jobs: boundaries are merged again, and come out the same."""
+    chunks = (1, 2, 24, 28)
+    of = bv.compute(
+        bv.open(likely((8, 24, 28))).to(tmp_path / "in.zarr", chunks=chunks), runner=None
+    )
+    expected, segments = bv.compute(*chain(np.asarray(of)), runner=None)
+    pieces = bv.watershed_affinities(of, LOW, HIGH, min_size=SMALLEST)
+    pieces = pieces.to(tmp_path / "pieces.zarr", chunks=SLAB)
+    pieces = bv.compute(pieces, slab=SLAB, **flink(cluster, "pieces"))
+    merges, voxels = united(pieces, of)
+    targets = merges.to(tmp_path / "merges.parquet"), voxels.to(tmp_path / "x.zarr", chunks=SLAB)
+    passes = bv.plan(*targets, slab=SLAB, memory="4GiB", workers=2)
+    index = next(
+        p.index for p in passes.passes for b in p.program.surveys if b.token in passes.tables
+    )
+    tm = cluster.taskmanager(1)
+
+    def merging(journal):
+        """The rounds that lead to the table of merges are under way."""
+        if len(journal.finished(index)) < 4:
+            return None
+        rounds = cluster.job("segments")["vertices"]
+        ended = [
+            v["status"] == "FINISHED" for v in rounds if f"Pass {index + 1}/Survey" in v["name"]
+        ]
+        return tm if any(ended) and not all(ended) else None
+
+    with killing(tmp_path / "merges.parquet", merging):
+        bv.compute(*targets, slab=SLAB, **flink(cluster, "segments"))
+    np.testing.assert_array_equal(bv.open(tmp_path / "x.zarr"), segments)
+    assert pq.read_table(tmp_path / "merges.parquet").equals(expected)
+    assert went_on(cluster, "segments")
 
 
 def test_flink_a_worker_killed_among_functions_that_print(cluster, tmp_path):

@@ -47,6 +47,11 @@ def likely(shape=SHAPE, seed=0):
 def chain(affinities):
     """Fragments, boundaries, merges and segments: one request."""
     fragments = bv.watershed_affinities(affinities, LOW, HIGH, min_size=SMALLEST)
+    return united(fragments, affinities)
+
+
+def united(fragments, affinities):
+    """What the chain makes of fragments."""
     graph = bv.region_adjacency(fragments, affinities=affinities)
     sizes = bv.regionprops_table(fragments, properties=["num_pixels"])
     merges = bv.agglomerate(graph, "mean", threshold=LEAST, sizes=sizes, max_size=MOST)
@@ -113,3 +118,13 @@ def test_few_steps_wait_for_one(tmp_path):
         name for step in steps if not step.subtransforms for name in set(step.inputs.values())
     )
     assert 2 < max(users.values()) <= 20
+
+
+def test_flink_is_not_left_to_it(tmp_path):
+    """Its optimizer would follow each of 10^11 ways through the steps, for hours."""
+    merges, segments = chain(bv.open(likely()))
+    path = tmp_path / "x.zarr"
+    targets = merges.to(tmp_path / "merges.parquet"), segments.to(path, chunks=(2, 13, 15))
+    with pytest.raises(ValueError, match=r"e\+11 ways .* Compute it in parts"):
+        bv.compute(*targets, slab=(2, 13, 15), runner="FlinkRunner", progress=False)
+    assert not list(tmp_path.iterdir())
