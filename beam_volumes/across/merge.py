@@ -218,7 +218,10 @@ def merge(
     children = _distinct(summaries)
     if [c.key for c in children] != tree.children(key):
         missing = sorted(set(tree.children(key)) ^ {c.key for c in children})
-        raise ValueError(f"node {key} of the merge: children {missing} are missing or not its own")
+        raise ValueError(
+            f"what is merged across slabs needs every slab once: below node {key}, {missing} did "
+            "not come, or are of another grid"
+        )
     ids, inverse = np.unique(np.concatenate([c.ids for c in children]), return_inverse=True)
     parts = np.split(inverse, np.cumsum([len(c.ids) for c in children])[:-1])
 

@@ -131,6 +131,8 @@ class WatchConfig(NamedTuple):
     unit: str | None = None
     interval: float | None = None
     timeout: float | None = None
+    end_marker: str | None = None
+    missing: str | None = None
 
 
 class _Bordered(beam.PTransform):
