@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import apache_beam as beam
 import numpy as np
 import pytest
 import yaml
@@ -32,6 +33,7 @@ from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import ENDED
 from beam_volumes.session.begin import begin
+from tests.ops.networks.conftest import unet_file as unet_file
 from tests.transforms.trees import membranes, stored
 
 TEMPLATE = Path(__file__).parents[2] / "templates" / "dataflow"
@@ -143,6 +145,18 @@ def steps(job):
     return {t.unique_name: t for t in found if not t.subtransforms}
 
 
+def coder_of(components, collection):
+    """The coder of a PCollection, in words."""
+
+    def said(name):
+        found = components.coders[name]
+        kind = found.spec.urn.removeprefix("beam:coder:").removesuffix(":v1")
+        inner = ", ".join(said(c) for c in found.component_coder_ids)
+        return f"{kind}({inner})" if inner else kind
+
+    return said(components.pcollections[collection].coder_id)
+
+
 def test_steps_are_named_by_pass_and_what_they_do(steps, planned):
     assert len(planned.passes) == 4
     sweeps = {name for name in steps if "/Sweep/" in name}
@@ -159,20 +173,13 @@ def test_nothing_that_is_shuffled_can_be_voxels(job, steps):
     Beam's own Reshuffle adds to an element, and the states of reductions.
     """
     components = job.proto_pipeline.components
-
-    def coder(name):
-        found = components.coders[name]
-        kind = found.spec.urn.removeprefix("beam:coder:").removesuffix(":v1")
-        inner = ", ".join(coder(c) for c in found.component_coder_ids)
-        return f"{kind}({inner})" if inner else kind
-
     carried = {}
     for step in steps.values():
         if step.spec.urn == "beam:transform:group_by_key:v1":
             (given,) = step.inputs.values()
             name = re.sub(r"^Pass \d/|/GroupByKey$", "", step.unique_name)
             name = re.sub(r"^Survey \d/Group .*", "Survey", name)
-            carried.setdefault(name, set()).add(coder(components.pcollections[given].coder_id))
+            carried.setdefault(name, set()).add(coder_of(components, given))
     slab = "kv(tuple(varint), kv(varint, bytes))"
     span = "kv(varint, varint)"  # the first slab, and the one after the last
     assert carried == {
@@ -203,6 +210,59 @@ def test_all_steps_of_a_pass_ask_for_the_memory_it_needs_and_few_bundles(job, st
         # More bundles than slabs may be in flight would only wait, each with a thread of its own.
         assert asked.pop(f"Pass {k}") == {(n << 30, planned.workers)}
     assert set(map(frozenset, asked.values())) == {frozenset({(0, 0)})}
+
+
+def test_every_transform_makes_a_job(bucket, unet_file):
+    """All in one pipeline; nothing that Dataflow would shuffle is a slab, but where it meets its labels."""
+    pipeline = beam.Pipeline("DataflowRunner", options=pipeline_options(OPTIONS))
+    em = bv.open("gs://bucket/em.zarr")
+    read = bv.ReadSlabs(em, depth=5, halo=1)
+    slabs = pipeline | read
+    bright = slabs | bv.ApplyStages(lambda v: bv.median_filter(v, 3) > 140)
+    labels = bright | bv.LabelSlabs(read)
+    mask = bv.ReadSlabs(em > 140, depth=5, halo=((0, 1),) * 3)
+    label = bv.LabelComponents(mask)
+    merged = pipeline | "Mask" >> mask | label | bv.MergeEquivalences(label)
+    apart = merged["answers"] | bv.RelabelSlabs(em > 140, label)
+    planes = slabs | beam.MapTuple(lambda key, slab: (key, slab.voxels.sum(0)))
+    _ = planes | bv.SlabScan(read, np.add)
+    _ = labels | bv.WriteSlabs("gs://bucket/labels.zarr", like=em, partial=True)
+    _ = apart | "Apart" >> bv.WriteSlabs("gs://bucket/apart.zarr", like=em, partial=True)
+    _ = labels | bv.RegionTable(read, em, ["area"])
+    _ = slabs | bv.MeasureSlabs(read, mean=bv.mean, count=lambda v: bv.label(v > 140).num_labels)
+    cut = bv.ReadSlabs(em, depth=5, halo=((6, 10), 0, 0))
+    network = bv.Predict(cut, unet_file, lambda p: p[1] > 0.5, patch=(6, 8, 10))
+    _ = pipeline | "Cut" >> cut | network
+    pattern = "gs://bucket/slices/{z}.png"
+    _ = pipeline | bv.WatchSlices(pattern, (20, 24, 28), "u1", depth=5)
+    paths = pipeline | beam.Create(["gs://bucket/em.zarr"])
+    _ = paths | bv.ReadAll(depth=5)
+    _ = paths | bv.ComputeAll(lambda path: (bv.open(path) + 1).to(f"{path}.out"))
+    with described() as jobs:
+        pipeline.run()
+    components = jobs[0].proto_pipeline.components
+    steps = [s for s in components.transforms.values() if not s.subtransforms]
+    assert {*bv.transforms.__all__} - {"Failed", "Slab", "SlabGrid", "SlabKey"} - {"Compute"} <= {
+        s.unique_name.partition("/")[0] for s in steps
+    }
+    carried = {}
+    for s in steps:
+        if s.spec.urn == "beam:transform:group_by_key:v1":
+            (given,) = s.inputs.values()
+            name = re.sub(r".*/(Spread/|Group ).*", r"\1", s.unique_name)
+            carried.setdefault(name, set()).add(coder_of(components, given))
+    spread = "kv(varint, tuple({}, nullable(pickled_python), pickled_python))"
+    assert carried == {
+        "Spread/": {spread.format(kind) for kind in ("varint", "string_utf8", "pickled_python")},
+        "Group ": {"kv(pickled_python, bytes)"},
+        "SlabScan/GroupByKey": {"kv(pickled_python, bytes)"},
+        "MeasureSlabs/Merge/GroupByKey": {"kv(pickled_python, pickled_python)"},
+        "MeasureSlabs/Together": {"kv(tuple(varint), pickled_python)"},
+        "MeasureSlabs/Count/GroupByKey": {"kv(tuple(varint), varint)"},
+        # Where a slab that somebody has made meets the ids of its labels.
+        "LabelSlabs/Relabel/Meet/Group": {"kv(pickled_python, kv(string_utf8, pickled_python))"},
+        "RelabelSlabs/Meet/Group": {"kv(pickled_python, kv(string_utf8, pickled_python))"},
+    }
 
 
 def test_options_of_dataflow_are_carried(job):
