@@ -73,7 +73,8 @@ def test_an_operation_gives_the_same_bits_in_any_slabs(family, dtype, data):
     volume = op(bv.open(x))
     whole = bv.compute(volume, runner=None)
     for _ in range(2):
-        slab = tuple(data.draw(st.integers(1, n)) for n in volume.shape)
+        # Some hundred slabs at most.
+        slab = tuple(data.draw(st.integers(-(-n // 6), n)) for n in volume.shape)
         window = data.draw(st.sampled_from([None, 1, 3]))
         assert bv.compute(volume, runner=None, slab=slab, window=window).tobytes() == (
             whole.tobytes()
