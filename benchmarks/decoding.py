@@ -35,7 +35,7 @@ def slices(path: Path, voxels: np.ndarray) -> None:
 
 
 def tiff(path: Path, voxels: np.ndarray) -> None:
-    how = {"tile": (64, 64), "compression": "deflate", "photometric": "minisblack"}
+    how = {"tile": (256, 256), "compression": "deflate", "photometric": "minisblack"}
     tifffile.imwrite(path, voxels, **how)
 
 
