@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 
-#: Flink walks some ten million ways a second before a job starts.
+#: A job of three million ways started within seconds; one of 10^11 had not after nine minutes.
 _MOST_WAYS = 10**9
 
 
@@ -26,8 +26,8 @@ def check_flink(pipeline: beam.Pipeline) -> None:
     if count > _MOST_WAYS:
         raise ValueError(
             f"FlinkRunner would not start this job: its optimizer follows each of {count:.0e} ways through "
-            f"its steps, and {_MOST_WAYS:.0e} take minutes. Compute it in parts: first what is merged first, "
-            "with a path (fragments.to(...)), then the rest from what bv.open() finds there; or take "
+            f"its steps, and more than {_MOST_WAYS:.0e} are refused. Compute it in parts: first what is merged "
+            "first, with a path (fragments.to(...)), then the rest from what bv.open() finds there; or take "
             "runner='DirectRunner'"
         )
 
