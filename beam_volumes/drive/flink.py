@@ -26,8 +26,8 @@ def check_flink(pipeline: beam.Pipeline) -> None:
     if count > _MOST_WAYS:
         raise ValueError(
             f"FlinkRunner would not start this job: its optimizer follows each of {count:.0e} ways through "
-            f"its steps, and more than {_MOST_WAYS:.0e} are refused. Compute it in parts: first what is merged "
-            "first, with a path (fragments.to(...)), then the rest from what bv.open() finds there; or take "
+            f"its steps, and more than {_MOST_WAYS:.0e} are refused. Compute it in parts: first what is "
+            "merged first, with a path (fragments.to(...)), then the rest from what bv.open() finds; or take "
             "runner='DirectRunner'"
         )
 
