@@ -88,13 +88,17 @@ def found(args: argparse.Namespace) -> Facts:
         journal = _journal(place)
         if journal is not None:
             return of_run(journal)
-        if args.level is None and args.mpp is None and not options:
+        if args.level is None and args.mpp is None and args.axes is None and not options:
             listing = _listing(place, those, args.dataset)
         if listing is not None and not listing.is_volume:
             return of_group(args.path, args.dataset, listing)
-    source = open_source(args.path if spec is None else spec, mpp=args.mpp, **asked, **options)
+    source = open_source(
+        args.path if spec is None else spec, mpp=args.mpp, axes=args.axes, **asked, **options
+    )
     if source.asked is not None:
         asked["level"] = source.asked["level"]
+    if args.axes is not None:
+        asked["index"] = None  # it is by the names that the user gives
     facts = of_volume(source)
     if place is not None:
         facts["format"] = _format(place, those, asked, options)

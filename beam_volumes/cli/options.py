@@ -167,6 +167,11 @@ def opening(parser: argparse.ArgumentParser) -> None:
         type=float,
         help="instead of --level: the coarsest whose pixels are no larger, in micrometers",
     )
+    parser.add_argument(
+        "--axes",
+        metavar="tyx",
+        help="what the axes are, where the file does not say it or is wrong",
+    )
     parser.add_argument("--index", metavar="t=0,c=DAPI", help="the time point and channel to take")
     parser.add_argument(
         "--option",
@@ -196,6 +201,7 @@ def opened(path: str, args: argparse.Namespace) -> Volume:
     origin = numbers(args.origin, "--origin") if args.origin else None
     return open_volume(
         json.loads(path) if path.startswith("{") else path,
+        axes=args.axes,
         index=parse_index(args.index),
         dataset=args.dataset,
         level=args.level,

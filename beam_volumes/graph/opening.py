@@ -25,6 +25,7 @@ def open(
     voxel_size: float | Sequence[float] | None = None,
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
+    axes: str | Sequence[str] | None = None,
     index: dict[str, int | str] | None = None,
     dataset: str | None = None,
     level: int | None = None,
@@ -50,6 +51,10 @@ def open(
     origin : float or sequence of float, optional
         Position of the first voxel's centre in ``unit``, one number for all axes or one for each;
         that of the metadata by default.
+    axes : str or sequence of str, optional
+        What the axes are, where a file does not say it or is wrong: a letter of t, c, z, y, x for
+        each axis that it opens with otherwise, in their order. ``"tyx"`` makes a stack of frames a
+        film, and ``"xyz"`` is for an array whose first axis is x.
     index : dict, optional
         The time point to open, and the channel if only one is wanted, e.g.
         ``{"t": 0, "c": "DAPI"}``. Axes of extent 1 need none.
@@ -74,8 +79,8 @@ def open(
     FileNotFoundError
         If nothing is there.
     ValueError
-        If nothing there can be read, slices are missing, an axis needs ``index``, or voxels are of a
-        dtype that is not offered.
+        If nothing there can be read, slices are missing, an axis needs ``index``, ``axes`` are not
+        those of it, or voxels are of a dtype that is not offered.
     TypeError
         If ``path`` is of another type, or no format has an option.
 
@@ -87,6 +92,8 @@ def open(
     --------
     >>> bv.open(np.zeros((4, 5, 6), "u1"), voxel_size=(4, 1, 1), unit="nm").shape
     (4, 5, 6)
+    >>> bv.open(np.zeros((20, 5, 6), "u1"), axes="tyx").axes
+    ('t', 'y', 'x')
     """
     if isinstance(path, Volume):
         return path
@@ -95,6 +102,7 @@ def open(
         voxel_size=voxel_size,
         unit=unit,
         origin=origin,
+        axes=axes,
         index=index,
         dataset=dataset,
         level=level,
@@ -113,7 +121,7 @@ def of_source(source: Source) -> Volume:
     if extents["c"] > MOST_CHANNELS:
         raise ValueError(
             f"{source.name} has {extents['c']:,} channels, and {MOST_CHANNELS:,} are the most: choose one by "
-            "index={'c': 0}; or name its axes where they are points in time"
+            "index={'c': 0}, or say axes='tzyx' if they are points in time"
         )
     channels = (source.point("c", k) for k in range(extents["c"]))
     return Volume(tuple(map(SourceNode.of, channels)), space)

@@ -214,7 +214,7 @@ def select(
     fixed, dims = [], []
     for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
         if axis in index:
-            fixed.append((d, _position(index[axis], axis, size, channels, name)))
+            fixed.append((d, position_along(axis, index[axis], size, channels, name)))
         elif axis in LEADING and size == 1:
             fixed.append((d, 0))
         else:
@@ -226,7 +226,10 @@ def select(
     return Selection(tuple(fixed), tuple(dims), tuple(channels) if named else ())
 
 
-def _position(value: int | str, axis: str, size: int, channels: Sequence[str], name: str) -> int:
+def position_along(
+    axis: str, value: int | str, size: int, channels: Sequence[str], name: str
+) -> int:
+    """The position that an entry of ``index=`` means along an axis, checked."""
     if isinstance(value, str):
         if axis != "c" or value not in channels:
             known = f"channels: {', '.join(channels)}" if channels else "it names no channels"

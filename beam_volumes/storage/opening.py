@@ -20,11 +20,12 @@ from beam_volumes.storage.formats.tensorstore_spec import open_spec
 from beam_volumes.storage.lost import ZEROS
 from beam_volumes.storage.objects import ArrayObject, described, is_array_object, open_object
 from beam_volumes.storage.place import Place, is_pattern, kvstore_spec, url
+from beam_volumes.storage.renaming import letters_of, pointed, renamed
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.stack import matching, on_top, with_stand_ins
 
 #: The options that are not those of a format.
-_EVERYWHERE = ("voxel_size", "unit", "origin", "index", "dataset", "level", "mpp")
+_EVERYWHERE = ("voxel_size", "unit", "origin", "axes", "index", "dataset", "level", "mpp")
 
 #: Slides that are called 0.25 micrometers a pixel have 0.2425 to 0.2625.
 _NEARLY = 1.05
@@ -43,6 +44,7 @@ def open_source(
     voxel_size: float | Sequence[float] | None = None,
     unit: str | None = None,
     origin: float | Sequence[float] | None = None,
+    axes: str | Sequence[str] | None = None,
     index: Mapping[str, int | str] | None = None,
     dataset: str | None = None,
     level: int | None = None,
@@ -63,6 +65,8 @@ def open_source(
         The unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
     origin : float or sequence of float, optional
         Where the centre of the first voxel lies; replaces what the file says.
+    axes : str or sequence of str, optional
+        A letter for each axis that it opens with otherwise, in their order: see `renaming.renamed`.
     index : mapping, optional
         Which of the axes that are not z, y or x to take, e.g. ``{"t": 0, "c": "DAPI"}``.
     dataset : str, optional
@@ -102,11 +106,17 @@ def open_source(
                 f"there is no option {name}={given[name]!r} of open; there are "
                 f"{', '.join([*_EVERYWHERE, *known])}"
             )
+    letters = () if axes is None else letters_of(axes)
+    taken = {axis: at for axis, at in (index or {}).items() if axis in letters}
+    first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
     if mpp is not None:
-        level = _level_of(what, mpp, index, dataset, level, given)
-    source = _open(what, index, dataset, level, given)
+        level = _level_of(what, mpp, first, dataset, level, given)
+    source = _open(what, first, dataset, level, given)
+    if letters:
+        source = pointed(renamed(source, letters), taken)
     if _is_stored(what):
         asked = {"path_or_spec": what, "index": index, "dataset": dataset, "level": level}
+        asked |= {"axes": axes} if letters else {}
         source = replace(source, asked={**asked, **given})
     space = space_said(source.space, source.name, voxel_size, unit, origin)
     return replace(source, space=space)
