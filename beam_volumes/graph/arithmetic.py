@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph import elementwise
+from beam_volumes.graph.broadcasting import together, volume_beside
+from beam_volumes.graph.held import volume_of
 from beam_volumes.graph.nodes import Formula, FormulaValue, Node, StageNode, Value
-from beam_volumes.graph.opening import open
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume
+from beam_volumes.space import Space
 from beam_volumes.storage.arrays import refuse_masked
 from beam_volumes.storage.objects import is_array_object
 
@@ -32,7 +34,7 @@ def _stand_in(item: Any) -> Any:
     if isinstance(item, Volume):
         return np.empty(0, item.dtype)
     if isinstance(item, Scalar):
-        return np.ones(item.shape, item.dtype)[()]
+        return np.empty(0, item.dtype) if item.shape else item.dtype.type(1)
     return item
 
 
@@ -44,16 +46,15 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
     """Apply a ufunc to volumes, lazy scalars and numbers, lazily."""
     for o in operands:
         refuse_masked(o)
+    like = _with_most_axes(operands)
     operands = tuple(
-        open(o) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o for o in operands
+        volume_beside(o, like) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o
+        for o in operands
     )
     for o in operands:
         if not isinstance(o, Volume | Scalar | bool | int | float | np.generic | np.ndarray):
             raise TypeError(f"{name}: cannot combine a lazy volume with {type(o).__name__} {o!r}")
     volumes = [o for o in operands if isinstance(o, Volume)]
-    for o in operands:
-        if volumes and isinstance(o, Scalar) and o.shape:
-            raise ValueError(f"{name}: {o!r} is not a number; pick an element first")
     dtype = elementwise.result_dtype(name, [_stand_in(o) for o in operands])
     if not volumes:
         values = tuple(lazy(o) for o in operands)
@@ -64,16 +65,32 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
     return elementwise_volume(name, name, dtype, operands)
 
 
+def _with_most_axes(operands: Sequence[Any]) -> Space | None:
+    """The space of the volume with most axes: those of arrays beside it are the last ones of it."""
+    spaces = [o.space for o in operands if isinstance(o, Volume)]
+    return max(spaces, key=lambda s: len(s.all_axes), default=None)
+
+
+def _as_beside(numbers: Scalar, most: Space | None) -> Volume:
+    """A lazy array as a volume whose axes are the last ones of another."""
+    axes = () if most is None else tuple(a for a in most.all_axes if a != "t")
+    return volume_of(numbers, axes[-numbers.ndim :] if numbers.ndim <= len(axes) else None)
+
+
 def elementwise_volume(
     name: str, function: str, dtype: np.dtype, operands: Sequence[Any]
 ) -> Volume:
-    """Compute a volume voxel by voxel from volumes, lazy scalars and numbers.
+    """Compute a volume voxel by voxel from volumes, lazy numbers and arrays, and numbers.
 
-    Channel by channel; a volume without channels goes with each.
+    Channel by channel; a volume without channels goes with each. What has an extent of 1 along an axis,
+    or lacks it, is repeated along that.
     """
     values: list[Value] = []
     arguments: list[tuple[str, Any]] = []
-    volumes = [o for o in operands if isinstance(o, Volume)]
+    most = _with_most_axes(operands)
+    operands = [_as_beside(o, most) if isinstance(o, Scalar) and o.shape else o for o in operands]
+    given = [o for o in operands if isinstance(o, Volume)]
+    volumes = together(given) or given
     like = next((v for v in volumes if v.space.has_channels), volumes[0])
     for v in volumes:
         check_alike(name, like, v)
@@ -83,8 +100,6 @@ def elementwise_volume(
             arguments.append(("input", count))
             count += 1
         elif isinstance(o, Scalar):
-            if o.shape:
-                raise ValueError(f"{name}: {o!r} is not a number; pick an element first")
             arguments.append(("value", len(values)))
             values.append(o.value)
         else:

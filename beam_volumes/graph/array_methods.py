@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from beam_volumes.elsewhere import INSTEAD
 from beam_volumes.exports import EXPORTS, public
+from beam_volumes.graph.numpy_functions import with_kept_axes
 
 if TYPE_CHECKING:
     import dask.array
@@ -51,6 +52,8 @@ def _reduced(item: Any, name: str, ours: str, axis: Any, how: dict[str, Any], **
     given = {k: v for k, v in numpys.items() if v is not None and v is not False}
     if not given:
         return public(ours)(item, axis, **how)
+    if given == {"keepdims": True}:
+        return with_kept_axes(public(ours)(item, axis, **how), item, axis)
     import numpy as np
 
     if how.pop("mask", None) is not None or how.pop("nan", "raise") != "raise":

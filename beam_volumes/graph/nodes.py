@@ -424,6 +424,20 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
     return list(item.arguments)
 
 
+def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
+    """How many points in time the sources have that something rests on; 0 if none has several."""
+    seen: set[str] = set()
+    left, times = list(roots), 0
+    while left:
+        item = left.pop()
+        if item.token not in seen:
+            seen.add(item.token)
+            left += below(item)
+            if isinstance(item, SourceNode) and "t" in item.source.space.leading:
+                times = max(times, item.source.leading[0])
+    return times
+
+
 def with_sources(
     nodes: Iterable[Node],
     change: Callable[[Source], Source],

@@ -113,6 +113,23 @@ def _without(**kwargs: Any) -> None:
 # Numbers of a volume.
 
 
+def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
+    """What a reduction along some axes gave, with these as axes of extent 1."""
+    if hasattr(result, "grid_shape"):  # a volume: channels were reduced alone
+        space = result.space.with_leading(result.space.times, True, ())
+        return type(result)(result.nodes, space)
+    names = [a for a in volume.axes if a != "t"]  # points in time are reduced one by one
+    items = (
+        names
+        if axis is None
+        else [axis]
+        if isinstance(axis, int | np.integer | str)
+        else list(axis)
+    )
+    gone = {a if isinstance(a, str) else volume.axes[a] for a in items}
+    return result[tuple(np.newaxis if a in gone else slice(None) for a in names)]
+
+
 def _reduction(name: str, *, nan: str | None = None) -> Callable[..., Any]:
     def reduced(
         a: Any,
@@ -126,14 +143,15 @@ def _reduction(name: str, *, nan: str | None = None) -> Callable[..., Any]:
         if keepdims is np._NoValue:
             keepdims = False
         ddof = kwargs.pop("ddof", 0) or kwargs.pop("correction", 0)
-        _without(dtype=dtype, out=out, keepdims=keepdims or None, **kwargs)
+        _without(dtype=dtype, out=out, **kwargs)
         everywhere = where is None or where is True or where is np._NoValue
         how: dict[str, Any] = {} if everywhere else {"mask": where}
         if nan is not None:
             how["nan"] = nan
         if ddof:
             how["ddof"] = ddof
-        return public(name)(a, axis, **how)
+        result = public(name)(a, axis, **how)
+        return with_kept_axes(result, a, axis) if keepdims else result
 
     return reduced
 

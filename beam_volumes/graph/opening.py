@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from beam_volumes.docstrings import filled
+from beam_volumes.graph.held import volume_of
 from beam_volumes.graph.nodes import SourceNode
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.axes import space_said
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.objects import is_array_object
 from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.renaming import letters_of
 from beam_volumes.storage.source import Source
 
 #: Each channel is a part of the plan.
@@ -36,10 +40,11 @@ def open(
 
     Parameters
     ----------
-    path : str, os.PathLike, dict, array_like or list
+    path : str, os.PathLike, dict, array_like, Scalar or list
         A local path, or a ``s3://``, ``gs://`` or ``https://`` URL; a TensorStore spec; an array
         of 2 to 5 dimensions: t, c, z, y, x, of which the first ones may be missing. Arrays are
-        those of numpy, h5py, zarr, dask, xarray, and others that can be sliced. A list or a glob
+        those of numpy, h5py, zarr, dask, xarray, and others that can be sliced; a lazy array, such
+        as the projection ``bv.max(v, axis="z")``, of c, z, y, x, or of ``axes``. A list or a glob
         of these is one volume, each on top of the one before it along z. The name of a format may
         precede a place, as in ``"precomputed://gs://bucket/em"``. There may be
         %(formats)s
@@ -97,6 +102,13 @@ def open(
     """
     if isinstance(path, Volume):
         return path
+    if isinstance(path, Scalar):
+        asked = dict(index=index, dataset=dataset, level=level, mpp=mpp, **options)
+        for name, value in asked.items():
+            if value is not None:
+                raise ValueError(f"{name}={value!r} is for files and arrays; this is {path!r}")
+        volume = volume_of(path, None if axes is None else letters_of(axes))
+        return Volume(volume.nodes, space_said(volume.space, repr(path), voxel_size, unit, origin))
     source = open_source(
         path,
         voxel_size=voxel_size,

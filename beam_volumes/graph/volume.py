@@ -556,7 +556,7 @@ def as_volume(item: Any) -> Volume:
     """Return a volume, or open an array."""
     if isinstance(item, Volume):
         return item
-    if isinstance(item, np.ndarray) or is_array_object(item):
+    if isinstance(item, np.ndarray | Scalar) or is_array_object(item):
         return public("open")(item)
     if isinstance(item, str | os.PathLike):
         raise TypeError(f"expected a Volume or an array, not a path: write bv.open({str(item)!r})")

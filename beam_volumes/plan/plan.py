@@ -537,7 +537,9 @@ def _step(plan: Plan, p: Pass, step: Step) -> str:
                 " halo " + " ".join(f"{b}+{a}" for b, a in edge.halo) + f" {edge.padding.modes[0]}"
             )
         inputs.append(name)
-    text = f"{step.name} ({step.dtype}) of {', '.join(inputs)}"
+    text = f"{step.name} ({step.dtype})"
+    if inputs:
+        text += f" of {', '.join(inputs)}"
     if step.completion is not None:
         index, name = _surveying(plan, step.barrier)
         text += f", with the answers of pass {index + 1} to {name}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Grid, Lattice
-from beam_volumes.graph.nodes import Barrier, Node, SourceNode, Value, below
+from beam_volumes.graph.nodes import Barrier, Node, Value, times_below
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
@@ -40,7 +40,7 @@ def times_of(targets: Sequence[Any]) -> int:
     """
     found: dict[int, Any] = {}
     for t in targets:
-        found.setdefault(max(_times([*_roots(t)]), default=0), t)
+        found.setdefault(times_below(_roots(t)), t)
     if len(found) > 1:
         (n, one), (m, other), *_ = found.items()
         raise ValueError(
@@ -57,18 +57,6 @@ def _roots(target: Any) -> Iterator[Node | Value | Barrier]:
         yield (target if isinstance(target, Table) else target.table).barrier
     elif isinstance(target, Volume | Target):
         yield from (target if isinstance(target, Volume) else target.volume).nodes
-
-
-def _times(roots: list[Node | Value | Barrier]) -> Iterator[int]:
-    """Points in time of the sources below."""
-    seen: set[str] = set()
-    while roots:
-        item = roots.pop()
-        if item.token not in seen:
-            seen.add(item.token)
-            roots += below(item)
-            if isinstance(item, SourceNode) and "t" in item.source.space.leading:
-                yield item.source.leading[0]
 
 
 @dataclass(frozen=True, eq=False)
