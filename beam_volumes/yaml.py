@@ -46,7 +46,8 @@ class ComputeRecipe(beam.PTransform):
         Number of slabs in flight in one worker process, instead of the recipe's own.
     **options : options
         Further options of `beam_volumes.Compute`: ``slab``, ``window``, ``threads``,
-        ``journal``, ``resume``, ``overwrite``, ``run_id`` and ``resource_hints``.
+        ``journal``, ``resume``, ``overwrite``, ``run_id``, ``resource_hints``, ``accelerator`` and
+        ``max_retries``.
 
     Raises
     ------

@@ -141,6 +141,8 @@ def _in_a_pipeline(
         threads=options.threads,
         resume=options.resume,
         overwrite=options.overwrite,
+        accelerator=options.accelerator,
+        max_retries=options.max_retries,
     ).with_exception_handling()
     try:
         with beam.Pipeline(options.runner, pipeline_options(options.beam_options)) as p:

@@ -58,6 +58,20 @@ def running(parser: argparse.ArgumentParser) -> None:
         help="a Beam runner, or none for this process without Beam (default: none for small runs, else "
         "FnApiRunner)",
     )
+    parser.add_argument(
+        "--accelerator",
+        metavar="HINT",
+        help="what machines must have that a runner hires for passes that run a network, e.g. "
+        "type:nvidia-tesla-t4;count:1;install-nvidia-driver",
+    )
+    parser.add_argument(
+        "--max-retries",
+        metavar="N",
+        type=int,
+        default=1,
+        help="how often a step is tried again that fails of the same error, where no machine or storage is "
+        "to blame (default: 1)",
+    )
 
 
 def setting(parser: argparse.ArgumentParser) -> None:
@@ -154,6 +168,8 @@ def run_options(
         resume=said.get("resume", False),
         overwrite=said.get("overwrite", False),
         progress=not said.get("quiet", False),
+        accelerator=said.get("accelerator"),
+        max_retries=said.get("max_retries", 1),
     )
 
 

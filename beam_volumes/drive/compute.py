@@ -21,6 +21,7 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.keywords import checked_keywords
+from beam_volumes.plan.hiring import check_accelerator
 from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
@@ -94,6 +95,8 @@ def compute(
     threads: int | None = None,
     journal: Any = None,
     keep_journal: bool = True,
+    accelerator: str | None = None,
+    max_retries: int = 1,
 ) -> Any:
     """Compute volumes, tables and numbers, and write those that have a path.
 
@@ -122,6 +125,8 @@ def compute(
     %(journal)s
     keep_journal : bool, default: True
         Whether the journal stays when the run has ended well. `verify` needs it.
+    %(accelerator)s
+    %(max_retries)s
 
     Returns
     -------
@@ -166,6 +171,8 @@ def compute(
         threads=threads,
         journal=journal,
         keep_journal=keep_journal,
+        accelerator=accelerator,
+        max_retries=max_retries,
     )
     several = len(targets) == 1 and isinstance(targets[0], list | tuple)
     wanted = tuple(targets[0]) if several else targets  # type: ignore[arg-type]
@@ -197,6 +204,7 @@ def run(
                 "write it with .to(path), slice it, or raise the limit"
             )
     drive, options, planned = _prepared(targets, options)
+    check_accelerator(planned, options.accelerator)
     if tell is not None:
         tell(planned)
     scratch = _check_places(planned, options)
@@ -238,6 +246,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     if stopped is None:
         return None
     drive, options = _driver(stopped.as_begun(options))
+    check_accelerator(stopped.plan, options.accelerator)
     _check_places(stopped.plan, options)
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
 

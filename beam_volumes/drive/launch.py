@@ -27,10 +27,8 @@ from apache_beam.options.pipeline_options import (
     PipelineOptions,
     StandardOptions,
 )
-from apache_beam.pipeline import PipelineVisitor
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
-from apache_beam.transforms.resources import parse_resource_hints
 
 from beam_volumes.drive.flink import check_flink
 from beam_volumes.drive.probe import probed
@@ -53,6 +51,7 @@ from beam_volumes.storage.place import join, kvstore_spec
 from beam_volumes.text import printable
 from beam_volumes.transforms.compute import build, end
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
+from beam_volumes.transforms.machines import bound, hires, runner_name
 from beam_volumes.transforms.telling import new_secret, raise_original, unmarked
 from beam_volumes.transforms.waiting import refuse_threads
 
@@ -60,8 +59,6 @@ _LOG = logging.getLogger(__name__)
 
 #: What users call the runners that run on this machine.
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
-#: Those whose workers are never on this machine.
-REMOTE = {"dataflow"}
 #: Errors that say by themselves what was wrong; a log would not add to them.
 _CLEAR = (ValueError, TypeError, OSError, OverflowError)
 _TAIL = 4000
@@ -82,7 +79,7 @@ def _launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     check_runner(runner)
     named = given.view_as(StandardOptions).runner
     if not is_local(runner):
-        elsewhere = Elsewhere(runner, given, is_remote(runner))
+        elsewhere = Elsewhere(runner, given, hires(runner), options.accelerator)
         return elsewhere, replace(options, processes=1, base=BASE_BEAM)
     check_crowds(workers=options.workers, threads=options.threads)
     if named is not None and not is_local(named):
@@ -150,17 +147,6 @@ def is_local(runner: Any) -> bool:
     return runner_name(runner).lower().removesuffix("runner") in LOCAL
 
 
-def is_remote(runner: Any) -> bool:
-    """Whether a runner's workers are never on this machine: Dataflow's, as yet.
-
-    Examples
-    --------
-    >>> is_remote("DataflowRunner"), is_remote("FlinkRunner")
-    (True, False)
-    """
-    return runner_name(runner).lower().removesuffix("runner") in REMOTE
-
-
 def check_places(plan: Plan, options: RunOptions) -> str | None:
     """Refuse what a runner's workers cannot open.
 
@@ -175,17 +161,10 @@ def check_places(plan: Plan, options: RunOptions) -> str | None:
         return None
     cloud = pipeline_options(options.beam_options).view_as(GoogleCloudOptions)
     place: str | None = cloud.temp_location
-    if is_remote(runner):
+    if hires(runner):
         check_remote(plan, journal, runner_name(runner), place)
     check_scratch(plan, journal, place, f"the workers of {runner_name(runner)}")
     return place
-
-
-def runner_name(runner: Any) -> str:
-    """The name of a runner given by name, class or instance."""
-    if not isinstance(runner, str):
-        runner = (runner if isinstance(runner, type) else type(runner)).__name__
-    return runner.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
@@ -233,11 +212,14 @@ class Elsewhere:
     options : PipelineOptions
     hired : bool
         Whether the runner starts machines for the job, by what its steps say they need.
+    accelerator : str, optional
+        What machines must have for passes that run a network.
     """
 
     runner: Any
     options: PipelineOptions
     hired: bool = False
+    accelerator: str | None = None
 
     def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any] | None:
         runner = self.runner() if isinstance(self.runner, type) else self.runner
@@ -245,7 +227,7 @@ class Elsewhere:
             check_installed()
             one_process(self.options)
             if self._describes():
-                describe(session, runner, self.options)
+                describe(session, runner, self.options, self.accelerator)
                 return None
         place = self.options.view_as(GoogleCloudOptions).temp_location
         with reporting(session, place) as (reported, journal), watching(journal):
@@ -254,7 +236,7 @@ class Elsewhere:
                 needs = WorkerRequirements.of(reported, socket.gethostname())
                 if self.hired:  # machines come with the memory that steps ask for
                     needs = replace(needs, memory=0)
-                run_pipeline(reported, runner, self.options, self.hired, needs)
+                run_pipeline(reported, runner, self.options, self.hired, needs, self.accelerator)
             except RuntimeError as error:
                 for words, remedy in _NOT_FETCHED.items():
                     if "Unable to fetch" in str(error) and words in str(error):
@@ -302,7 +284,9 @@ def one_process(options: PipelineOptions) -> None:
         debug.add_experiment("no_use_multiple_sdk_containers")
 
 
-def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
+def describe(
+    session: Session, runner: Any, options: PipelineOptions, accelerator: str | None = None
+) -> None:
     """Have a job described that others will start; nothing is read or written, nobody waits for it.
 
     Raises
@@ -322,7 +306,8 @@ def describe(session: Session, runner: Any, options: PipelineOptions) -> None:
             )
         )
     pipeline = beam.Pipeline(runner=runner, options=options)
-    known, _ = build(pipeline, replace(session, secret=new_secret()), resource_hints=True)
+    told = replace(session, secret=new_secret())
+    known, _ = build(pipeline, told, resource_hints=True, accelerator=accelerator)
     bound(pipeline, plan.sweeps_a_process)
     _ = known[-1] | "End" >> beam.Map(end, session)
     pipeline.run()
@@ -341,6 +326,7 @@ def run_pipeline(
     options: PipelineOptions,
     resource_hints: bool = False,
     needs: WorkerRequirements | None = None,
+    accelerator: str | None = None,
 ) -> None:
     """Run a session's pipeline to its end, and raise what a step raised in a worker.
 
@@ -350,7 +336,7 @@ def run_pipeline(
     assert journal is not None, "its numbers come back through one"
     pipeline = beam.Pipeline(runner=runner, options=options)
     ready = None if needs is None else probed(pipeline, needs, session.secret)
-    build(pipeline, session, resource_hints, ready)
+    build(pipeline, session, resource_hints, ready, accelerator=accelerator)
     if resource_hints:
         bound(pipeline, session.plan.sweeps_a_process)
     if runner_name(runner).lower().startswith("flink"):
@@ -387,23 +373,6 @@ def cancelled(result: Any) -> str:
             "or let it end; a run begun with overwrite=True takes its place, and is not written over"
         )
     return "the job is cancelled"
-
-
-def bound(pipeline: beam.Pipeline, bundles: int) -> None:
-    """Have a worker take so many bundles of the passes at a time, where a runner goes by that.
-
-    More would only wait at the gate, each with a thread and its side inputs. Beam adds the numbers of
-    steps that contain each other, so it is said of the innermost ones alone, and of all of them: steps
-    that ask for different things are not fused.
-    """
-    hints = parse_resource_hints({"max_active_bundles_per_worker": str(bundles)})
-
-    class Bound(PipelineVisitor):
-        def visit_transform(self, step: Any) -> None:
-            if step.full_label.startswith("Pass "):
-                step.resource_hints = {**step.resource_hints, **hints}
-
-    pipeline.visit(Bound())
 
 
 def last_words(session: Session, journal: Journal) -> str:

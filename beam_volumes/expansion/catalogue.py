@@ -115,6 +115,8 @@ class RecipeConfig(NamedTuple):
     resume: bool | None = None
     overwrite: bool | None = None
     resource_hints: bool | None = None
+    accelerator: str | None = None
+    max_retries: int | None = None
 
 
 @row_type

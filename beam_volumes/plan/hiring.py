@@ -25,13 +25,40 @@ def needed(plan: Plan, index: int) -> int:
     slab = p.slab_memory
     if p.program.surveys:
         slab += p.limit_bytes - p.partition.reserved
-    return -(-(memory.of_machine(plan.base, slab, plan.crew) + SYSTEM) // GIB)
+    return of_process(memory.of_machine(plan.base, slab, plan.crew))
+
+
+def of_process(budget: int) -> int:
+    """GiB that a machine must have whose processes may take so many bytes.
+
+    Examples
+    --------
+    >>> of_process(6 << 30)
+    7
+    """
+    return -(-(budget + SYSTEM) // GIB)
 
 
 def is_accelerated(plan: Plan, index: int) -> bool:
     """Whether a pass runs something that may compute on an accelerator."""
-    stages = (step.stage for step in plan.passes[index].program.steps)
+    p = plan.passes[index]
+    passes = (p,) if p.point is None else p.point.passes
+    stages = (step.stage for some in passes for step in some.program.steps)
     return any(stage.accelerated for stage in stages if stage is not None)
+
+
+def check_accelerator(plan: Plan, accelerator: str | None) -> None:
+    """Refuse an accelerator that nothing of a plan would compute on.
+
+    Raises
+    ------
+    ValueError
+    """
+    if accelerator is not None and not any(is_accelerated(plan, p.index) for p in plan.passes):
+        raise ValueError(
+            f"accelerator={accelerator!r}: no pass of this run would compute on one; that is for "
+            'bv.predict(..., device="auto") or "cuda". Leave accelerator= out'
+        )
 
 
 def core_hours(plan: Plan) -> float:

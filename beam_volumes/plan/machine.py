@@ -144,12 +144,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def checked_count(name: str, number: int | None, default: int) -> int:
+def checked_count(name: str, number: int | None, default: int, least: int = 1) -> int:
     """A number that a user gave, or what it is by default; refused if it is none that counts."""
     if number is None:
         return default
-    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 1:
-        raise ValueError(f"{name}={number!r} is not a whole number from 1 on")
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < least:
+        raise ValueError(f"{name}={number!r} is not a whole number from {least} on")
     return operator.index(number)
 
 

@@ -51,6 +51,15 @@ resume : bool, default: False
         "overwrite": """\
 overwrite : bool, default: False
     Whether to replace outputs that exist; otherwise they are an error.""",
+        "accelerator": """\
+accelerator : str, optional
+    The accelerator that machines must have for passes that run a network, as Beam's resource hint has
+    it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``. Dataflow hires machines by it;
+    other runners do not mind it.""",
+        "max_retries": """\
+max_retries : int, default: 1
+    How often a step is tried again that has failed of the same error, where no machine and no storage
+    is to blame. Then the run ends, however often its runner would try.""",
         "run_errors": """\
 ValueError
     If the request cannot work: memory is too little (the message names the least that would
@@ -93,6 +102,8 @@ class RunOptions:
         Beam's options.
     progress : bool or callable, optional
         Show progress, or call a function with it.
+    %(accelerator)s
+    %(max_retries)s
 
     Raises
     ------
@@ -121,6 +132,8 @@ class RunOptions:
     runner: Any = "FnApiRunner"
     beam_options: Any = None
     progress: bool | Callable[..., None] | None = None
+    accelerator: str | None = None
+    max_retries: int = 1
 
     def __post_init__(self) -> None:
         if self.memory is not None:
@@ -128,6 +141,13 @@ class RunOptions:
         for name in ("workers", "processes", "threads", "window"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, machine.checked_count(name, getattr(self, name), 1))
+        retries = machine.checked_count("max_retries", self.max_retries, 1, least=0)
+        object.__setattr__(self, "max_retries", retries)
+        if self.accelerator is not None and not str(self.accelerator).startswith("type:"):
+            raise ValueError(
+                f"accelerator={self.accelerator!r} is no resource hint of Beam's; give one such as "
+                '"type:nvidia-tesla-t4;count:1;install-nvidia-driver"'
+            )
         if self.slab is not None:
             object.__setattr__(self, "slab", _checked_slab(self.slab))
         if self.resume and self.overwrite:

@@ -418,15 +418,19 @@ class Journal:
 
     # What went wrong.
 
-    def note_failure(self, step: str, launch: str, data: Mapping[str, Any]) -> None:
-        """Note what an attempt at a step has failed of; again of the same, the run has failed.
+    def note_failure(
+        self, step: str, launch: str, data: Mapping[str, Any], max_retries: int = 1
+    ) -> None:
+        """Note what an attempt at a step has failed of; when retries have failed of the same, so has the run.
 
         Notes are of one ``launch``: whoever continues the run tries everything again.
         """
-        key, text = f"failures/{step}", json.dumps({"launch": launch, **data}).encode()
+        key = f"failures/{step}"
         before = _of_launch(self._folder.read(key), launch)
+        again = before["again"] + 1 if before is not None and are_alike(before, data) else 0
+        text = json.dumps({"launch": launch, "again": again, **data}).encode()
         self._folder.write(key, text)
-        if before is not None and are_alike(before, data):
+        if again >= max_retries:
             self._folder.write(_FAILURE, text)
 
     def failure(self, launch: str | None) -> dict[str, Any] | None:

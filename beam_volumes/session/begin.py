@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from beam_volumes.nesting import check_not_nested
@@ -62,7 +63,7 @@ def begin(
     if options.resume and place is not None:
         session = asked_again(plan, place, options.run_id, request)
         if session is not None:
-            return session
+            return replace(session, max_retries=options.max_retries)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
     for sink in plan.outputs:
         if not options.overwrite and sink.exists():
@@ -75,12 +76,22 @@ def begin(
         if scratch is not None:
             where = f"beam-volumes-{run_id}-intermediate"
             plan = with_scratch(plan, join(kvstore_spec(scratch), where))
-        return Session(plan, run_id, None, options.overwrite, request, replaces=there)
+        session = Session(plan, run_id, None, options.overwrite, request, replaces=there)
+        return replace(session, max_retries=options.max_retries)
     journal = Journal(join(place, directory=True), run_id)
     there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)
     made_of = about(plan, recipe) if plan.outputs else {}
     plan = with_scratch(plan, scratch_of(journal))
-    return Session(plan, run_id, journal, options.overwrite, request, replaces=there, about=made_of)
+    return Session(
+        plan,
+        run_id,
+        journal,
+        options.overwrite,
+        request,
+        about=made_of,
+        max_retries=options.max_retries,
+        replaces=there,
+    )
 
 
 def check_replaceable(journal: Journal, outputs: Sequence[Any], overwrite: bool) -> str | None:

@@ -87,7 +87,8 @@ class Stopped:
                 f"cannot resume {self.journal.url}: another run has replaced it just now"
             )
         plan = for_this_machine(self.plan, options)
-        return _session(plan, self.journal, manifest, self.request)
+        session = _session(plan, self.journal, manifest, self.request)
+        return replace(session, max_retries=options.max_retries)
 
 
 def from_folder(run: Any) -> Stopped | None:

@@ -64,6 +64,8 @@ class Session:
     durable: bool = field(default_factory=lambda: settings.durable)
     #: Tells a run that is continued from the same before.
     launch: str = field(default_factory=lambda: uuid.uuid4().hex)
+    #: How often a step is tried again that has failed of the same.
+    max_retries: int = 1
     #: By place of the journal and of the outputs, the run that was there when this one was asked for.
     replaces: Mapping[str, str | None] = field(default_factory=dict)
     #: What tells errors of this run in a runner's text from all else in it; "" where nobody looks for them.
@@ -161,5 +163,5 @@ class Session:
         except Exception as error:
             if self.journal is not None and not may_pass(error):
                 with suppress(OSError):  # what went wrong is to be told, not that it is not noted
-                    self.journal.note_failure(step, self.launch, as_data(error))
+                    self.journal.note_failure(step, self.launch, as_data(error), self.max_retries)
             raise

@@ -42,6 +42,7 @@ from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms import seen
+from beam_volumes.transforms.machines import asking, hires
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
 from beam_volumes.transforms.steps.slab import MOST_BYTES
 from beam_volumes.transforms.telling import told
@@ -91,13 +92,12 @@ class Compute(beam.PTransform):
     run_id : str, optional
         A name for the run instead of a random one. Whatever runs under one name is the same
         run: its steps may be repeated, and slabs that have a record are not computed again.
-    resource_hints : bool, default: False
-        Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass.
-        Dataflow hires machines by that; others may start more worker processes, and gain
-        nothing.
-    accelerator : str, optional
-        The accelerator that a machine must have for each pass that runs a network, as Beam's resource
-        hint has it, such as ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
+    resource_hints : bool, optional
+        Whether to tell the runner by ``min_ram`` what memory a machine must have for each pass, as the
+        plan predicts it. By default Dataflow is told, which hires machines by that; others may start more
+        worker processes, and gain nothing.
+    %(accelerator)s
+    %(max_retries)s
     **named : Target, TableTarget, Table or Scalar
         More targets; the dict has them under these names.
 
@@ -142,17 +142,13 @@ class Compute(beam.PTransform):
         resume: bool = False,
         overwrite: bool = False,
         run_id: str | None = None,
-        resource_hints: bool = False,
+        resource_hints: bool | None = None,
         accelerator: str | None = None,
+        max_retries: int = 1,
         **named: Target | TableTarget | Table | Scalar,
     ):
         super().__init__()
         self.resource_hints, self.accelerator = resource_hints, accelerator
-        if accelerator is not None and not str(accelerator).startswith("type:"):
-            raise ValueError(
-                f"Compute: accelerator={accelerator!r} is no hint of Beam's; give one such as "
-                '"type:nvidia-tesla-t4;count:1;install-nvidia-driver"'
-            )
         #: What targets are called by whoever asked for them, or None.
         self.names = (*(None for _ in targets), *named)
         targets = (*targets, *named.values())
@@ -175,8 +171,11 @@ class Compute(beam.PTransform):
             resume=resume,
             overwrite=overwrite,
             run_id=run_id,
+            accelerator=accelerator,
+            max_retries=max_retries,
         )
         planned = make_plan(targets, options)
+        hiring.check_accelerator(planned, accelerator)
         #: By number of the target, the barrier whose rows it asks for: they are not written.
         self.rows = {k: t.barrier for k, t in enumerate(targets, 1) if isinstance(t, Table)}
         planned = _without_places(planned)
@@ -192,7 +191,7 @@ class Compute(beam.PTransform):
         known, rows = build(
             pipeline,
             self.session,
-            self.resource_hints,
+            hires(pipeline.runner) if self.resource_hints is None else self.resource_hints,
             wait.get("ready"),
             rows=wanted,
             accelerator=self.accelerator,
@@ -382,13 +381,9 @@ def build(
     found: Collections = {}
     wanted = frozenset(rows)
     for k in range(len(session.plan.passes)):
-        step: beam.PTransform = _Pass(session, k, answers, wanted)
-        if resource_hints:
-            # One for all of a pass: what a sweep found is as large as it is, and must not leave the
-            # worker before the first round of its merge has made pieces of it.
-            step = step.with_resource_hints(min_ram=f"{hiring.needed(session.plan, k)}GiB")
-        if accelerator is not None and hiring.is_accelerated(session.plan, k):
-            step = step.with_resource_hints(accelerator=accelerator)
+        step = asking(
+            _Pass(session, k, answers, wanted), session.plan, k, resource_hints, accelerator
+        )
         then, more, tables = known[-1] | f"Pass {k + 1}" >> step
         known.append(then)
         answers |= more

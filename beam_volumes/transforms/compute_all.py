@@ -19,6 +19,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
+from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
@@ -35,6 +36,7 @@ from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.machines import hires, machine_hints
 from beam_volumes.transforms.steps.slab import MOST_BYTES
 
 _CONTINUED = RunOptions(resume=True)
@@ -70,6 +72,13 @@ class ComputeAll(Excepting, beam.PTransform):
         Whether to continue elements whose outputs were begun by any run that asked for the
         same.
     %(overwrite)s
+    resource_hints : bool, optional
+        Whether to tell the runner by ``min_ram`` that a machine must have ``memory``, if it is given. By
+        default Dataflow is told, which hires machines by that.
+    accelerator : str, optional
+        The accelerator that machines must have, as Beam's resource hint has it, such as
+        ``"type:nvidia-tesla-t4;count:1;install-nvidia-driver"``.
+    %(max_retries)s
 
     Raises
     ------
@@ -113,6 +122,9 @@ class ComputeAll(Excepting, beam.PTransform):
         run: str | None = None,
         resume: bool = False,
         overwrite: bool = False,
+        resource_hints: bool | None = None,
+        accelerator: str | None = None,
+        max_retries: int = 1,
     ):
         super().__init__()
         if not callable(function):
@@ -126,8 +138,15 @@ class ComputeAll(Excepting, beam.PTransform):
         if run is not None and not isinstance(run, str):
             raise TypeError(f"ComputeAll: run={run!r} is not a name, a text")
         options = RunOptions(
-            memory=memory, workers=workers, threads=threads, resume=resume, overwrite=overwrite
+            memory=memory,
+            workers=workers,
+            threads=threads,
+            resume=resume,
+            overwrite=overwrite,
+            accelerator=accelerator,
+            max_retries=max_retries,
         )
+        self.resource_hints = resource_hints
         self.computing = _Each(
             function,
             options,
@@ -141,7 +160,11 @@ class ComputeAll(Excepting, beam.PTransform):
         spread = elements | "Spread" >> beam.Reshuffle()
         raises = self.threshold is None
         each = self.computing.or_named if raises else self.computing
-        return self.tried(spread, "Each", each, Any, _where)
+        options, told = self.computing.options, self.resource_hints
+        ask = hires(elements.pipeline.runner) if told is None else told
+        memory = hiring.of_process(options.memory_bytes) if ask and options.memory else None
+        hints = machine_hints(memory, options.accelerator)
+        return self.tried(spread, "Each", each, Any, _where, hints)
 
     def display_data(self) -> dict[str, Any]:
         options, function = self.computing.options, self.computing.function

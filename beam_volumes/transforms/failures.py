@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -93,12 +94,18 @@ class Excepting:
         function: Callable[..., Any],
         hint: Any,
         where: Where,
+        hints: Mapping[str, str] = MappingProxyType({}),
         **sides: Any,
     ) -> Any:
-        """Apply a function to each element: a PCollection, or ``(good, bad)`` if that is asked for."""
+        """Apply a function to each element: a PCollection, or ``(good, bad)`` if that is asked for.
+
+        ``hints`` are those of the resources that the step needs.
+        """
         if self.threshold is None:
-            return elements | label >> beam.Map(function, **sides).with_output_types(hint)
+            step = beam.Map(function, **sides).with_output_types(hint).with_resource_hints(**hints)
+            return elements | label >> step
         step = beam.ParDo(_Trying(type(self).__name__, function, where), **sides)
+        step = step.with_resource_hints(**hints)
         out = elements | label >> step.with_outputs(_BAD, main="good")
         good, bad = out["good"], out[_BAD]
         good.element_type, bad.element_type = hint, Failed

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from beam_volumes.cli.main import main
 
 #: Parameters that are options of ``beam-volumes run``.
-VALUES = ("memory", "workers", "threads", "slab", "crop")
+VALUES = ("memory", "workers", "threads", "slab", "crop", "accelerator", "max_retries")
 FLAGS = ("resume", "overwrite")
 
 
@@ -40,7 +40,8 @@ def arguments(given: Sequence[str]) -> list[str]:
     ours += [f"--set={_place('input', item)}" for item in _several(args.inputs)]
     ours += [f"--set={_place('output', item)}" for item in _several(args.outputs)]
     ours += [f"--set={item}" for item in _several(args.set)]
-    ours += [f"--{name}={getattr(args, name)}" for name in VALUES if getattr(args, name)]
+    said = {name.replace("_", "-"): getattr(args, name) for name in VALUES}
+    ours += [f"--{name}={value}" for name, value in said.items() if value]
     ours += [f"--{name}" for name in FLAGS if getattr(args, name).lower() == "true"]
     ours += [f"--labels={item}" for item in _several(args.labels)]
     if args.sdk_container_image:

@@ -14,6 +14,8 @@ WRONG = [
     ({"slab": 3}, TypeError, "slab=3 is not a sequence"),
     ({"slab": (0, 1, 1)}, ValueError, "slab=0 is not a whole number"),
     ({"window": True}, ValueError, "window=True is not"),
+    ({"max_retries": -1}, ValueError, "max_retries=-1 is not a whole number from 0 on"),
+    ({"accelerator": "t4"}, ValueError, "accelerator='t4' is no resource hint"),
     ({"resume": True, "overwrite": True}, ValueError, "choose one"),
 ]
 
@@ -26,7 +28,7 @@ def test_refused_alike_wherever_it_is_said(wrong, kind, says):
         lambda: bv.compute(mean, runner=None, **wrong),
         lambda: bv.Compute(mean, **wrong),
     ]
-    if "resume" not in wrong:
+    if not {"resume", "max_retries", "accelerator"} & {*wrong}:
         ways.append(lambda: bv.plan(mean, **wrong))
     if not {"slab", "window"} & {*wrong}:
         ways.append(lambda: bv.ComputeAll(lambda path: {"mean": mean}, **wrong))

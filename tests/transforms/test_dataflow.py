@@ -265,6 +265,40 @@ def test_every_transform_makes_a_job(bucket, unet_file):
     }
 
 
+def test_machines_are_asked_for_without_the_user(bucket, unet_file):
+    """In a pipeline of somebody's, and by `compute`: memory for each pass, a GPU where a network runs."""
+    em = bv.open("gs://bucket/em.zarr")
+    made = bv.predict(em, unet_file, patch=(16, 16, 20), context=6, stride=2, normalize=(0, 255))
+    cells = bv.label(made[1] > 0.5).to("gs://bucket/net.zarr")
+    gpu = "type:nvidia-tesla-t4;count:1;install-nvidia-driver"
+    how = {"memory": "3GiB", "workers": 1, "threads": 4, "accelerator": gpu}
+    with described() as jobs:
+        bv.compute(cells, runner="DataflowRunner", options=OPTIONS, **how)
+        pipeline = beam.Pipeline("DataflowRunner", options=pipeline_options(OPTIONS))
+        step = bv.Compute(cells, **how)
+        (done,) = (pipeline | step).values()
+        _ = done | bv.ComputeAll(lambda path: {"mean": bv.mean(bv.open(path))}, memory="6GiB")
+        pipeline.run()
+    plan = step.session.plan
+    asked = {
+        f"Pass {k + 1}": {(hiring.needed(plan, k), gpu if hiring.is_accelerated(plan, k) else "")}
+        for k in range(len(plan.passes))
+    }
+    assert {accelerator for ((_, accelerator),) in asked.values()} == {gpu, ""}
+    for job in jobs:
+        components = job.proto_pipeline.components
+        found = {}
+        for s in components.transforms.values():
+            if s.environment_id and not s.subtransforms:
+                hints = components.environments[s.environment_id].resource_hints
+                ram = int(hints.get("beam:resources:min_ram_bytes:v1", 0)) >> 30
+                accelerator = hints.get("beam:resources:accelerator:v1", b"").decode()
+                name = s.unique_name.removeprefix("Compute/").partition("/")[0]
+                found.setdefault(name, set()).add((ram, accelerator))
+        assert {name: found[name] for name in asked} == asked
+    assert (7, "") in found["ComputeAll"]
+
+
 def test_options_of_dataflow_are_carried(job):
     """By what would be sent to the service."""
     sent = apiclient.Environment([], job.options, "2.0", "", job.proto_pipeline).proto
@@ -333,6 +367,7 @@ def test_the_launcher_makes_a_run_of_the_templates_parameters(bucket, capsys, mo
         "workers": "1",
         "threads": "4",
         "crop": ":10,,2:",
+        "max_retries": "2",
         "labels": "team=em|run=7",
         "overwrite": "true",
         "sdk_container_image": "europe-docker.pkg.dev/p/r/beam-volumes:1",

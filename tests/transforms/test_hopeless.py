@@ -1,5 +1,6 @@
 """What fails of a user's function or of the voxels is not tried ten times, wherever it runs."""
 
+import argparse
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineRunner, PipelineState
 
 import beam_volumes as bv
+from beam_volumes.cli.options import run_options, running
 from beam_volumes.plan import planner
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.runs.failure import as_data, may_pass, revived
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.transforms import compute_all
+from beam_volumes.yaml import ComputeRecipe
 from tests.transforms.trees import stored
 
 SHAPE = (6, 8, 8)
@@ -121,6 +124,26 @@ def test_a_users_function_that_fails_is_tried_twice(tmp_path, name):
     written = bv.compute(target, resume=True, **how)
     np.testing.assert_array_equal(np.asarray(written), array + 1)
     assert {slab for slab in range(3) if calls(tmp_path, slab)} == {0, 1, 2} - done
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_it_may_be_tried_more_or_less_often(tmp_path, retries):
+    """By a number in Python, an option of the command, or a field of Beam YAML's."""
+    v, _ = volume_of(tmp_path)
+    target = bv.map_overlap(calling(tmp_path, lambda n: KeyError("boom")), v, name="add", version=1)
+    target = target.to(tmp_path / "out.zarr", chunks=(2, 8, 8))
+    how = {"slab": (2, 8, 8), "max_retries": retries}
+    with pytest.raises(RuntimeError, match="boom"):
+        bv.compute(target, runner=Stubborn(), progress=False, **how)
+    assert calls(tmp_path) == retries + 1
+    assert bv.Compute(target, resume=True, **how).session.max_retries == retries
+    recipe = {"input": v.node.source.name, "steps": {"mean": None}, "outputs": [{"step": "mean"}]}
+    made = ComputeRecipe(recipe, max_retries=retries).compute
+    assert made.session.max_retries == retries
+    parser = argparse.ArgumentParser()
+    running(parser)
+    said = parser.parse_args([f"--max-retries={retries}"])
+    assert run_options(said, [], parser).max_retries == retries
 
 
 @pytest.mark.parametrize(

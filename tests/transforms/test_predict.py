@@ -87,5 +87,7 @@ def test_machines_with_a_gpu_are_asked_for_by_passes_that_run_a_network(unet_fil
     told = bv.plan(cells.to(tmp_path / "m.zarr")).explain(timed=True)
     said = r"60 patches of 16 x 16 x 20, 16 at a time, of what they are given 2 % is kept; about .* s, by one"
     assert re.search(said, told)
-    with pytest.raises(ValueError, match="accelerator"):
-        bv.Compute(cells.to(tmp_path / "n.zarr"), accelerator="t4")
+    on_cpu = bright(bv.predict(em, unet_file, device="cpu", **HOW))
+    for other in (bv.mean(em), bv.mean(on_cpu)):
+        with pytest.raises(ValueError, match="no pass of this run would compute on one"):
+            bv.compute(other, accelerator=gpu)
