@@ -13,6 +13,8 @@ import beam_volumes as bv
 from beam_volumes.yaml import (
     ComputeRecipe,
     LabelSlabs,
+    MeasureSlabs,
+    ReadAll,
     ReadSlabs,
     RegionTable,
     volume_of,
@@ -116,5 +118,18 @@ def test_refusals(em, tmp_path):
             transform({"depth": 16})
         with pytest.raises(ValueError, match="grid has no halo; it has input, depth, tile"):
             transform({"input": path, "halo": 1})
+    with pytest.raises(ValueError, match=r"cells: tables have rows of no one schema"):
+        cells = {"cells": {"table": {"op": "regionprops_table", "properties": ["area"]}}}
+        MeasureSlabs({"input": path, "dtype": "uint32"}, cells)
+    with pytest.raises(ValueError, match="read them with halo="):
+        cells = {"cells": "label", "x": "num_labels"}
+        MeasureSlabs({"input": path}, {"x": cells})
+    rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(path=path, sample=1)])
+    with pytest.raises(ValueError, match="has the fields path, sample: say by field: which"):
+        _ = rows | ReadAll()
+    with pytest.raises(ValueError, match="has no 'file', and has the fields path, sample"):
+        _ = rows | "Files" >> ReadAll("file")
+    with pytest.raises(ValueError, match="has a path, and elements are the paths"):
+        ReadAll(input={"path": path})
     with pytest.raises(ValueError, match=r"error_handling: 'bad'; give a mapping with output:"):
         ReadSlabs(path, error_handling="bad")

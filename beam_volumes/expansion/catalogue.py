@@ -120,6 +120,62 @@ class RecipeConfig(NamedTuple):
 
 
 @row_type
+class ReadAllConfig(NamedTuple):
+    """Of `ReadAll`; halos as `ReadConfig` has them."""
+
+    field: str | None = None
+    input: str | None = None
+    steps: str | None = None
+    depth: int | None = None
+    tile: Sequence[int] | None = None
+    halo: int | None = None
+    halos: Sequence[int] | None = None
+    error_handling: Handling | None = None
+
+
+@row_type
+class ComputeAllConfig(NamedTuple):
+    """Of `ComputeAll`."""
+
+    recipe: str
+    out: str
+    input: str | None = None
+    field: str | None = None
+    settings: Sequence[str] | None = None
+    crop: str | None = None
+    memory: str | None = None
+    workers: int | None = None
+    threads: int | None = None
+    run: str | None = None
+    resume: bool | None = None
+    overwrite: bool | None = None
+    resource_hints: bool | None = None
+    accelerator: str | None = None
+    max_retries: int | None = None
+    error_handling: Handling | None = None
+
+
+@row_type
+class MeasuredGrid(NamedTuple):
+    """How `ReadSlabs` has cut the slabs, and what they are of by now."""
+
+    input: str
+    depth: int | None = None
+    tile: Sequence[int] | None = None
+    halo: int | None = None
+    dtype: str | None = None
+
+
+@row_type
+class MeasureConfig(NamedTuple):
+    """Of `MeasureSlabs`."""
+
+    grid: MeasuredGrid
+    numbers: str
+    memory: str | None = None
+
+
+@row_type
 class WatchConfig(NamedTuple):
     """Of `WatchSlices`."""
 
@@ -186,16 +242,27 @@ class SchemaTransform:
         return _Bordered(self.make(**said), self.takes == "slabs", self.gives)
 
 
-def _read(halo: int = 0, halos: Sequence[int] | None = None, **said: Any) -> beam.PTransform:
+def _read(**said: Any) -> beam.PTransform:
+    return yaml.ReadSlabs(**_haloed("ReadSlabs", **said))
+
+
+def _read_all(**said: Any) -> beam.PTransform:
+    return yaml.ReadAll(**_haloed("ReadAll", **said))
+
+
+def _haloed(
+    name: str, halo: int = 0, halos: Sequence[int] | None = None, **said: Any
+) -> dict[str, Any]:
+    """Return a configuration with the halo of either field."""
     if halos is None:
-        return yaml.ReadSlabs(halo=halo, **said)
+        return {"halo": halo, **said}
     if halo or len(halos) not in (3, 6):
         raise ValueError(
-            f"ReadSlabs: halo={halo}, halos={list(halos)}: give one number as halo, or three or six as "
+            f"{name}: halo={halo}, halos={list(halos)}: give one number as halo, or three or six as "
             "halos: for z, y and x one each, or voxels before and after"
         )
     each = list(halos) if len(halos) == 3 else [*zip(halos[::2], halos[1::2], strict=True)]
-    return yaml.ReadSlabs(halo=each, **said)
+    return {"halo": each, **said}
 
 
 def _label(background: float | None = None, **said: Any) -> beam.PTransform:
@@ -255,6 +322,28 @@ CATALOGUE = {
         "slabs",
         ("written",),
         "Write slabs; gives rows that say where each begins.",
+    ),
+    "ReadAll": SchemaTransform(
+        ReadAllConfig,
+        _read_all,
+        "input",
+        ("good",),
+        f"Read all volumes whose paths are in rows, as slabs; {_ROWS}.",
+    ),
+    "ComputeAll": SchemaTransform(
+        ComputeAllConfig,
+        yaml.ComputeAll,
+        "input",
+        ("good",),
+        "Carry out a recipe for each of the volumes whose paths are in rows: rows of volume, name, path and "
+        "value.",
+    ),
+    "MeasureSlabs": SchemaTransform(
+        MeasureConfig,
+        yaml.MeasureSlabs,
+        "slabs",
+        ("output",),
+        "Measure slabs: numbers of the whole volume, by steps as in a recipe; rows of name and value.",
     ),
     "WatchSlices": SchemaTransform(
         WatchConfig,

@@ -136,6 +136,12 @@ def _told(recipe: Recipe, name: str, item: Item, paths: list[str]) -> Any:
     return told
 
 
+def _name(path: str) -> str:
+    """What a volume is called of which no others are known: as its file, without what follows a dot."""
+    last = path.rstrip("/").rpartition("/")[2]
+    return last.partition(".")[0] or last
+
+
 @dataclass(frozen=True)
 class Targets:
     """What `ComputeAll` calls in a worker: the targets of a path by names of their own."""
@@ -143,11 +149,11 @@ class Targets:
     recipe: Recipe
     name: str
     out: str
-    names: dict[str, str]
+    names: dict[str, str] | None
     crop: str | None = None
 
     def __call__(self, path: str) -> dict[str, Any]:
-        item = Item(path, self.names[path])
+        item = Item(path, _name(path) if self.names is None else self.names[path])
         built = build(recipe_for(self.recipe, self.name, item, self.out), self.crop)
         names = [n or "result" for n in built.names]
         return {

@@ -7,14 +7,14 @@ import graphlib
 import inspect
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
-from beam_volumes.recipes.document import Entry, RecipeError, load
+from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.override import override, substitute
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.place import Place
@@ -157,6 +157,15 @@ def _read(path: str) -> bytes:
 def parse_recipe(text: str, name: str = "recipe", settings: Sequence[str] = ()) -> Recipe:
     """As `read_recipe`, of a text."""
     return checked_recipe(load(text, name), settings)
+
+
+def recipe_from(given: str | Mapping[str, Any], settings: Sequence[str] = ()) -> Recipe:
+    """A recipe from its path, a text of several lines, or a mapping."""
+    if not isinstance(given, str):
+        return checked_recipe(placed(given, "recipe"), settings)
+    if "\n" in given.strip():
+        return parse_recipe(given, "recipe", settings)
+    return read_recipe(given.strip(), settings)
 
 
 def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:

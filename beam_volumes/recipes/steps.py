@@ -30,6 +30,14 @@ class Steps:
         return found
 
 
+def mapping_of(given: str | Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A mapping of a configuration, which may be a text."""
+    found = load(given, f"config.{name}").plain() if isinstance(given, str) else given
+    if not isinstance(found, Mapping) or not found:
+        raise ValueError(f"config.{name}: {given!r}; give a mapping")
+    return found
+
+
 def steps_of(steps: str | Mapping[str, Any]) -> Mapping[str, Any]:
     """The steps of a configuration, which may be a text."""
     found = load(steps, "config.steps").plain() if isinstance(steps, str) else steps

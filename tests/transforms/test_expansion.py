@@ -1,5 +1,6 @@
 """Transforms of an expansion service: what it says of itself; Beam YAML's steps give the same by it."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -75,6 +76,41 @@ def test_the_template_by_a_service(service, tmp_path):
     assert sorted(lines[1:]) == sorted(
         f"{k},{n}" for k, n in enumerate(np.bincount(want.ravel())[1:].astype(float), 1)
     )
+
+
+def test_many_volumes_by_a_service(service, tmp_path):
+    given = {"service": service, "output": str(tmp_path)}
+    arrays = {"first": membranes((8, 24, 28)), "second": membranes((6, 24, 20))}
+    for name, array in arrays.items():
+        stored(tmp_path, array, f"{name}.zarr")
+        given[name] = str(tmp_path / f"{name}.zarr")
+    main.run(
+        [
+            f"--yaml_pipeline_file={YAML / 'many.yaml'}",
+            f"--jinja_variables={json.dumps(given)}",
+            "--runner=FnApiRunner",
+        ]
+    )
+
+    def rows(name):
+        (path,) = tmp_path.glob(f"{name}.csv*")
+        return list(csv.DictReader(path.read_text().splitlines()))
+
+    counts = {}
+    for name, array in arrays.items():
+        bright = bv.open(f"{given[name]}.bright.zarr")
+        np.testing.assert_array_equal(bright, array > 140)
+        labels = np.asarray(bv.label(bv.open(array) > 140))
+        np.testing.assert_array_equal(bv.open(tmp_path / "cells" / name / "cells.zarr"), labels)
+        counts[given[name]] = labels.max()
+    found = rows("counts")
+    assert {r["volume"]: float(r["value"]) for r in found if r["name"] == "count"} == counts
+    assert sorted(r["volume"] for r in found if r["name"] == "cells") == sorted(counts)
+    assert not list(tmp_path.glob("failed.csv*")) or not rows("failed")
+    em = bv.open(arrays["first"])
+    top = bv.percentile(bv.median_filter(em, 3), 99)
+    want = {"mean": float(bv.mean(em)), "top": float(top)}
+    assert {r["name"]: float(r["value"]) for r in rows("numbers")} == want
 
 
 def test_slabs_as_rows_and_back():

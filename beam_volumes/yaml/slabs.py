@@ -1,9 +1,4 @@
-"""What pipelines in Beam YAML name: our transforms, configured by paths, numbers and texts.
-
-``templates/yaml/provider.yaml`` lists them. A volume is configured as recipes do: ``input``, a path or a
-mapping with ``path``, and ``steps`` whose last one it is. Mappings may be texts that hold YAML, as they are
-where an expansion service has these transforms (`beam_volumes.expansion`): its configurations are rows.
-"""
+"""Transforms of Beam YAML for recipes and slabs."""
 
 from __future__ import annotations
 
@@ -21,7 +16,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import load, placed
-from beam_volumes.recipes.recipe import checked_recipe, parse_recipe, read_recipe
+from beam_volumes.recipes.recipe import checked_recipe, recipe_from
 from beam_volumes.recipes.steps import Steps, steps_of
 
 
@@ -77,12 +72,7 @@ class ComputeRecipe(beam.PTransform):
         **options: Any,
     ):
         super().__init__()
-        if isinstance(recipe, str) and "\n" in recipe.strip():
-            checked = parse_recipe(recipe, "recipe", settings)
-        elif isinstance(recipe, str):
-            checked = read_recipe(recipe.strip(), settings)
-        else:
-            checked = checked_recipe(placed(recipe, "recipe"), settings)
+        checked = recipe_from(recipe, settings)
         built = build(checked, crop)
         for name, target in zip(built.names, built.targets, strict=True):
             if isinstance(target, Table):
@@ -106,7 +96,8 @@ class ComputeRecipe(beam.PTransform):
         for k, (name, key, result) in enumerate(zip(self.names, done, results, strict=True), 1):
             row = _written if hasattr(result, "kvstore") else _numbers
             rows.append(
-                done[key] | f"Row {k}" >> beam.FlatMap(row, name).with_output_types(_row(kinds))
+                done[key]
+                | f"Row {k}" >> beam.FlatMap(row, name).with_output_types(row_of_kinds(kinds))
             )
         return tuple(rows) | beam.Flatten()
 
@@ -236,20 +227,26 @@ class ApplyStages(beam.PTransform):
         return out if self.handling is None else {"good": out[0], self.handling: out[1]}
 
 
-def grid_from(grid: Mapping[str, Any], name: str) -> transforms.SlabGrid:
-    """How slabs are cut, as ``grid:`` of a configuration says."""
+def grid_from(grid: Mapping[str, Any], name: str, more: Sequence[str] = ()) -> transforms.SlabGrid:
+    """How slabs are cut, as ``grid:`` of a configuration says; it may have ``more``, halo and dtype."""
     if not isinstance(grid, Mapping) or "input" not in grid:
         raise ValueError(
             f"{name}: grid: {grid!r}; give a mapping with the input: of the slabs, and their depth: and "
             "tile: if ReadSlabs has them"
         )
-    if unknown := grid.keys() - {"input", "depth", "tile"}:
+    known = ("input", "depth", "tile", *more)
+    if unknown := grid.keys() - {*known}:
         raise ValueError(
-            f"{name}: grid has no {', '.join(sorted(unknown))}; it has input, depth, tile"
+            f"{name}: grid has no {', '.join(sorted(unknown))}; it has {', '.join(known)}"
         )
-    tile = grid.get("tile")
+    tile, volume = grid.get("tile"), volume_of(grid["input"])
+    if "dtype" in grid:
+        volume = volume.astype(grid["dtype"])
     return transforms.SlabGrid(
-        volume_of(grid["input"]), grid.get("depth", 32), None if tile is None else tuple(tile)
+        volume,
+        grid.get("depth", 32),
+        None if tile is None else tuple(tile),
+        grid.get("halo", 0),
     )
 
 
@@ -389,7 +386,7 @@ class RegionTable(beam.PTransform):
     def expand(self, slabs: beam.PCollection) -> beam.PCollection:
         columns = self.table.survey.no_rows(self.table.grid.shape)
         kinds = {_field(name): _KINDS[column.dtype.kind] for name, column in columns.items()}
-        rows = beam.FlatMap(_rows).with_output_types(_row(kinds))
+        rows = beam.FlatMap(_rows).with_output_types(row_of_kinds(kinds))
         return slabs | "Table" >> self.table | "Rows" >> rows
 
 
@@ -407,7 +404,8 @@ def _rows(batch: dict[str, np.ndarray]) -> Iterator[beam.Row]:
         yield beam.Row(**dict(zip(names, values, strict=True)))
 
 
-def _row(kinds: Mapping[str, Any]) -> RowTypeConstraint:
+def row_of_kinds(kinds: Mapping[str, Any]) -> RowTypeConstraint:
+    """The type of rows whose fields are of these types."""
     return RowTypeConstraint.from_fields(list(kinds.items()))
 
 
@@ -418,7 +416,8 @@ class WriteSlabs(beam.PTransform):
     ----------
     path : str
         A path or URL that all workers reach. It ends in ``.zarr`` (zarr v3) or ``.ome.zarr``
-        (OME-Zarr 0.5), or in anything with ``format``.
+        (OME-Zarr 0.5), or in anything with ``format``. Where slabs are of several volumes, it holds
+        ``{volume}``, in place of which comes the name of each: the path that `ReadAll` was given.
     overwrite : bool, default: False
         Whether to replace an output that exists; otherwise it is an error.
     partial : bool, default: False
@@ -455,16 +454,29 @@ class WriteSlabs(beam.PTransform):
     ):
         super().__init__()
         self.handling = output_of(error_handling, "WriteSlabs")
-        write = transforms.WriteSlabs(path, overwrite=overwrite, partial=partial, **options)
+        place = _Place(path) if "{volume}" in path else path
+        write = transforms.WriteSlabs(place, overwrite=overwrite, partial=partial, **options)
         self.write = write if self.handling is None else write.with_exception_handling()
 
     def expand(self, slabs: beam.PCollection) -> Any:
         kinds = {"z": int, "y": int, "x": int, "volume": str}
-        rows = beam.Map(lambda key: beam.Row(**key._asdict())).with_output_types(_row(kinds))
+        rows = beam.Map(lambda key: beam.Row(**key._asdict())).with_output_types(
+            row_of_kinds(kinds)
+        )
         out = slabs | "Write" >> self.write
         if self.handling is None:
             return out | "Rows" >> rows
         return {"written": out[0] | "Rows" >> rows, self.handling: out[1]}
+
+
+class _Place:
+    """The place of a volume's output, by its name."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def __call__(self, volume: str) -> str:
+        return self.path.replace("{volume}", volume)
 
 
 def output_of(error_handling: Mapping[str, str] | None, name: str) -> str | None:
