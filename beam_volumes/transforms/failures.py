@@ -95,6 +95,7 @@ class Excepting:
         hint: Any,
         where: Where,
         hints: Mapping[str, str] = MappingProxyType({}),
+        /,
         **sides: Any,
     ) -> Any:
         """Apply a function to each element: a PCollection, or ``(good, bad)`` if that is asked for.
@@ -105,7 +106,7 @@ class Excepting:
             step = beam.Map(function, **sides).with_output_types(hint).with_resource_hints(**hints)
             return elements | label >> step
         step = beam.ParDo(_Trying(type(self).__name__, function, where), **sides)
-        step = step.with_resource_hints(**hints)
+        step.with_resource_hints(**hints)
         out = elements | label >> step.with_outputs(_BAD, main="good")
         good, bad = out["good"], out[_BAD]
         good.element_type, bad.element_type = hint, Failed

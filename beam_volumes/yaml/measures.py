@@ -56,7 +56,7 @@ class MeasureSlabs(beam.PTransform):
     ):
         super().__init__()
         given = mapping_of(numbers, "numbers")
-        functions = {name: Steps(steps_of(steps)) for name, steps in given.items()}
+        functions: dict[str, Any] = {name: Steps(steps_of(steps)) for name, steps in given.items()}
         if reserved := {"slabs", "partial", "memory", "self"} & {*functions}:
             raise ValueError(f"MeasureSlabs: numbers: {reserved.pop()!r} is no name for a number")
         cut = grid_from(grid, "MeasureSlabs", ("halo", "dtype"))

@@ -29,7 +29,7 @@ class _Paths(beam.PTransform):
         if rows.element_type is str:
             return rows
         try:
-            fields = dict(named_fields_from_element_type(rows.element_type))
+            fields = dict(named_fields_from_element_type(rows.element_type))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             raise TypeError(
                 f"{self.name} takes paths, or rows with a field that holds one, and was given "
