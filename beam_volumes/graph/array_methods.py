@@ -56,8 +56,11 @@ def _reduced(item: Any, name: str, ours: str, axis: Any, how: dict[str, Any], **
         return with_kept_axes(public(ours)(item, axis, **how), item, axis)
     import numpy as np
 
-    if how.pop("mask", None) is not None or how.pop("nan", "raise") != "raise":
-        raise TypeError(f"{name}: {', '.join(given)} of numpy's do not go with mask= and nan=")
+    mask, nan, across = (how.pop(own, None) for own in ("mask", "nan", "across"))
+    if mask is not None or nan not in (None, "raise") or across is not None:
+        raise TypeError(
+            f"{name}: {', '.join(given)} of numpy's do not go with mask=, nan= and across="
+        )
     return getattr(np, name)(item, axis=_numbered(item, name, axis), **given, **how)
 
 
@@ -87,6 +90,7 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy mean, as `beam_volumes.mean`; numpy's own parameters load the voxels."""
         return _reduced(
@@ -94,7 +98,7 @@ class ArrayMethods:
             "mean",
             "mean",
             axis,
-            dict(mask=mask, nan=nan),
+            dict(mask=mask, nan=nan, across=across),
             dtype=dtype,
             out=out,
             keepdims=keepdims,
@@ -109,6 +113,7 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy sum, as `beam_volumes.sum`; numpy's own parameters load the voxels."""
         return _reduced(
@@ -116,7 +121,7 @@ class ArrayMethods:
             "sum",
             "sum",
             axis,
-            dict(mask=mask, nan=nan),
+            dict(mask=mask, nan=nan, across=across),
             dtype=dtype,
             out=out,
             keepdims=keepdims,
@@ -130,10 +135,17 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy minimum, as `beam_volumes.min`; numpy's own parameters load the voxels."""
         return _reduced(
-            self, "min", "min", axis, dict(mask=mask, nan=nan), out=out, keepdims=keepdims
+            self,
+            "min",
+            "min",
+            axis,
+            dict(mask=mask, nan=nan, across=across),
+            out=out,
+            keepdims=keepdims,
         )
 
     def max(
@@ -144,10 +156,17 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy maximum, as `beam_volumes.max`; numpy's own parameters load the voxels."""
         return _reduced(
-            self, "max", "max", axis, dict(mask=mask, nan=nan), out=out, keepdims=keepdims
+            self,
+            "max",
+            "max",
+            axis,
+            dict(mask=mask, nan=nan, across=across),
+            out=out,
+            keepdims=keepdims,
         )
 
     def std(
@@ -160,6 +179,7 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy standard deviation, as `beam_volumes.std`; numpy's own parameters load the voxels."""
         return _reduced(
@@ -167,7 +187,7 @@ class ArrayMethods:
             "std",
             "std",
             axis,
-            dict(mask=mask, nan=nan, ddof=ddof),
+            dict(mask=mask, nan=nan, ddof=ddof, across=across),
             dtype=dtype,
             out=out,
             keepdims=keepdims,
@@ -183,6 +203,7 @@ class ArrayMethods:
         *,
         mask: Volume | None = None,
         nan: str = "raise",
+        across: str | None = None,
     ) -> Scalar:
         """Lazy variance, as `beam_volumes.variance`; numpy's own parameters load the voxels."""
         return _reduced(
@@ -190,7 +211,7 @@ class ArrayMethods:
             "var",
             "variance",
             axis,
-            dict(mask=mask, nan=nan, ddof=ddof),
+            dict(mask=mask, nan=nan, ddof=ddof, across=across),
             dtype=dtype,
             out=out,
             keepdims=keepdims,
@@ -203,9 +224,12 @@ class ArrayMethods:
         keepdims: bool = False,
         *,
         mask: Volume | None = None,
+        across: str | None = None,
     ) -> Scalar:
         """Whether all voxels are true, as `beam_volumes.all`; numpy's own parameters load the voxels."""
-        return _reduced(self, "all", "all", axis, dict(mask=mask), out=out, keepdims=keepdims)
+        return _reduced(
+            self, "all", "all", axis, dict(mask=mask, across=across), out=out, keepdims=keepdims
+        )
 
     def any(
         self: Any,
@@ -214,9 +238,12 @@ class ArrayMethods:
         keepdims: bool = False,
         *,
         mask: Volume | None = None,
+        across: str | None = None,
     ) -> Scalar:
         """Whether any voxel is true, as `beam_volumes.any`; numpy's own parameters load the voxels."""
-        return _reduced(self, "any", "any", axis, dict(mask=mask), out=out, keepdims=keepdims)
+        return _reduced(
+            self, "any", "any", axis, dict(mask=mask, across=across), out=out, keepdims=keepdims
+        )
 
     def copy(self: Any) -> Volume:
         """Return the volume itself: it is never changed."""

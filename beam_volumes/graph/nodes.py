@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -253,15 +253,23 @@ class Fed(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FoldValue(Value):
-    """A reduction over all that it is fed: the voxels of a volume, or of each of its channels."""
+    """A reduction over all that it is fed: the voxels of a volume, or of each of its channels.
+
+    If it goes ``across`` points in time, it is one number of them all, else one of each.
+    """
 
     reduction: Reduction
     fed: tuple[Fed, ...]
     parameters: tuple[Value, ...]
+    across: bool = False
 
     @classmethod
     def of(
-        cls, reduction: Reduction, fed: Sequence[Fed], parameters: tuple[Value, ...] = ()
+        cls,
+        reduction: Reduction,
+        fed: Sequence[Fed],
+        parameters: tuple[Value, ...] = (),
+        across: bool = False,
     ) -> FoldValue:
         shape = fed[0].voxels.shape
         for item in fed:
@@ -283,8 +291,11 @@ class FoldValue(Value):
             )
             for f in fed
         ]
-        token = digest("fold", reduction.token(), tokens, [v.token for v in parameters])
-        return cls(reduction.dtype, reduction.shape, token, reduction, tuple(fed), parameters)
+        kind = "fold across points" if across else "fold"
+        token = digest(kind, reduction.token(), tokens, [v.token for v in parameters])
+        return cls(
+            reduction.dtype, reduction.shape, token, reduction, tuple(fed), parameters, across
+        )
 
     @property
     def over(self) -> Triple:
@@ -425,25 +436,38 @@ def below(item: Node | Value | Barrier) -> list[Node | Value | Barrier]:
 
 
 def times_below(roots: Iterable[Node | Value | Barrier]) -> int:
-    """How many points in time the sources have that something rests on; 0 if none has several."""
+    """How many points in time the sources have that something rests on; 0 if none has several.
+
+    Not those of which only a number of all points is used.
+    """
     seen: set[str] = set()
     left, times = list(roots), 0
     while left:
         item = left.pop()
         if item.token not in seen:
             seen.add(item.token)
-            left += below(item)
+            if not goes_across(item):
+                left += below(item)
             if isinstance(item, SourceNode) and "t" in item.source.space.leading:
                 times = max(times, item.source.leading[0])
     return times
 
 
+Item = TypeVar("Item", Node, Value, Barrier)
+
+
 def with_sources(
-    nodes: Iterable[Node],
+    nodes: Iterable[Item],
     change: Callable[[Source], Source],
     instead: Mapping[str, Any] | None = None,
-) -> tuple[Node, ...]:
-    """Nodes like others, but of changed sources; what ``instead`` has by token stands for what has it."""
+) -> tuple[Item, ...]:
+    """Nodes, values or barriers like others, but of changed sources.
+
+    What ``instead`` has by token stands for what has it.
+
+    A number of all points in time stays what it is: a point of ``v - bv.mean(v, across="t")`` is one of
+    ``v``, less the mean of all.
+    """
     nodes = tuple(nodes)
     made: dict[str, Any] = dict(instead or {})
     stack: list[tuple[Any, bool]] = [(n, False) for n in nodes]
@@ -454,8 +478,14 @@ def with_sources(
             made.setdefault(item.token, _with(item, made, change))
         elif item.token not in made:
             stack.append((item, True))
-            stack.extend((b, False) for b in below(item))
+            if not goes_across(item):
+                stack.extend((b, False) for b in below(item))
     return tuple(made[n.token] for n in nodes)
+
+
+def goes_across(item: Any) -> bool:
+    """Whether something is one number of all points in time."""
+    return isinstance(item, FoldValue) and item.across
 
 
 def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -> Any:
@@ -477,6 +507,8 @@ def _with(item: Any, made: dict[str, Any], change: Callable[[Source], Source]) -
         return Barrier.of(item.survey, new(item.operands), new(item.parameters))
     if isinstance(item, AcrossNode):
         return AcrossNode.of(made[item.barrier.token], item.completion, new(item.operands))
+    if goes_across(item):
+        return item
     if isinstance(item, FoldValue):
         fed = [
             Fed(made[f.voxels.token], f.mask and made[f.mask.token], new(f.others))

@@ -115,7 +115,11 @@ def _without(**kwargs: Any) -> None:
 
 def with_kept_axes(result: Any, volume: Any, axis: Any) -> Any:
     """What a reduction along some axes gave, with these as axes of extent 1."""
-    if hasattr(result, "grid_shape"):  # a volume: channels were reduced alone
+    if hasattr(result, "grid_shape"):  # a volume: points in time or channels were reduced alone
+        if result.space.times != volume.space.times:
+            raise ValueError(
+                f"keepdims=True: axis={axis!r}: no volume has one point in time; leave keepdims out"
+            )
         space = result.space.with_leading(result.space.times, True, ())
         return type(result)(result.nodes, space)
     names = [a for a in volume.axes if a != "t"]  # points in time are reduced one by one

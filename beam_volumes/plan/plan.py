@@ -432,12 +432,21 @@ def _explained(plan: Plan, timed: bool = False) -> str:
             lines += ["", *_pass(plan, p, timed)]
         else:
             own = _explained(p.point, timed).splitlines()
-            lines += ["", f"{len(p.grid)} points in time, each of them:", *(f"  {x}" for x in own)]
+            lines += ["", f"{_points(plan, p)}, each of them:", *(f"  {x}" for x in own)]
     if plan.reasons:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
     if slow := badly_cut(plan, plan.replanned):
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
+
+
+def _points(plan: Plan, p: Pass) -> str:
+    """How many points a pass is of, and what it finds of them all."""
+    told = f"{len(p.grid)} points in time"
+    if len(plan.passes) == 1:
+        return told
+    finds = f", which finds {', '.join(p.of_all_points)} of all points" if p.of_all_points else ""
+    return f"pass {p.index + 1}{finds}: {told}"
 
 
 def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:

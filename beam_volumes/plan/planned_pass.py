@@ -45,6 +45,11 @@ class Pass:
     point: Any = None
 
     @property
+    def of_all_points(self) -> tuple[str, ...]:
+        """The numbers that it finds of all points in time together, if it has a slab for each."""
+        return ()
+
+    @property
     def chunks_read(self) -> int:
         """Arrays of this process are not read in chunks."""
         return sum(r.units for r in self.reads if not r.in_memory)

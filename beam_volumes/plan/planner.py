@@ -42,6 +42,7 @@ from beam_volumes.plan.fitting import (
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
 from beam_volumes.plan.in_process import is_large, why_in_process
 from beam_volumes.plan.memory import BASE_ALONE, BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
+from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of
@@ -172,6 +173,11 @@ def plan_in_process(targets: Sequence[Wanted], options: RunOptions) -> Plan | No
 
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     """As `plan`, of what a run is asked for."""
+    inputs = _checked_inputs(_checked(targets))
+    return replace(plan_across(targets, options, _plan_known), inputs=inputs)
+
+
+def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
     if not targets:
         raise ValueError("nothing to plan: give at least one target, volume or scalar")
     for t in targets:
@@ -180,7 +186,11 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
                 f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
                 + ("; bv.open makes a volume of an array" if hasattr(t, "shape") else "")
             )
-    inputs = _checked_inputs(targets)
+    return targets
+
+
+def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) -> Plan:
+    """Plan targets, of which some numbers are known by token."""
     times = times_of(targets)
     slab, window = options.slab, options.window
     total = options.memory_bytes
@@ -253,6 +263,9 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
                 sink = intermediates[-1] = ArraySink.of(sink)
             voxels.append((node, sink))
             results.append(sink)
+    nodes = with_known((n for n, _ in voxels), before)
+    voxels = [(n, sink) for n, (_, sink) in zip(nodes, voxels, strict=True)]
+    values, barriers = [*with_known(values, before)], [*with_known(barriers, before)]
     kernels = _kernels(voxels, values, barriers)
     base = options.base + BASE_KERNEL * kernels
 
@@ -308,13 +321,13 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
         tables,
         tuple(map(Return.of, targets)),
         kernels,
-        inputs,
+        (),
         None if slab is None else tuple(slab),
         window,
         make_plan,
         options.workers,
     )
-    return of_points(made, times) if times else made
+    return of_points(made, times, before) if times else made
 
 
 def _written(target: Target) -> list[tuple[Node, Sink]]:

@@ -7,18 +7,18 @@ resumed as slabs are, however many there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.geometry import Grid, Lattice
-from beam_volumes.graph.nodes import Barrier, Node, Value, times_below
+from beam_volumes.graph.nodes import FoundValue, Value, times_below, values_below
+from beam_volumes.graph.points import Item, holds_voxels
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
-from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.memory import MemoryItem
 from beam_volumes.plan.partitioning import Partitioning
 from beam_volumes.plan.plan import Plan
@@ -33,6 +33,8 @@ from beam_volumes.sweep.schedule import OVERLAPS
 def times_of(targets: Sequence[Any]) -> int:
     """How many points in time targets are of; 0 if of none.
 
+    Numbers that rest on no voxels, but on numbers of all points, go with any.
+
     Raises
     ------
     ValueError
@@ -40,7 +42,9 @@ def times_of(targets: Sequence[Any]) -> int:
     """
     found: dict[int, Any] = {}
     for t in targets:
-        found.setdefault(times_below(_roots(t)), t)
+        roots = roots_of(t)
+        if not isinstance(t, Scalar) or holds_voxels(roots):
+            found.setdefault(times_below(roots), t)
     if len(found) > 1:
         (n, one), (m, other), *_ = found.items()
         raise ValueError(
@@ -50,13 +54,15 @@ def times_of(targets: Sequence[Any]) -> int:
     return next(iter(found), 0)
 
 
-def _roots(target: Any) -> Iterator[Node | Value | Barrier]:
+def roots_of(target: Any) -> tuple[Item, ...]:
+    """What a target is the result of."""
     if isinstance(target, Scalar):
-        yield target.value
-    elif isinstance(target, Table | TableTarget):
-        yield (target if isinstance(target, Table) else target.table).barrier
-    elif isinstance(target, Volume | Target):
-        yield from (target if isinstance(target, Volume) else target.volume).nodes
+        return (target.value,)
+    if isinstance(target, Table | TableTarget):
+        return ((target if isinstance(target, Table) else target.table).barrier,)
+    if isinstance(target, Target):
+        return tuple(node for volume, _ in target.written for node in volume.nodes)
+    return tuple(target.nodes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +86,11 @@ class PointsPass(Pass):
     @property
     def times(self) -> int:
         return self.program.shape[0]
+
+    @property
+    def of_all_points(self) -> tuple[str, ...]:
+        folds = (f.reduction for f in self.program.folds)
+        return tuple(dict.fromkeys(r.name for r in folds if not isinstance(r, PerPoint)))
 
     @property
     def chunks_read(self) -> int:
@@ -107,13 +118,14 @@ def rows_token(barrier: str) -> str:
     return f"{barrier} shards"
 
 
-def of_points(point: Plan, times: int) -> Plan:
+def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
     """The plan of many points in time, from that of one.
 
-    What outputs, tables and results of the plan of one stand for are those of all.
+    What outputs, tables and results of the plan of one stand for are those of all. Numbers that rest on
+    none but those known ``before``, by token, are no point's.
     """
     mine = [s for s in point.results if isinstance(s, Sink)]
-    values = [v for v in point.results if isinstance(v, Value)]
+    values = [v for v in point.results if isinstance(v, Value) and found_here(v, before)]
     points = Lattice((times, 1, 1))
     folds = [
         FoldEdge(v.token, PerPoint(v.name, v.dtype, (times, *v.shape)), (), points) for v in values
@@ -143,6 +155,11 @@ def of_points(point: Plan, times: int) -> Plan:
         whole, point=replace(point, workers=1, processes=1, intermediates=between, tables={})
     )
     return replace(point, passes=(whole,), intermediates=kept, slab=None, window=None, planner=None)
+
+
+def found_here(value: Value, before: Collection[str]) -> bool:
+    """Whether a value rests on a number that is not known before."""
+    return any(isinstance(v, FoundValue) and v.token not in before for v in values_below([value]))
 
 
 def at_point(point: Plan, k: int, of: Callable[[Sink], Sink]) -> Plan:

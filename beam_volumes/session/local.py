@@ -32,9 +32,14 @@ class Stopped(BaseException):
 
 
 def run_local(
-    session: Session, watching: Watching = unwatched, count: Count | None = None
+    session: Session,
+    watching: Watching = unwatched,
+    count: Count | None = None,
+    known: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Run every pass; returns the numbers known at the end, by token. ``count`` is told of every slab.
+    """Run every pass; returns the numbers known at the end, by token, with those ``known`` before.
+
+    ``count`` is told of every slab.
 
     Workers are threads: stages release the GIL.
     """
@@ -45,13 +50,14 @@ def run_local(
     told = compilation_told(session.journal or session.parts)
     with watching(followed), told, Spill() as spill:
         try:
-            return _run(session, spill, count)
+            return _run(session, spill, count, known or {})
         finally:
             gate.release()
 
 
-def _run(session: Session, spill: Spill, count: Count | None) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+def _run(
+    session: Session, spill: Spill, count: Count | None, known: dict[str, Any]
+) -> dict[str, Any]:
     answers: Answers = {}
     for index in range(len(session.plan.passes)):
         summaries: dict[str, list[tuple[Key, Kept]]] = {}

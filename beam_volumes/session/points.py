@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import Value, evaluate
-from beam_volumes.plan.points import PointsPass, at_point, rows_token
+from beam_volumes.plan.points import PerPoint, PointsPass, at_point, found_here, rows_token
 from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.session.session import Session
 from beam_volumes.storage.claims import ANY, Watched
@@ -19,6 +19,9 @@ from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.executor import SlabResult
+
+#: By token.
+Numbers = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +86,12 @@ def shard_of(point: int, shard: int) -> str:
 
 
 def compute_point(
-    session: Session, p: PointsPass, k: int, tell: Callable[[float], None]
+    session: Session, p: PointsPass, k: int, known: Numbers, tell: Callable[[float], None]
 ) -> tuple[SlabResult, dict[str, Any]]:
     """Compute point ``k``; what was written, and what was found by token.
 
-    ``tell`` is told after each slab of it what part of the point is done.
+    ``known`` is what passes before have found of all points. ``tell`` is told after each slab of it what
+    part of the point is done.
     """
     from beam_volumes.session.local import run_local  # it sweeps slabs, of which this is one
 
@@ -110,7 +114,7 @@ def compute_point(
     plan = at_point(p.point, k, part_of)
     place = session.plan.scratch_place
     if place is not None:
-        place = join(place, f"point-{k}", directory=True)
+        place = join(place, f"pass-{p.index}-point-{k}", directory=True)
         plan = with_scratch(plan, place)
     tables: dict[str, Any] = {
         token: tuple(PartOfTable(sink, k) for sink in sinks)
@@ -143,7 +147,7 @@ def compute_point(
                     found[name][sink.unit_of(part, unit)] = (False, 0)
 
     try:
-        known = run_local(own, count=count)
+        found_now = run_local(own, count=count, known=known)
     finally:
         if place is not None:
             with suppress(OSError):
@@ -153,8 +157,12 @@ def compute_point(
         all_.written[name] = [unit for unit, (stored, _) in ordered if stored]
         all_.sums[name] = [total for _, (stored, total) in ordered if stored]
         all_.empty[name] = [unit for unit, (stored, _) in ordered if not stored]
-    values = [v for v in p.point.results if isinstance(v, Value)]
-    states: dict[str, Any] = {v.token: {k: evaluate(v, known)} for v in values}
+    states: dict[str, Any] = {}
+    values = [v for v in p.point.results if isinstance(v, Value) and found_here(v, known)]
+    # In the order in which they were planned
+    for value, fold in zip(values, p.program.folds, strict=False):
+        number = evaluate(value, found_now)
+        states[fold.token] = {k: number} if isinstance(fold.reduction, PerPoint) else number
     for token, sinks in tables.items():
         states[rows_token(token)] = {k: sinks[0].shards if sinks else 0}
     return all_, states

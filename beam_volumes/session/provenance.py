@@ -148,6 +148,8 @@ def _told_value(value: Value) -> dict[str, Any]:
     if isinstance(value, FoldValue):
         told["of"] = [_id(n.token) for n in value.nodes] + told["of"]
         told["parameters"] = _parameters(value.reduction)
+        if value.across:
+            told["across"] = "t"
     elif isinstance(value, BarrierValue):
         told["of"] = [_id(value.barrier.token)]
     elif isinstance(value, FormulaValue):

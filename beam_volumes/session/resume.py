@@ -333,12 +333,15 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
             f"the run was planned in {len(begun)} passes and would now be in {len(plan.passes)}; "
             "resume it with the memory= and slab= it was begun with"
         )
-    if any(p.point is not None for p in plan.passes):
+    if all(p.point is not None for p in plan.passes):
         return plan  # points in time are the same in any slabs of theirs
     for crew in _crews(plan):
         parts = []
         budget = left_for_slab(plan.memory, plan.base, crew)
         for p, then in zip(plan.passes, begun, strict=True):
+            if p.point is not None:
+                parts.append(p.partition)
+                continue
             z, y, x = then["slab"]
             parts += fit([p.program], (z, y, x), then["window"], crew, budget)
         largest = max(parts, key=lambda part: part.memory)
@@ -347,7 +350,10 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
     else:
         refuse(largest, plan.memory, plan.base, crew)
     found = zip(plan.passes, parts, strict=True)
-    passes = [costed(p.index, p.program, part, p.values, budget) for p, part in found]
+    passes = [
+        p if p.point is not None else costed(p.index, p.program, part, p.values, budget)
+        for p, part in found
+    ]
     return replace(plan.of_crew(crew), passes=tuple(passes))
 
 

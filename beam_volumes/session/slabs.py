@@ -122,7 +122,8 @@ def _swept(
     started = time.time()
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
-        result, states = compute_point(session, p, index, tell)
+        near = at_hand(known, p.values, session.journal)
+        result, states = compute_point(session, p, index, near, tell)
     else:
         result = _one_sweep(session, p, index, known, answers, sinks, tell)
         states = dict(result.states)

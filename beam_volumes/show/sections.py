@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from beam_volumes.graph.nodes import (
     below,
     with_sources,
 )
+from beam_volumes.graph.points import numbers_across
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of
@@ -244,7 +246,20 @@ def _of_part(nodes: Sequence[Node], at: Sequence[float], side: int) -> tuple[Nod
         if moves or (isinstance(item, Node) and item.shape != whole):
             return None
     box = _box(whole, at, side)
-    return with_sources(nodes, lambda source: source.crop(box))
+    instead: dict[str, Any] = {}
+
+    def part(source: Source) -> Source:
+        return source.crop(box)
+
+    for number in numbers_across(nodes):  # of the first point, as a part of all
+        own = FoldValue.of(number.reduction, number.fed, number.parameters)
+        (first,) = with_sources((own,), lambda s: part(_first(s)), instead)
+        instead[number.token] = first
+    return with_sources(nodes, part, instead)
+
+
+def _first(source: Source) -> Source:
+    return source.point("t", 0) if "t" in source.space.leading else source
 
 
 def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | Barrier]:

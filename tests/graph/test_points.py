@@ -113,11 +113,11 @@ def test_a_run_goes_on_with_the_points_that_are_left(tmp_path, monkeypatch):
     target = (v * 2).to(tmp_path / "out.zarr")
     real, seen = slabs.compute_point, []
 
-    def failing(session, p, k, tell):
+    def failing(session, p, k, known, tell):
         seen.append(k)
         if k == 3 and seen.count(3) == 1:
             raise OSError("a disk that fails")
-        return real(session, p, k, tell)
+        return real(session, p, k, known, tell)
 
     monkeypatch.setattr(slabs, "compute_point", failing)
     with pytest.raises(OSError, match="a disk that fails"):
@@ -191,12 +191,97 @@ def test_commands_that_need_one_point_say_so(tmp_path, monkeypatch, capsys):
         assert says in said and "\n" not in said
 
 
-def test_a_number_over_all_points_is_that_of_points_as_channels():
+def test_a_number_of_all_points_is_numpys_of_the_whole_array():
+    x = voxels((3, 2, 4, 8, 8))
+    v, like = bv.open(x), bv.open(x.reshape(-1, 8, 8))
+    limit = bv.compute(bv.threshold_otsu(like))
+    mask = v > bv.threshold_otsu(v, across="t")
+    np.testing.assert_array_equal(computed(mask, slab=(3, 8, 8), workers=2), x > limit)
+    np.testing.assert_array_equal(computed(mask[1:, 1]), x[1:, 1] > limit)
+    centred = v - bv.mean(v)
+    numbers = {
+        "otsu": (bv.threshold_otsu(v, across="t"), limit),
+        "mean": (v.mean(across="t"), x.mean()),
+        "any": (bv.any(v, across="t"), True),
+        "lines": (bv.sum(v, axis="z", across="t"), x.sum((0, 3 - 1)).reshape(2, 8, 8)),
+        "named": (bv.max(v, axis=("t", "y", "x")), x.max((0, 3, 4))),
+        "masked": (bv.min(v, mask=v > 300, across="t"), x[x > 300].min()),
+        "pairs": (bv.covariance(v, v * v, across="t"), np.cov(x.ravel(), (x * x).ravel())),
+        "of each": (bv.max(centred, across="t"), (x - x.mean((1, 2, 3, 4), keepdims=True)).max()),
+        "formula": (bv.max(v) / bv.max(v, across="t"), x.max((1, 2, 3, 4)) / x.max()),
+        "counts": (bv.histogram(v, 9, across="t")[0], np.histogram(x, 9)[0]),
+    }
+    found = computed([number for number, _ in numbers.values()] + [mask])
+    for name, got, (_, wanted) in zip(numbers, found, numbers.values(), strict=False):
+        np.testing.assert_allclose(got, wanted, rtol=1e-12, err_msg=name)
+    np.testing.assert_array_equal(found[-1], x > limit)
+    floats = bv.open(x.astype("f4"))
+    for q in (30, [5, 95]):
+        # Two sweeps, of which the second counts below what the first has found of all points.
+        low = computed(bv.percentile(floats, q, across="t"))
+        np.testing.assert_array_equal(low, np.percentile(x.astype("f4"), q))
+    scaled = computed(v[0, 0] / bv.max(v, across="t"))  # a volume without points
+    np.testing.assert_array_equal(scaled, x[0, 0] / x.max())
+    planned = bv.plan(v > bv.threshold_otsu(bv.gaussian_filter(v, 1), across="t"))
+    assert planned.sweeps["threshold_otsu"] == 2 and len(planned.passes) == 3
+    assert "finds threshold_otsu of all points" in planned.explain()
+
+
+def test_numbers_of_all_points_on_a_runner_and_resumed(tmp_path, monkeypatch):
+    x = voxels((4, 2, 6, 20, 16))
+    v = bv.open(array_of(tmp_path / "in.zarr", x, (1, 1, 4, 10, 16)))[:, 1]
+    x = x[:, 1]
+    turned = bv.flip(bv.gaussian_filter(v, 1) > 300, 1)  # stored between the passes of a point
+    turned = bv.where(turned, v, 0)
+    limit, top = bv.threshold_otsu(turned, across="t"), bv.max(v[0])
+    smooth = np.stack([np.asarray(bv.gaussian_filter(p, 1)) for p in x])
+    like = np.where((smooth > 300)[:, ::-1], x, 0).reshape(-1, 20, 16)
+    wanted = x > bv.compute(bv.threshold_otsu(like))
+    target = (v > limit).to(tmp_path / "m.zarr", chunks=(1, 4, 10, 16))
+    by_beam = bv.compute(target, limit, runner="FnApiRunner", progress=False)
+    np.testing.assert_array_equal(np.asarray(by_beam[0]), wanted)
+    assert by_beam[1] == computed(limit) and bv.verify(tmp_path / "m.zarr") == []
+    real, seen = slabs.compute_point, []
+
+    def failing(session, p, k, known, tell):
+        seen.append((p.index, k))
+        if seen.count((1, 2)) == 1 and (p.index, k) == (1, 2):
+            raise OSError("a disk that fails")
+        return real(session, p, k, known, tell)
+
+    monkeypatch.setattr(slabs, "compute_point", failing)
+    target = (v > limit).to(tmp_path / "again.zarr", chunks=(1, 4, 10, 16))
+    with pytest.raises(OSError, match="a disk that fails"):
+        computed(target)
+    result = computed(target, resume=True)
+    assert seen == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 2), (1, 3)]
+    np.testing.assert_array_equal(np.asarray(result), wanted)
+    # One point of it: a pass of points, then one of slabs, which goes on in those it was begun with.
+    one = (v[1] > limit).to(tmp_path / "one.zarr", chunks=(2, 10, 16))
+    np.testing.assert_array_equal(np.asarray(computed(one, slab=(2, 20, 16))), wanted[1])
+    again = computed(one, resume=True)
+    np.testing.assert_array_equal(np.asarray(again), wanted[1])
+    assert computed(top) == x[0].max()
+
+
+def test_numbers_of_all_points_are_refused_where_there_are_none_or_others():
+    v = bv.open(voxels((3, 2, 4, 8, 8)))
+    with pytest.raises(ValueError, match="no points in time"):
+        bv.mean(v[0], across="t")
+    with pytest.raises(ValueError, match=r"across='c': only 't'"):
+        v.std(across="c")
+    with pytest.raises(ValueError, match=r"min is another one at each point .*across='t' too"):
+        bv.histogram(v, range=(bv.min(v), bv.max(v)), across="t")
+    with pytest.raises(TypeError, match=r"'across': .*by point and label together"):
+        bv.label(v[:, 0] > 3, across="t")
+
+
+def test_the_points_of_each_voxel_give_a_volume():
     x = voxels((3, 2, 4, 8, 8))
     v = bv.open(x)
-    with pytest.raises(TypeError, match=r"no parameter 'across': .*bv\.stack\(\[v\[k\] for k"):
-        bv.threshold_otsu(v, across="t")
-    together = bv.stack([v[k] for k in range(len(v))])
-    limit = bv.compute(bv.threshold_otsu(together))
-    assert limit == bv.compute(bv.threshold_otsu(bv.open(x.reshape(-1, 8, 8))))
-    np.testing.assert_array_equal(np.asarray(v > limit), x > limit)
+    np.testing.assert_allclose(computed(bv.mean(v, axis="t")), x.mean(0), rtol=1e-15)
+    np.testing.assert_array_equal(computed(v.max(axis=0)), x.max(0))
+    np.testing.assert_array_equal(computed(bv.max(v, axis=("t", "c"))), x.max((0, 1)))
+    counted = computed(bv.sum(v, axis="t", mask=v > 300))
+    np.testing.assert_array_equal(counted, np.where(x > 300, x, 0).sum(0))
+    assert bv.percentile(v, [10, 50], axis=("t", "c")).shape == (2, 4, 8, 8)

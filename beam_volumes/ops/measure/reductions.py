@@ -21,6 +21,7 @@ from beam_volumes.ops.measure import (
 )
 from beam_volumes.ops.measure import folds_along as projections
 from beam_volumes.ops.measure.over_channels import over_channels
+from beam_volumes.ops.measure.over_points import check_across, over_points
 from beam_volumes.ops.parameters.checks import axes_of, bins_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.space import AXES
@@ -36,6 +37,7 @@ def fold(
     mask: Volume | None,
     *parameters: Scalar,
     others: tuple[Volume, ...] = (),
+    across: str | None = None,
 ) -> Scalar:
     """Return the lazy result of a reduction of volumes, where ``mask`` is not zero."""
     masks: Sequence[Node | None] = [None] * len(volume.nodes)
@@ -50,21 +52,25 @@ def fold(
         Fed(node, masks[k], tuple(nodes[k] for nodes in beside))
         for k, node in enumerate(volume.nodes)
     ]
-    value = FoldValue.of(reduction, fed, values)
-    shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
-    return Scalar(value)
+    space = shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
+    if across is not None:
+        check_across(reduction.name, across, volume, space.times, values)
+    return Scalar(FoldValue.of(reduction, fed, values, across is not None))
 
 
-def _along(reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None) -> Any:
-    """Reduce all axes, some to a lazy array, or that of channels to a volume."""
+def _along(
+    reduction: folds.Fold, volume: Volume, axis: Axis, mask: Volume | None, across: str | None
+) -> Any:
+    """Reduce all axes, some to a lazy array, or those of points in time and channels to a volume."""
 
-    def one(v: Volume, where: Volume | None, axis: Axis) -> Scalar:
+    def one(v: Volume, where: Volume | None, axis: Axis, across: str | None) -> Scalar:
         kept, axes = _kept(reduction.name, v, axis)
         if not axes:
-            return fold(reduction, v, where)
-        return fold(projections.along(reduction, v.grid_shape, kept, axes), v, where)
+            return fold(reduction, v, where, across=across)
+        along = projections.along(reduction, v.grid_shape, kept, axes)
+        return fold(along, v, where, across=across)
 
-    return by_channel(reduction, volume, mask, axis, one)
+    return by_channel(reduction, volume, mask, axis, one, across)
 
 
 def by_channel(
@@ -72,17 +78,21 @@ def by_channel(
     volume: Volume,
     mask: Volume | None,
     axis: Axis,
-    reduced: Callable[[Volume, Volume | None, Axis], Scalar],
+    reduced: Callable[[Volume, Volume | None, Axis, str | None], Scalar],
+    across: str | None = None,
     at: int = 0,
 ) -> Any:
     """Reduce along axes: all channels together if theirs is among them, else each by itself.
 
-    ``reduced`` takes a volume, a mask, and axes of space. Results are put beside each other at axis ``at``.
-    Along the axis of channels alone, ``reduction`` reduces those of each voxel, which gives a volume.
+    ``reduced`` takes a volume, a mask, axes of space, and ``across``, which the axis of points in time
+    among the others means too. Results are put beside each other at axis ``at``. Along the axes of points
+    and of channels alone, ``reduction`` reduces those of each voxel, which gives a volume.
     """
     name = reduction.name
+    if across is not None:
+        check_across(name, across, volume, volume.space.times)
     if axis is None or not volume.space.leading:
-        return reduced(volume, mask, axis)
+        return reduced(volume, mask, axis, across)
     items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
     for i in items:
         if not (i in volume.axes if isinstance(i, str) else -volume.ndim <= i < volume.ndim):
@@ -91,13 +101,12 @@ def by_channel(
             )
     names = [i if isinstance(i, str) else volume.axes[i] for i in items]
     if "t" in names:
-        raise ValueError(
-            f"{name}: axis={axis!r}: points in time are reduced one by one, to an array that has an axis of "
-            "them; reduce that, e.g. by np.mean"
-        )
-    of_space = [n for n in names if n != "c"]
+        across = "t"
+    of_space = [n for n in names if n not in ("t", "c")]
+    if across is not None and not of_space:
+        return over_points(reduction, volume, mask, "c" in names)
     if not volume.space.has_channels:
-        return reduced(volume, mask, of_space)
+        return reduced(volume, mask, of_space, across)
     if "c" not in names:
         if mask is not None:
             mask = as_volume(mask)
@@ -105,14 +114,14 @@ def by_channel(
             m if m is None or not m.space.has_channels else m.sel(c=k)
             for k, m in enumerate([mask] * len(volume.nodes))
         ]
-        parts = [reduced(volume.sel(c=k), m, of_space) for k, m in enumerate(masks)]
+        parts = [reduced(volume.sel(c=k), m, of_space, across) for k, m in enumerate(masks)]
         shape = np.stack([np.empty(p.shape) for p in parts], at).shape
         values = tuple(p.value for p in parts)
         return Scalar(FormulaValue.of(Stacked("stack", at), values, parts[0].dtype, shape))
     if not of_space:
         return over_channels(reduction, volume, mask)
     everything = len(set(of_space)) == len(volume.space.axes)
-    return reduced(volume, mask, None if everything else of_space)
+    return reduced(volume, mask, None if everything else of_space, across)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +152,12 @@ def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool
 
 @documented
 def min(
-    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the smallest voxel, or the smallest of each line along some axes.
 
@@ -153,6 +167,7 @@ def min(
     %(reduced_axis)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -188,12 +203,17 @@ def min(
     (1, array([3, 1, 2]), array([1, 7]))
     """
     volume = as_volume(volume)
-    return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask)
+    return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask, across)
 
 
 @documented
 def max(
-    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the largest voxel, or the largest of each line along some axes.
 
@@ -203,6 +223,7 @@ def max(
     %(reduced_axis)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -237,12 +258,17 @@ def max(
     3
     """
     volume = as_volume(volume)
-    return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask)
+    return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask, across)
 
 
 @documented
 def sum(
-    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Add up all voxels, or each line along some axes, exactly.
 
@@ -252,6 +278,7 @@ def sum(
     %(reduced_axis)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -285,12 +312,17 @@ def sum(
     1.0
     """
     volume = as_volume(volume)
-    return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask)
+    return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask, across)
 
 
 @documented
 def mean(
-    volume: Volume, axis: Axis = None, *, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the mean of all voxels, or of each line along some axes, exactly.
 
@@ -300,6 +332,7 @@ def mean(
     %(reduced_axis)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -333,7 +366,7 @@ def mean(
     2.0
     """
     volume = as_volume(volume)
-    return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask)
+    return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask, across)
 
 
 @documented
@@ -344,6 +377,7 @@ def variance(
     ddof: int = 0,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the variance of all voxels, or of each line along some axes, exactly.
 
@@ -354,6 +388,7 @@ def variance(
     %(ddof)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -388,7 +423,7 @@ def variance(
     4.0
     """
     volume = as_volume(volume)
-    return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask)
+    return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask, across)
 
 
 @documented
@@ -399,6 +434,7 @@ def std(
     ddof: int = 0,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the standard deviation of all voxels, or of each line along some axes, exactly.
 
@@ -409,6 +445,7 @@ def std(
     %(ddof)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -443,7 +480,7 @@ def std(
     (1.0, array([1., 0.]))
     """
     volume = as_volume(volume)
-    return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask)
+    return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask, across)
 
 
 @documented
@@ -454,6 +491,7 @@ def histogram(
     *,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> tuple[Scalar, Scalar]:
     """Count voxels in equal bins.
 
@@ -467,6 +505,7 @@ def histogram(
         default. Voxels outside are not counted.
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -502,14 +541,14 @@ def histogram(
     volume = as_volume(volume)
     bins = bins_of(bins, "bins", "histogram")
     if range is None:
-        ends = [min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan)]
+        ends = [f(volume, mask=mask, nan=nan, across=across) for f in (min, max)]
     else:
         ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for e in range]
     fixed = None
     if range is not None and not any(isinstance(e, Scalar) for e in range):
         fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
     reduction = folds.Histogram.of(volume.dtype, bins, fixed, nan)  # type: ignore[arg-type]
-    counts = fold(reduction, volume, mask, *(ends if fixed is None else ()))
+    counts = fold(reduction, volume, mask, *(ends if fixed is None else ()), across=across)
     like = threshold_formulas.bin_edges(0, 1, bins, volume.dtype)
     edges = FormulaValue.of(
         BinEdges("bin_edges", bins, volume.dtype),
@@ -540,6 +579,7 @@ def percentile(
     *,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find a percentile of all voxels, or of each line along some axes, exactly.
 
@@ -554,6 +594,7 @@ def percentile(
         voxel: what that gives is a volume, whose channels are the percentiles if ``q`` is several.
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -591,15 +632,20 @@ def percentile(
     """
     volume = as_volume(volume)
 
-    def one(v: Volume, where: Volume | None, along: Axis) -> Scalar:
-        return _percentile(v, q, along, where, nan)
+    def one(v: Volume, where: Volume | None, along: Axis, across: str | None) -> Scalar:
+        return _percentile(v, q, along, where, nan, across)
 
     whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
-    return by_channel(whole, volume, mask, axis, one, at=int(np.ndim(q)))
+    return by_channel(whole, volume, mask, axis, one, across, at=int(np.ndim(q)))
 
 
 def _percentile(
-    volume: Volume, q: float | Sequence[float], axis: Axis, mask: Volume | None, nan: str
+    volume: Volume,
+    q: float | Sequence[float],
+    axis: Axis,
+    mask: Volume | None,
+    nan: str,
+    across: str | None,
 ) -> Scalar:
     kept, axes = _kept("percentile", volume, axis)
     whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
@@ -609,11 +655,12 @@ def _percentile(
         lines = percentiles_along.gathers(volume.dtype, whole.q, volume.grid_shape, kept)
         if lines and len(volume.nodes) == 1:
             gathered = percentiles_along.GatheredAlong.of(volume.dtype, whole.q, *where)
-            return fold(gathered, volume, mask)
+            return fold(gathered, volume, mask, across=across)
         for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():
             along = percentiles_along.RadixCountsAlong.of(volume.dtype, whole.q, level, *where)
-            result = (fold(along, volume, mask, *result),)
+            result = (fold(along, volume, mask, *result, across=across),)
         return result[0]
     for level in np.arange(percentile_formulas.percentile_levels(volume.dtype)).tolist():
-        result = (fold(folds.RadixCounts.of(volume.dtype, q, level, nan), volume, mask, *result),)
+        counts = folds.RadixCounts.of(volume.dtype, q, level, nan)
+        result = (fold(counts, volume, mask, *result, across=across),)
     return result[0]

@@ -39,7 +39,13 @@ def _pair(
 
 @documented
 def covariance(
-    a: Volume, b: Volume, *, ddof: int = 1, mask: Volume | None = None, nan: str = "raise"
+    a: Volume,
+    b: Volume,
+    *,
+    ddof: int = 1,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the covariance matrix of two volumes, exactly.
 
@@ -50,6 +56,7 @@ def covariance(
         Subtracted from the number of voxels in the divisor.
     %(where)s
     %(pair_nan)s
+    %(across)s
 
     Returns
     -------
@@ -83,11 +90,18 @@ def covariance(
            [ 2.5, 13. ]])
     """
     a, b, mask, dtype = _pair("covariance", a, b, mask, nan)
-    return fold(folds.Covariance.of(dtype, ddof), a, mask, others=(b,))
+    return fold(folds.Covariance.of(dtype, ddof), a, mask, others=(b,), across=across)
 
 
 @documented
-def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
+def correlation(
+    a: Volume,
+    b: Volume,
+    *,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
+) -> Scalar:
     """Find Pearson's correlation of two volumes, exactly.
 
     Parameters
@@ -95,6 +109,7 @@ def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = 
     %(pair)s
     %(where)s
     %(pair_nan)s
+    %(across)s
 
     Returns
     -------
@@ -127,7 +142,7 @@ def correlation(a: Volume, b: Volume, *, mask: Volume | None = None, nan: str = 
     -1.0
     """
     a, b, mask, dtype = _pair("correlation", a, b, mask, nan)
-    return fold(folds.Correlation.of(dtype), a, mask, others=(b,))
+    return fold(folds.Correlation.of(dtype), a, mask, others=(b,), across=across)
 
 
 @documented
@@ -139,6 +154,7 @@ def joint_histogram(
     *,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> tuple[Scalar, Scalar, Scalar]:
     """Count how often pairs of values occur in two volumes.
 
@@ -152,6 +168,7 @@ def joint_histogram(
         may be lazy; the smallest and the largest voxels by default.
     %(where)s
     %(pair_nan)s
+    %(across)s
 
     Returns
     -------
@@ -202,14 +219,18 @@ def joint_histogram(
             f"{LIMIT >> 20} MiB: ask for fewer bins"
         )
     if range is None:
-        ends = [f(v, mask=mask, nan=nan) for v in (a, b) for f in (min, max)]
+        ends = [
+            f(v, mask=mask, nan=nan, across=across if v.space.times else None)
+            for v in (a, b)
+            for f in (min, max)
+        ]
     elif [len(r) if isinstance(r, Sequence) else 0 for r in range] != [2, 2]:
         raise ValueError(f"joint_histogram: range={range!r} is not ((low, high), (low, high))")
     else:
         ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for r in range for e in r]
     cast = dtype if range is None else None
     grid = folds.Bins(rows, cast), folds.Bins(cols, cast)
-    counts = fold(folds.JointHistogram.of(dtype, grid), a, mask, *ends, others=(b,))
+    counts = fold(folds.JointHistogram.of(dtype, grid), a, mask, *ends, others=(b,), across=across)
     return counts, _edges(grid[0], *ends[:2]), _edges(grid[1], *ends[2:])
 
 
@@ -414,7 +435,13 @@ def extrema(
 
 
 @documented
-def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+def count_nonzero(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    across: str | None = None,
+) -> Scalar:
     """Count the voxels that are not 0.
 
     Parameters
@@ -422,6 +449,7 @@ def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = No
     %(volume)s
     %(reduced_axis)s
     %(where)s
+    %(across)s
 
     Returns
     -------
@@ -452,11 +480,17 @@ def count_nonzero(volume: Volume, axis: Axis = None, *, mask: Volume | None = No
     >>> int(bv.count_nonzero(v)), np.asarray(bv.count_nonzero(v, axis="x"))
     (3, array([1, 2]))
     """
-    return sum(as_volume(volume) != 0, axis, mask=mask)
+    return sum(as_volume(volume) != 0, axis, mask=mask, across=across)
 
 
 @documented
-def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+def any(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    across: str | None = None,
+) -> Scalar:
     """Find out whether some voxel is not 0.
 
     Parameters
@@ -464,6 +498,7 @@ def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Sca
     %(volume)s
     %(reduced_axis)s
     %(where)s
+    %(across)s
 
     Returns
     -------
@@ -493,11 +528,17 @@ def any(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Sca
     >>> np.asarray(bv.any(bv.open(np.array([[3, 0], [0, 0]])), axis="x"))
     array([ True, False])
     """
-    return count_nonzero(volume, axis, mask=mask) > 0
+    return count_nonzero(volume, axis, mask=mask, across=across) > 0
 
 
 @documented
-def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Scalar:
+def all(
+    volume: Volume,
+    axis: Axis = None,
+    *,
+    mask: Volume | None = None,
+    across: str | None = None,
+) -> Scalar:
     """Find out whether every voxel is not 0.
 
     Parameters
@@ -505,6 +546,7 @@ def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Sca
     %(volume)s
     %(reduced_axis)s
     %(where)s
+    %(across)s
 
     Returns
     -------
@@ -534,4 +576,4 @@ def all(volume: Volume, axis: Axis = None, *, mask: Volume | None = None) -> Sca
     >>> np.asarray(bv.all(bv.open(np.array([[3, 1], [0, 2]])), axis="x"))
     array([ True, False])
     """
-    return sum(as_volume(volume) == 0, axis, mask=mask) == 0
+    return sum(as_volume(volume) == 0, axis, mask=mask, across=across) == 0

@@ -18,7 +18,12 @@ _MOST_CLASSES = 256
 
 @documented
 def threshold_otsu(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find Otsu's threshold, which separates two classes best.
 
@@ -28,6 +33,7 @@ def threshold_otsu(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -56,7 +62,7 @@ def threshold_otsu(
     >>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
     2
     """
-    return _threshold("threshold_otsu", volume, nbins, mask, nan)
+    return _threshold("threshold_otsu", volume, nbins, mask, nan, across)
 
 
 @documented
@@ -67,6 +73,7 @@ def threshold_multiotsu(
     nbins: int = 256,
     mask: Volume | None = None,
     nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the thresholds that separate several classes best.
 
@@ -78,6 +85,7 @@ def threshold_multiotsu(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -115,12 +123,17 @@ def threshold_multiotsu(
     classes = par.whole_number(classes, "classes", name, least=2)
     if classes > _MOST_CLASSES:
         raise ValueError(f"{name}: classes={classes}: there may be {_MOST_CLASSES} at most")
-    return _threshold(name, volume, nbins, mask, nan, (classes,), (classes - 1,))
+    return _threshold(name, volume, nbins, mask, nan, across, (classes,), (classes - 1,))
 
 
 @documented
 def threshold_li(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find Li's threshold, of least cross entropy.
 
@@ -130,6 +143,7 @@ def threshold_li(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -161,12 +175,17 @@ def threshold_li(
     >>> round(float(bv.threshold_li(v)), 2)
     4.62
     """
-    return _threshold("threshold_li", volume, nbins, mask, nan)
+    return _threshold("threshold_li", volume, nbins, mask, nan, across)
 
 
 @documented
 def threshold_yen(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find Yen's threshold, of maximum correlation.
 
@@ -176,6 +195,7 @@ def threshold_yen(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -204,12 +224,17 @@ def threshold_yen(
     >>> int(bv.threshold_yen(v))
     3
     """
-    return _threshold("threshold_yen", volume, nbins, mask, nan)
+    return _threshold("threshold_yen", volume, nbins, mask, nan, across)
 
 
 @documented
 def threshold_moments(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the threshold that keeps the moments, as if there were two values.
 
@@ -219,6 +244,7 @@ def threshold_moments(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -250,12 +276,17 @@ def threshold_moments(
     >>> int(bv.threshold_moments(v))
     5
     """
-    return _threshold("threshold_moments", volume, nbins, mask, nan)
+    return _threshold("threshold_moments", volume, nbins, mask, nan, across)
 
 
 @documented
 def threshold_triangle(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the threshold of the triangle method, for one peak with a long tail.
 
@@ -265,6 +296,7 @@ def threshold_triangle(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -294,12 +326,17 @@ def threshold_triangle(
     >>> int(bv.threshold_triangle(v))
     4
     """
-    return _threshold("threshold_triangle", volume, nbins, mask, nan)
+    return _threshold("threshold_triangle", volume, nbins, mask, nan, across)
 
 
 @documented
 def threshold_isodata(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the Ridler-Calvard threshold, half way between the means of both classes.
 
@@ -309,6 +346,7 @@ def threshold_isodata(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -341,12 +379,17 @@ def threshold_isodata(
     >>> int(bv.threshold_isodata(v))
     5
     """
-    return _threshold("threshold_isodata", volume, nbins, mask, nan)
+    return _threshold("threshold_isodata", volume, nbins, mask, nan, across)
 
 
 @documented
 def threshold_minimum(
-    volume: Volume, *, nbins: int = 256, mask: Volume | None = None, nan: str = "raise"
+    volume: Volume,
+    *,
+    nbins: int = 256,
+    mask: Volume | None = None,
+    nan: str = "raise",
+    across: str | None = None,
 ) -> Scalar:
     """Find the least count between the two peaks of a smoothed histogram.
 
@@ -356,6 +399,7 @@ def threshold_minimum(
     %(nbins)s
     %(where)s
     %(nan)s
+    %(across)s
 
     Returns
     -------
@@ -386,7 +430,7 @@ def threshold_minimum(
     >>> int(bv.threshold_minimum(v))
     6
     """
-    return _threshold("threshold_minimum", volume, nbins, mask, nan)
+    return _threshold("threshold_minimum", volume, nbins, mask, nan, across)
 
 
 def _threshold(
@@ -395,6 +439,7 @@ def _threshold(
     nbins: int,
     mask: Volume | None,
     nan: str,
+    across: str | None,
     extra: tuple[Any, ...] = (),
     shape: tuple[int, ...] = (),
 ) -> Scalar:
@@ -402,7 +447,8 @@ def _threshold(
     nbins = par.bins_of(nbins, "nbins", name)
     if counts_every_value(volume.dtype):
         folds.Fold.check(name, volume.dtype, nan)
-        return fold(folds.ThresholdOfValues.of(name, volume.dtype, extra, shape), volume, mask)
-    ends = (min(volume, mask=mask, nan=nan), max(volume, mask=mask, nan=nan))
+        of_values = folds.ThresholdOfValues.of(name, volume.dtype, extra, shape)
+        return fold(of_values, volume, mask, across=across)
+    ends = [f(volume, mask=mask, nan=nan, across=across) for f in (min, max)]
     reduction = folds.ThresholdOfBins.of(name, volume.dtype, nbins, nan, extra, shape)
-    return fold(reduction, volume, mask, *ends)
+    return fold(reduction, volume, mask, *ends, across=across)

@@ -202,11 +202,16 @@ mask : Volume, optional
         "nan": """\
 nan : {"raise", "omit"}, default: "raise"
     NaN and infinite voxels are an error when the result is computed, or they are left out.""",
+        "across": """\
+across : {"t"}, optional
+    One number of all points in time, where each point has its own by default. It may be used
+    with any of them, as in ``v > bv.mean(v, across="t")``.""",
         "reduced_axis": """\
 axis : int, str or sequence of them, optional
     The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
-    and ``("y", "x")`` for a number for each slice. All by default. ``"c"`` alone reduces the
-    channels of each voxel: what that gives is a volume, of any size.""",
+    and ``("y", "x")`` for a number for each slice. All by default, but that of points in time.
+    ``"c"`` alone reduces the channels of each voxel, and ``"t"`` its points in time: what that
+    gives is a volume, of any size.""",
         "ddof": """\
 ddof : int, default: 0
     Subtracted from the number of voxels in the divisor, as in `numpy.var`.""",

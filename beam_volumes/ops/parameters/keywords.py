@@ -43,8 +43,8 @@ _NOWHERE = {
     "backend": "there is one backend",
     "return_num": "labels.num_labels is their number",
     "scheduler": "runner= says where it runs, and workers= and threads= by how many",
-    "across": "numbers are found for each point in time; over all of them they are those of the points as "
-    "channels, bv.stack([v[k] for k in range(len(v))]), and labels are of one point each",
+    "across": "it finds something in each point in time. Numbers such as mean and threshold_otsu have "
+    "across='t'; objects are told apart by point and label together, as rows of tables are by t and label",
     "chunks": "chunks are those of what is written: result.to(path, chunks=...)",
 }
 
