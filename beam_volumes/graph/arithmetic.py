@@ -31,11 +31,9 @@ class Ufunc(Formula):
 
 def _stand_in(item: Any) -> Any:
     """Something of an operand's type for numpy to infer dtypes from."""
-    if isinstance(item, Volume):
+    if isinstance(item, Volume) or (isinstance(item, Scalar | np.ndarray) and item.ndim):
         return np.empty(0, item.dtype)
-    if isinstance(item, Scalar):
-        return np.empty(0, item.dtype) if item.shape else item.dtype.type(1)
-    return item
+    return item.dtype.type(1) if isinstance(item, Scalar) else item
 
 
 def _is_foreign(item: Any) -> bool:
@@ -44,13 +42,7 @@ def _is_foreign(item: Any) -> bool:
 
 def apply_ufunc(name: str, *operands: Any) -> Any:
     """Apply a ufunc to volumes, lazy scalars and numbers, lazily."""
-    for o in operands:
-        refuse_masked(o)
-    like = _with_most_axes(operands)
-    operands = tuple(
-        volume_beside(o, like) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o
-        for o in operands
-    )
+    operands = with_arrays_opened(operands)
     for o in operands:
         if not isinstance(o, Volume | Scalar | bool | int | float | np.generic | np.ndarray):
             raise TypeError(f"{name}: cannot combine a lazy volume with {type(o).__name__} {o!r}")
@@ -63,6 +55,22 @@ def apply_ufunc(name: str, *operands: Any) -> Any:
     if name == "power":
         elementwise.check_power(operands[1], dtype)
     return elementwise_volume(name, name, dtype, operands)
+
+
+def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
+    """Operands with volumes in place of arrays, whose axes are the last ones of the volumes beside them.
+
+    Arrays beside lazy arrays alone stay: that is a lazy array too.
+    """
+    for o in operands:
+        refuse_masked(o)
+    like = _with_most_axes(operands)
+    if like is None and any(isinstance(o, Scalar) and o.shape for o in operands):
+        return tuple(operands)
+    return tuple(
+        volume_beside(o, like) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o
+        for o in operands
+    )
 
 
 def _with_most_axes(operands: Sequence[Any]) -> Space | None:

@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.graph.arithmetic import apply_ufunc, elementwise_volume
+from beam_volumes.graph.arithmetic import (
+    apply_ufunc,
+    elementwise_volume,
+    with_arrays_opened,
+)
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.storage.arrays import refuse_masked
 
 
 @documented
@@ -22,7 +25,7 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     condition : Volume or numpy.ndarray
         Voxels that are not 0 are true.
     x : Volume, numpy.ndarray, Scalar or number
-        Taken where the condition is true. Volumes have the shape of the condition.
+        Taken where the condition is true. Shapes go together as numpy's do.
     y : Volume, numpy.ndarray, Scalar or number
         Taken where the condition is false.
 
@@ -53,7 +56,7 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
     >>> np.asarray(bv.where(v > 2, v, 0))
     array([[0, 5, 3]])
     """
-    items = [as_volume(i) if isinstance(i, np.ndarray) and i.ndim else i for i in (x, y)]
+    condition, *items = with_arrays_opened((condition, x, y))
     # numpy promotes the two branches as it does the operands of a sum of their dtypes.
     stand_ins = [
         np.zeros(1, i.dtype)
@@ -64,7 +67,6 @@ def where(condition: Volume, x: Any, y: Any) -> Volume:
         for i in items
     ]
     for i, s in zip(items, stand_ins, strict=True):
-        refuse_masked(i)
         if not isinstance(s, np.ndarray | np.generic | bool | int | float):
             raise TypeError(f"where: cannot choose {type(i).__name__} {i!r}")
     dtype = np.result_type(*stand_ins)

@@ -44,8 +44,17 @@ def test_a_lazy_array_goes_with_the_volume_it_was_found_in(runner: str | None) -
     assert (flat.voxel_size, flat.unit) == ((4, 1, 1), "nanometer")
 
 
+def test_lazy_arrays_and_arrays_are_lazy_arrays() -> None:
+    numbers = bv.max(bv.open(ARRAY[0]), axis="z") + np.arange(7)
+    assert isinstance(numbers, bv.Scalar)
+    np.testing.assert_array_equal(np.asarray(numbers), ARRAY[0].max(0) + np.arange(7))
+
+
 def test_each_point_in_time_has_its_own() -> None:
     film = bv.open(ARRAY, axes="tzyx")
+    np.testing.assert_array_equal(
+        np.asarray(bv.where(film > 500, ARRAY, 0)), np.where(ARRAY > 500, ARRAY, 0)
+    )
     np.testing.assert_array_equal(
         np.asarray(film - film.min(axis="z")), ARRAY - ARRAY.min(1, keepdims=True)
     )

@@ -204,4 +204,4 @@ def test_shapes_must_match():
     with pytest.raises(ValueError, match="do not match"):
         v + v[:, :2]
     with pytest.raises(ValueError, match="do not match"):
-        bv.open(np.zeros((3, 4))) + bv.open(np.zeros((1, 3, 4)))
+        bv.open(np.zeros((2, 4))) + v
