@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from skimage import color
 
 import beam_volumes as bv
+from beam_volumes.kernels.intensity import colour
 
 SHAPE = (3, 2, 9, 11)
 MATRIX = color.hdx_from_rgb
@@ -61,6 +62,20 @@ def test_scikit_image_s_values_in_any_slabs(name, dtype, data):
     np.testing.assert_allclose(found, expected, rtol=near, atol=near)
     exact = bv.compute(ours(bv.open(x), dtype="f8"), runner=None)
     assert exact.dtype == "f8" and np.array_equal(exact.astype(result.dtype), found)
+
+
+def test_bytes_have_the_bits_of_one_order_of_operations():
+    """Also where weights are so large that a sum has no value."""
+    x = pixels("u1", 3)
+    for matrix in (MATRIX, np.full((3, 3), 1e308) * [1, -1, 1]):
+        logs = colour.table_of(x.dtype, colour.DENSITIES)[x]
+        expected = np.empty(x.shape)
+        with np.errstate(all="ignore"):
+            for k, (u, v, w) in enumerate(np.transpose(matrix)):
+                value = (logs[0] * u + logs[1] * v) + logs[2] * w
+                expected[k] = np.where(np.isnan(value), np.nan, np.where(value < 0, 0, value))
+        found = bv.compute(bv.separate_stains(bv.open(x), matrix, dtype="f8"), runner=None)
+        assert found.tobytes() == expected.tobytes()
 
 
 def test_nan_and_beyond():

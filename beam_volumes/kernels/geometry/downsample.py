@@ -29,6 +29,9 @@ def mean(src, out, y0, y1, nx, rows, cols, factors):
     if max(factors) <= 2 and _is_narrow(src.lines.dtype):
         _halves(src, out, y0, y1, nx, rows, cols, factors, False)
         return
+    if max(factors) <= 2 and _is_real(src.lines.dtype):
+        _real_halves(src, out, y0, y1, nx, rows, cols, factors)
+        return
     high, low = np.empty(nx, _wide(src.lines.dtype)), np.empty(nx, np.int64)
     fz, fy, fx = factors
     for k in range(out.firsts.size):
@@ -226,6 +229,85 @@ def _plus_of(a, b, c, d):
     if isinstance(a, types.Integer) and as_dtype(a).itemsize <= 2:
         return lambda a, b, c, d: (np.int32(a) + np.int32(b)) + (np.int32(c) + np.int32(d))
     return lambda a, b, c, d: (np.int64(a) + np.int64(b)) + (np.int64(c) + np.int64(d))
+
+
+def _is_real(dtype):
+    raise NotImplementedError("only inside compiled code")
+
+
+@overload(_is_real)
+def _is_real_of(dtype):
+    real = isinstance(dtype.dtype, types.Float)
+    return (lambda dtype: True) if real else (lambda dtype: False)
+
+
+@kernel
+def _real_halves(src, out, y0, y1, nx, rows, cols, factors):
+    """Means of floats in windows of at most two voxels along each axis.
+
+    Sums are taken in the order of the voxels, of many windows at once. Windows have 1, 2, 4 or 8 voxels: to
+    divide by that and to multiply by its inverse is the same.
+    """
+    fz, fy, fx = factors
+    for k in range(out.firsts.size):
+        za = k * fz
+        zb = min(za + fz, src.firsts.size) - 1
+        for y in range(y0, y1):
+            ya = y * fy
+            yb = min(ya + fy, rows) - 1
+            end = src.left + cols
+            a = src.lines[src.firsts[za] + ya, src.left : end]
+            b = src.lines[src.firsts[za] + yb, src.left : end]
+            c = src.lines[src.firsts[zb] + ya, src.left : end]
+            d = src.lines[src.firsts[zb] + yb, src.left : end]
+            row = out.lines[out.firsts[k] + y, out.left : out.left + nx]
+            if za < zb and ya < yb:
+                _of_four(a, b, c, d, row, fx)
+            elif za < zb or ya < yb:
+                _of_two(a, d, row, fx)
+            else:
+                _of_one(a, row, fx)
+            one_nan(row)
+
+
+@row_kernel
+def _of_four(a, b, c, d, row, fx):
+    """Means of the columns, or pairs of columns, of four rows."""
+    whole = a.size // 2 if fx == 2 else 0
+    for x in range(whole):
+        i = 2 * x
+        s = _after(_after(0.0, a[i], a[i + 1]), b[i], b[i + 1])
+        row[x] = _after(_after(s, c[i], c[i + 1]), d[i], d[i + 1]) * 0.125
+    for x in range(whole, row.size):
+        i = x * fx
+        row[x] = _after(_after(0.0, a[i], b[i]), c[i], d[i]) * 0.25
+
+
+@row_kernel
+def _of_two(a, b, row, fx):
+    whole = a.size // 2 if fx == 2 else 0
+    for x in range(whole):
+        i = 2 * x
+        row[x] = _after(_after(0.0, a[i], a[i + 1]), b[i], b[i + 1]) * 0.25
+    for x in range(whole, row.size):
+        i = x * fx
+        row[x] = _after(0.0, a[i], b[i]) * 0.5
+
+
+@row_kernel
+def _of_one(a, row, fx):
+    whole = a.size // 2 if fx == 2 else 0
+    for x in range(whole):
+        i = 2 * x
+        row[x] = _after(0.0, a[i], a[i + 1]) * 0.5
+    for x in range(whole, row.size):
+        row[x] = np.float64(a[x * fx]) + 0.0
+
+
+@row_kernel
+def _after(total, first, second):
+    """A sum goes on with two more voxels. It began with 0, so that it is never -0.0."""
+    return (total + np.float64(first)) + np.float64(second)
 
 
 @row_kernel
