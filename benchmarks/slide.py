@@ -141,6 +141,7 @@ def floor(slide: Path, out: Path) -> dict[str, float]:
             seconds, cpu = seconds - time.perf_counter(), cpu - time.process_time()
             new.write(voxels).result()
             seconds, cpu = seconds + time.perf_counter(), cpu + time.process_time()
+            shutil.rmtree(copy["path"])  # the disk need not hold all of them
     return {"seconds": seconds, "cpu": cpu, "decoding": decoding}
 
 

@@ -37,6 +37,10 @@ from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Surveyor
 
 
+#: Bytes of voxels that are looked at together for anything but the fill value.
+_TOLD = 1 << 16
+
+
 @dataclass
 class SlabResult:
     """What a sweep over one slab leaves behind, its voxels apart.
@@ -568,8 +572,7 @@ class _Sweep:
             found: list[int | None] = []
             for index in units[a:b]:
                 voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
-                # Slice by slice: the first one tells, mostly.
-                is_stored = stores_empty or any(map(_is_stored, voxels))
+                is_stored = stores_empty or any(map(_is_stored, _some_rows(voxels)))
                 found.append(checksum(voxels) if is_stored else None)
             return found
 
@@ -617,6 +620,12 @@ class _Sweep:
 def _whole(depth: int, ring: _Ring) -> int:
     """The depth of a layer, unless the ring holds the whole region and nothing is ever dropped."""
     return depth if ring.capacity % depth == 0 else 1
+
+
+def _some_rows(voxels: np.ndarray) -> Iterator[np.ndarray]:
+    """Slices in parts of as many rows as fit a cache: the first one tells, mostly."""
+    rows = max(1, _TOLD // max(1, voxels[:1, :1].nbytes))
+    return (plane[y : y + rows] for plane in voxels for y in range(0, len(plane), rows))
 
 
 def _is_stored(plane: np.ndarray) -> bool:
