@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ class Sink(Description, OwnedOutput):
 
     How that is done, its format knows.
     """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_stored"}
 
     @property
     def its(self) -> WritableFormat:
@@ -229,9 +233,9 @@ class Sink(Description, OwnedOutput):
 
     def read_back(self) -> Source:
         """The output as a source, or the part that it is of one; nothing is read to make it."""
-        source = self._stored()
-        return source.as_mask() if self.mask else source
+        return self._stored.as_mask() if self.mask else self._stored
 
+    @cached_property
     def _stored(self) -> Source:
         """The same as it is stored: uint8 for masks."""
         source = self.its.read_back(self)
@@ -244,7 +248,7 @@ class Sink(Description, OwnedOutput):
 
     def open_back(self) -> ts.TensorStore:
         """What is stored: z, y, x, and samples if units hold several."""
-        source = self._stored()
+        source = self._stored
         if not source.leading:
             return source.open()
         handle = opened("back" + source.token(), source.reader.open)

@@ -27,6 +27,8 @@ from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey
 
 REFLECTED = Padding()
+#: Answers of `Program.regions` that are kept.
+_KNOWN = 256
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,11 @@ class Program:
     users: tuple[tuple[tuple[int, Edge], ...], ...] = field(init=False)
     stacks: tuple[tuple[int, ...], ...] = field(init=False)
     coupled: frozenset[int] = field(init=False)
+    #: What `regions` gave lately: planning asks for the same ranges many times, and so do tiles of one row.
+    _known: dict[Any, list[Range]] = field(init=False, repr=False, default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known": {}}
 
     def __post_init__(self) -> None:
         users: list[list[tuple[int, Edge]]] = [[] for _ in self.steps]
@@ -243,8 +250,16 @@ class Program:
 
         Of the box, the ranges of other axes count only if ``axis`` is `coupled`.
         """
-        axes = sorted(self.coupled) if axis in self.coupled else [axis]
-        return [(0, 0) if r is None else r for r in self._regions(axes, wanted)[axis]]
+        together = axis in self.coupled
+        key = axis, tuple(wanted) if together else tuple(wanted[axis])
+        known = self._known.get(key)
+        if known is None:
+            axes = sorted(self.coupled) if together else [axis]
+            known = [(0, 0) if r is None else r for r in self._regions(axes, wanted)[axis]]
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = known
+        return list(known)
 
     def _regions(self, axes: Sequence[int], wanted: Ranges) -> dict[int, list[Range | None]]:
         """The ranges along axes that rest on no other axis; None where nothing is needed."""

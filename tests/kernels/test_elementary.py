@@ -9,7 +9,15 @@ import pytest
 from scipy.ndimage._filters import _gaussian_kernel1d
 
 from beam_volumes.kernels.elementary import functions
-from beam_volumes.kernels.elementary.exp_log import exp, exp_value, flat_rows, gaussian_weights, log
+from beam_volumes.kernels.elementary.exp_log import (
+    exp,
+    exp_value,
+    few,
+    flat_rows,
+    gaussian_weights,
+    log,
+    log_value,
+)
 from tests.tiers import thorough
 
 RNG = np.random.default_rng(0)
@@ -219,6 +227,17 @@ def test_same_bits_on_a_generic_cpu(tmp_path):
         NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="", NUMBA_CACHE_DIR=str(tmp_path / "generic")
     )
     assert generic == run(NUMBA_CACHE_DIR=str(tmp_path / "host"))
+
+
+def test_interpreted_is_the_kernel():
+    """To the bit, so that weights and tables are the same whoever makes them."""
+    rng = np.random.default_rng(5)
+    x = [*(rng.standard_normal(300) * 10.0 ** rng.integers(-12, 4, 300)), 0.0, -0.0, 800.0, -800.0]
+    x += [5e-324, 1e-310, 1.0, 1e-6, np.inf]
+    for kernel in exp_value, log_value:
+        values = [abs(v) for v in x] if kernel is log_value else x
+        compiled = np.array([kernel(v) for v in values])
+        assert np.array(few(kernel, values)).tobytes() == compiled.tobytes()
 
 
 def test_scalar_is_the_kernel():

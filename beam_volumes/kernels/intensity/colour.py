@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from beam_volumes.kernels.casting import one_nan
-from beam_volumes.kernels.elementary.exp_log import exp_value, log_value
+from beam_volumes.kernels.elementary.exp_log import exp_value, few, log_value
 from beam_volumes.kernels.elementary.exp_log import log as log_rows
 from beam_volumes.kernels.jit import kernel, row_kernel
 
@@ -17,26 +19,31 @@ LEAST = 1e-6
 FEW = 256
 
 
+@lru_cache
 def log_least() -> float:
     """The logarithm of `LEAST`, with the same bits everywhere."""
-    found = np.empty((1, 1))
-    log_rows(np.full((1, 1), LEAST), found)
-    return float(found[0, 0])
+    return few(log_value, [LEAST])[0]
 
 
+@lru_cache(maxsize=16)
 def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
     """What each value of an integer dtype counts as; empty for floats, which are not looked up.
 
-    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `LEAST` being 1.
+    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `LEAST` being 1. Nobody
+    may write into it.
     """
     if dtype.kind == "f":
         return np.empty(0)
     values = np.arange(2 if dtype.kind == "b" else np.iinfo(dtype).max + 1, dtype=np.float64)
     values *= 1.0 / (len(values) - 1)
     if kind == DENSITIES:
-        logs = np.empty((1, len(values)))
-        log_rows(np.maximum(values, LEAST).reshape(1, -1), logs)
-        values = logs[0] / log_least()
+        values = np.maximum(values, LEAST)
+        if len(values) <= FEW:
+            logs = np.array(few(log_value, values.tolist()))
+        else:
+            logs = np.empty_like(values)
+            log_rows(values.reshape(1, -1), logs.reshape(1, -1))
+        values = logs / log_least()
     return values
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from beam_volumes.kernels.elementary.exp_log import exp_value
+from beam_volumes.kernels.elementary.exp_log import exp_value, few
 
 #: Ways to weigh the voxels of a patch.
 BLENDS = ("bump", "gaussian", "linear", "none")
@@ -26,10 +26,10 @@ def profile(blend: str, n: int) -> np.ndarray:
     i = np.arange(n, dtype=np.float64)
     if blend == "bump":
         t = (i + 1) / (n + 1)
-        return np.array([exp_value(4 - 1 / (a * (1 - a))) for a in t.tolist()])
+        return np.array(few(exp_value, [4 - 1 / (a * (1 - a)) for a in t.tolist()]))
     if blend == "gaussian":
         u = (i - (n - 1) / 2) / (n / 8)
-        return np.array([exp_value(-0.5 * a * a) for a in u.tolist()])
+        return np.array(few(exp_value, [-0.5 * a * a for a in u.tolist()]))
     if blend == "linear":
         return np.minimum(i + 1, n - i)
     return np.ones(n)
