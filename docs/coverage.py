@@ -182,7 +182,7 @@ PARAMETERS = {
         ("generic_filter", "extra_keywords", "the function is compiled with positions; a closure has any"),
         ("generic_gradient_magnitude generic_laplace", "extra_arguments", "the derivative is called by keywords: `extra_keywords=`"),
         ("histogram", "min max", "its parameters are numpy's: `range=`"),
-        ("rotate", "axes", "it turns in the plane of y and x, slice by slice; others: `affine_transform`, within its reach"),
+        ("rotate", "axes", "it turns in the plane of y and x, slice by slice; others: `affine_transform`"),
     ],
     "skimage": [
         ("watershed", "compactness offset watershed_line", "basins of a total order have no queue that these act on"),

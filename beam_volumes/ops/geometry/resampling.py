@@ -17,9 +17,7 @@ from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Do
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
-#: An affine map may need so many slices of its input for one of the result.
-MOST_REACH = 256
-#: And a window of downsampling may have so many voxels.
+#: A window of downsampling may have so many voxels.
 _MOST_WINDOW = 1 << 20
 
 
@@ -373,8 +371,8 @@ def affine_transform(
     Raises
     ------
     ValueError
-        If a parameter is out of its range, one slice of the result needs more than 256 slices
-        of the volume, or slices would come in reverse order. The message names the remedy.
+        If a parameter is out of its range, or slices would come in reverse order. The message names
+        the remedy.
     TypeError
         If ``volume`` is neither a volume nor an array, or of bool with ``order=1``.
 
@@ -385,8 +383,8 @@ def affine_transform(
 
     Notes
     -----
-    A slice of the result needs the slices of the volume that the first row of the matrix reaches:
-    the first axis may depend on the others a little.
+    A slice of the result needs the slices of the volume that the first row of the matrix reaches, and
+    they are held in memory. So a steep tilt is computed in tiles; their edges are read several times.
 
     %(streams)s
 
@@ -517,13 +515,6 @@ def _affine(
         raise ValueError(
             f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), which a "
             "sweep along z cannot; use bv.flip along the first axis before, and the matrix without it"
-        )
-    reach = stage.reach(0)
-    if reach > MOST_REACH and v.grid_shape[0] > MOST_REACH:
-        raise ValueError(
-            f"{name}: one slice of the result needs {math.ceil(reach) + 1 + order} slices of the volume, "
-            f"because the first row of the matrix is {full[0].tolist()}; {MOST_REACH} are the most. Tilt it "
-            "less, make output_shape smaller, or use bv.transpose so that the first axis keeps to itself"
         )
     return source.each(lambda node: StageNode.of(stage, (node,)), v.space).astype(v.dtype)
 
