@@ -36,7 +36,6 @@ from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Schedule, Window, lay
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Surveyor
 
-
 #: Bytes of voxels that are looked at together for anything but the fill value.
 _TOLD = 1 << 16
 

@@ -56,7 +56,9 @@ def test_downsampling_decides_ties_as_it_says():
     assert np.asarray(bv.downsample(signed, (1, 1, 2))).ravel().tolist() == [0, -2, -2, -128]
 
 
-@pytest.mark.parametrize("factors", [(2, 2, 2), (1, 2, 2), (2, 1, 2), (1, 1, 2), (2, 2, 1), (2, 1, 1)])
+@pytest.mark.parametrize(
+    "factors", [(2, 2, 2), (1, 2, 2), (2, 1, 2), (1, 1, 2), (2, 2, 1), (2, 1, 1)]
+)
 def test_means_of_floats_are_sums_in_the_order_of_voxels(factors):
     """To the bit, where another order rounds otherwise; a sum begins with 0, not with -0."""
     rng = np.random.default_rng(7)
@@ -269,7 +271,7 @@ def test_a_steep_turn_takes_the_memory_that_it_needs(tmp_path):
     zarr.create_array(tmp_path / "large.zarr", shape=(512, 512, 512), chunks=(64,) * 3, dtype="u1")
     large = bv.open(tmp_path / "large.zarr")
     result = bv.affine_transform(large, turn).to(tmp_path / "out.zarr", chunks=(64,) * 3)
-    with pytest.raises(ValueError, match="smallest memory that works is [0-9]+ bytes") as refused:
+    with pytest.raises(ValueError, match="smallest memory that works is") as refused:
         bv.plan(result, memory="300MiB", slab=(64, 64, 512))
     least = int(re.findall(r"works is (\d+) bytes", str(refused.value))[0])
     assert bv.plan(result, memory=least, slab=(64, 64, 512)).predicted_memory <= least
