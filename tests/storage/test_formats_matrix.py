@@ -16,7 +16,6 @@ SHAPES = {"volume": (9, 20, 30), "image": (20, 30), "voxel": (1, 1, 1)}
 LOSES = {
     "npy": {"space"},
     "raw": {"space"},
-    "mha": {"channels"},
     "mrc": {"channels"},
 }
 #: How a file is opened that does not tell what it holds.

@@ -135,6 +135,37 @@ def test_written(tmp_path, stored):
     assert bv.verify(tmp_path / "a.mha", checksums=True) == []
 
 
+@pytest.mark.parametrize("stored", ["u1", "u2", "f4"])
+@pytest.mark.parametrize("many", [1, 3])
+def test_written_with_channels(tmp_path, stored, many):
+    array = voxels(stored, (many, *SHAPE))
+    told = dict(voxel_size=(4, 2, 1), unit="um")
+    volume = bv.open(array, **told) if many > 1 else bv.stack([bv.open(array[0], **told)])
+    for k, (shown, wanted) in enumerate([(volume, array), (volume[:, 2], array[:, 2])]):
+        path = tmp_path / f"{k}.mha"
+        chunks = (many, 2, 3, 4)[: shown.ndim] if k == 0 else None
+        back = bv.compute(shown.to(path, chunks=chunks), runner=None)
+        image = sitk.ReadImage(str(path))
+        assert image.GetNumberOfComponentsPerPixel() == many
+        found = sitk.GetArrayFromImage(image).reshape((*wanted.shape[1:], many))
+        assert np.array_equal(np.moveaxis(found, -1, 0), wanted) and found.dtype == stored
+        for again in (back, bv.open(path)):
+            assert np.array_equal(np.asarray(again).reshape(wanted.shape), wanted)
+        assert bv.verify(path, checksums=True) == []
+
+
+def test_written_with_channels_and_time(tmp_path):
+    array = voxels("u2", (2, 3, *SHAPE))
+    back = bv.compute(bv.open(array).to(tmp_path / "a.mha"), runner=None)
+    for found in (back, bv.open(tmp_path / "a.mha")):
+        assert found.axes == ("t", "c", "z", "y", "x")
+        assert np.array_equal(np.asarray(found), array)
+    image = sitk.ReadImage(str(tmp_path / "a.mha"))
+    assert np.array_equal(np.moveaxis(sitk.GetArrayFromImage(image), -1, 1), array)
+    with pytest.raises(ValueError, match="hold all channels"):
+        bv.open(array[0]).to(tmp_path / "b.mha", chunks=(1, 5, 7, 9))
+
+
 def test_two_dimensions_no_size_and_masks(tmp_path):
     image = voxels("u1", (7, 9))
     bv.compute(bv.open(image).to(tmp_path / "a.mha"), runner=None)

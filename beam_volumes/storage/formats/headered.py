@@ -451,5 +451,5 @@ def no_channels(d: Description) -> None:
     if "c" in d.space.leading:
         raise ValueError(
             f"{d.name}: {d.format} holds points in time and no channels; choose one, as v.sel(c=0), or write "
-            ".zarr, .nrrd or .nii"
+            ".zarr, .nrrd, .mha or .nii"
         )

@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.geometry import Box, Triple
+from beam_volumes.storage.axes import Selection, unit_name
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats.contiguous import InPlace
+from beam_volumes.storage.formats.contiguous import InPlace, contiguous
 from beam_volumes.storage.formats.format import Options
 from beam_volumes.storage.formats.headered import (
     AFFINE,
@@ -25,12 +26,11 @@ from beam_volumes.storage.formats.headered import (
     data_file,
     lie_of,
     local_file,
-    no_channels,
     refuse,
     voxels_of,
 )
 from beam_volumes.storage.place import Place
-from beam_volumes.storage.positioned import first_bytes
+from beam_volumes.storage.positioned import first_bytes, write_box
 from beam_volumes.storage.source import DTYPES, Source
 from beam_volumes.text import printable
 
@@ -81,6 +81,8 @@ class MetaImage(InPlace):
     suffixes = (".mha",)
     dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
     open_options: ClassVar[Options] = {"affine": AFFINE}
+    # The channels of a voxel lie beside each other.
+    channels = "together"
 
     def open_place(
         self,
@@ -161,13 +163,9 @@ class MetaImage(InPlace):
             mask=fields.get("comment") == MASK,
         )
 
-    def check(self, d: Description) -> None:
-        no_channels(d)
-
     def header(self, d: Description) -> bytes:
         # A dimension of time is the fourth one.
-        sizes = list(d.shape[::-1]) if d.leading else d.stored(d.shape)[::-1]
-        sizes.extend(d.leading)
+        sizes = [*d.shape[::-1], d.space.times] if d.space.times else d.stored(d.shape)[::-1]
         n = len(sizes)
         told = {np.dtype(t): name for name, t in reversed(_TYPES.items())}[d.dtype]
         unit = None if d.space.unit is None else _AS.get(d.space.unit, d.space.unit)
@@ -196,11 +194,49 @@ class MetaImage(InPlace):
             lines.append(f"DistanceUnits = {_UNITS[unit]}")
         lines += [
             f"DimSize = {' '.join(map(str, sizes))}",
+            *([f"ElementNumberOfChannels = {_channels(d)}"] if d.space.has_channels else []),
             f"ElementType = {told}",
             "ElementDataFile = LOCAL",
             "",
         ]
         return "\n".join(lines).encode()
+
+    def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
+        if not d.space.has_channels:
+            super().write_unit(d, cell, voxels)
+            return
+        many, box = _channels(d), d.grid.box(d.grid.index(cell))
+        mixed = np.moveaxis(voxels.reshape((many, *box.shape)), 0, -1)
+        little = np.ascontiguousarray(mixed, d.dtype.newbyteorder("<"))
+        point = (d.at or (0,))[0] if d.space.times else 0
+        at = len(self.header(d)) + point * math.prod(d.shape) * many * d.dtype.itemsize
+        # As a volume whose rows are as many times as long.
+        wide = (*d.shape[:2], d.shape[2] * many)
+        start = (*box.start[:2], box.start[2] * many)
+        stop = (*box.stop[:2], box.stop[2] * many)
+        rows = little.reshape((*box.shape[:2], box.shape[2] * many))
+        write_box(d.kvstore["path"], at, wide, Box(start, stop), rows)
+
+    def read_back(self, d: Description) -> Source:
+        if not d.space.has_channels:
+            return super().read_back(d)
+        axes = [*(("t",) if d.space.times else ()), *d.space.axes, "c"]
+        sizes = [*d.leading[:-1], *d.stored(d.shape), _channels(d)]
+        return contiguous(
+            d.name,
+            d.kvstore,
+            shape=sizes,
+            stored=d.dtype.newbyteorder("<"),
+            at=len(self.header(d)),
+            chosen=Selection((), tuple((a, k) for k, a in enumerate(axes)), d.space.channels),
+            space=d.space,
+            dtype=d.dtype,
+        )
+
+
+def _channels(d: Description) -> int:
+    """How many channels an output has that has an axis of them."""
+    return d.leading[-1]
 
 
 FORMATS = (MetaImage(),)
