@@ -118,8 +118,8 @@ def map_instances(
     shape = first_channel(v).grid_shape
     tiling = _tiling(
         shape,
-        triple(par.whole_numbers(tile, axes, 1, "tile", 1)),
-        triple(par.whole_numbers(overlap, axes, 0, "overlap", 0)),
+        triple(par.whole_numbers(tile, axes, 1, "tile", 1, what)),
+        triple(par.whole_numbers(overlap, axes, 0, "overlap", 0, what)),
         what,
     )
     called = name or str(getattr(function, "__name__", type(function).__name__))
@@ -194,7 +194,7 @@ def stitch(
     check_labels(like.dtype, what)
     joined, extents = _joined(blocks, 0, like, what)
     axes = like.space.visible
-    shared = par.whole_numbers(overlap, axes, 0, "overlap", 0)
+    shared = par.whole_numbers(overlap, axes, 0, "overlap", 0, what)
     sizes = [like.grid_shape[a] for a in range(3)]
     shape = [
         (len(e) - 1) * (n - o) + e[-1] if len(e) > 1 else n

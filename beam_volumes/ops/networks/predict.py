@@ -171,7 +171,7 @@ def predict(
         _per(_declared(stride, network, "stride"), axes, "stride", 1),
         _per(overlap, axes, "overlap", 0), blend, planes,
         batch if batch is None else par.whole_number(batch, "batch", what),
-        par.modes_of(edges, visible, what), float(cval), augment or "",
+        par.modes_of(edges, visible, what, "edges"), float(cval), augment or "",
         flat, ((None,) * (3 - len(network.fixed)) + network.fixed),
         mask is not None or normalize == "patch",
     )  # fmt: skip
@@ -230,7 +230,8 @@ def _declared(given: Any, network: Model, what: str) -> Any:
 def _per(given: Any, axes: tuple[int, ...], what: str, least: int) -> Triple | None:
     if given is None:
         return None
-    return triple(par.whole_numbers(given, axes, least if what == "overlap" else 1, what, least))
+    default = least if what == "overlap" else 1
+    return triple(par.whole_numbers(given, axes, default, what, least, "predict"))
 
 
 def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple, Triple] | None:
@@ -239,7 +240,7 @@ def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple
     if given is None:
         return None
     pairs = []
-    for c in par.per_axis(given, axes, 0, "context"):
+    for c in par.per_axis(given, axes, 0, "context", "predict"):
         pair = tuple(c) if isinstance(c, Sequence) else (c, c)
         if len(pair) != 2 or not all(par.is_whole(n) and n >= 0 for n in pair):
             raise ValueError(f"predict: context={given!r} is not made of whole numbers from 0 on")

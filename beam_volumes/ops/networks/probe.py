@@ -108,7 +108,7 @@ def probe_model(
     network = model_of(model, what, device, None, None)
     flat = network.ndim == 2
     axes = [1, 2] if flat else [0, 1, 2]
-    size = triple(par.whole_numbers(patch, axes, 1, "patch", 1))
+    size = triple(par.whole_numbers(patch, axes, 1, "patch", 1, what))
     volume: Model = of_slices(network) if flat else network
     probe = _Probe(volume, what, size, channels or network.channels or 1)
     stride = [probe.stride(a) for a in axes]

@@ -55,18 +55,29 @@ def axes_of_space(volume: Volume) -> range:
     return range(volume.ndim - len(volume.space.axes), volume.ndim)
 
 
-def per_axis(value: Any, chosen: Sequence[int], default: Any, name: str) -> list[Any]:
-    """One value for each of z, y, x from one value or one per chosen axis."""
+def per_axis(
+    value: Any, chosen: Sequence[int], default: Any, name: str, function: str = ""
+) -> list[Any]:
+    """One value for each of z, y, x from one value or one per chosen axis.
+
+    ``function`` is whose parameter ``name`` is, where messages are not told otherwise.
+    """
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         values = [value] * len(chosen)
     else:
         values = list(value)
     if len(values) != len(chosen):
-        raise ValueError(f"{name}={value!r} has {len(values)} entries for {len(chosen)} axes")
+        raise ValueError(
+            f"{_of(function)}{name}={value!r} has {len(values)} entries for {len(chosen)} axes"
+        )
     result = [default] * 3
     for axis, v in zip(chosen, values, strict=True):
         result[axis] = v
     return result
+
+
+def _of(function: str) -> str:
+    return f"{function}: " if function else ""
 
 
 def lengths(
@@ -169,18 +180,23 @@ def _voxel(volume: Volume, axis: int, text: str, name: str) -> Fraction:
     return Fraction(repr(float(volume.space.voxel_size[axis]))) * Fraction(METRES[volume.unit])
 
 
-def modes_of(mode: Any, chosen: Sequence[int], name: str) -> tuple[str, str, str]:
-    """Boundary modes along z, y, x; an axis that is not filtered has that of the first one that is."""
+def modes_of(
+    mode: Any, chosen: Sequence[int], name: str, what: str = "mode"
+) -> tuple[str, str, str]:
+    """Boundary modes along z, y, x; an axis that is not filtered has that of the first one that is.
+
+    ``what`` is the parameter that the user has given.
+    """
     default = mode[0] if isinstance(mode, Sequence) and not isinstance(mode, str) and mode else mode
-    result = per_axis(mode, chosen, default if isinstance(default, str) else "reflect", "mode")
+    result = per_axis(mode, chosen, default if isinstance(default, str) else "reflect", what, name)
     for m in result:
         if m in ("wrap", "grid-wrap"):
             raise ValueError(
-                f"{name}: mode={m!r} is not offered: the last slices would be needed for the first ones, "
+                f"{name}: {what}={m!r} is not offered: the last slices would be needed for the first ones, "
                 f"which a sweep along z cannot give; offered are {', '.join(MODES)}"
             )
         if m not in MODES:
-            raise ValueError(f"{name}: mode={m!r} is not known; offered are {', '.join(MODES)}")
+            raise ValueError(f"{name}: {what}={m!r} is not known; offered are {', '.join(MODES)}")
     z, y, x = result
     return (z, y, x)
 
@@ -211,18 +227,20 @@ def bins_of(value: Any, what: str, name: str) -> int:
 
 
 def whole_numbers(
-    value: Any, chosen: Sequence[int], default: int, name: str, least: int
+    value: Any, chosen: Sequence[int], default: int, name: str, least: int, function: str = ""
 ) -> list[int]:
     """Whole numbers along z, y, x."""
     if getattr(value, "ndim", 0) > 1:
         raise ValueError(
-            f"{name} is an array of shape {value.shape}; {name}= is a number, or one for each axis, and a "
+            f"{_of(function)}{name} is an array of shape {value.shape}; {name}= is a number, or one for each axis, and a "
             "footprint is given as footprint= or structure="
         )
-    result = per_axis(value, chosen, default, name)
+    result = per_axis(value, chosen, default, name, function)
     for n in result:
         if not is_whole(n) or n < least:
-            raise ValueError(f"{name}={value!r}: {n!r} is not a whole number from {least} on")
+            raise ValueError(
+                f"{_of(function)}{name}={value!r}: {n!r} is not a whole number from {least} on"
+            )
     return [int(n) for n in result]
 
 

@@ -266,6 +266,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_pa
         "patches must lie multiples of 4 apart", mode="blend", context=None, stride=4, overlap=3
     )
     refused("mode='both'", mode="both")
+    refused("predict: edges='foo' is not known", edges="foo")
+    refused("predict: stride=0", stride=0)
+    refused("predict: overlap=-1", mode="blend", overlap=-1)
+    refused("predict: patch=.* has 2 entries", patch=(4, 4))
     refused("no odd number", slices=2)
     refused("low must be less", normalize=(3, 3))
     refused("no percentile", normalize=("1", "99%"))
