@@ -232,8 +232,8 @@ def whole_numbers(
     """Whole numbers along z, y, x."""
     if getattr(value, "ndim", 0) > 1:
         raise ValueError(
-            f"{_of(function)}{name} is an array of shape {value.shape}; {name}= is a number, or one for each axis, and a "
-            "footprint is given as footprint= or structure="
+            f"{_of(function)}{name} is an array of shape {value.shape}; {name}= is a number, or one for each "
+            "axis, and a footprint is given as footprint= or structure="
         )
     result = per_axis(value, chosen, default, name, function)
     for n in result:
