@@ -192,8 +192,11 @@ class File:
 
     def table(self, of: Directory, code: int, first: int, count: int) -> np.ndarray:
         """Some numbers of a table of tiles: parts of it that were read last are remembered."""
+        which, at = divmod(first, _PART)
+        if at + count <= _PART:
+            return self._part(of, code, which)[at : at + count]
         parts = []
-        for k in range(first // _PART, (first + count - 1) // _PART + 1):
+        for k in range(which, (first + count - 1) // _PART + 1):
             part = self._part(of, code, k)
             parts.append(part[max(0, first - k * _PART) : first + count - k * _PART])
         return np.concatenate(parts)

@@ -25,6 +25,8 @@ from beam_volumes.text import printable
 
 #: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
 STRIPS, ROWS = 1 << 18, 1 << 20
+#: Pages that are known to be like the first, at a time.
+_ALIKE = 4096
 #: Tiles and strips decoded in this process so far; tests look at it.
 decoded = 0
 _count = threading.Lock()
@@ -158,6 +160,8 @@ class _Reading:
         self._files = None if pages.files is None else pages.files.array()
         self._walked: File | None = None
         self._lock = threading.Lock()
+        #: By number, the directories of pages that are like the first.
+        self._alike: dict[int, Directory] = {}
         if pages.offsets is None and pages.voxels is None:
             self._found(opened_file(reader.places[0]))
 
@@ -204,7 +208,11 @@ class _Reading:
             out[...] = 0
             return
         file, directory = self._directory(page)
-        self._check(file, directory, page)
+        if self._alike.get(page) is not directory:
+            self._check(file, directory, page)
+            if len(self._alike) >= _ALIKE:
+                self._alike.clear()
+            self._alike[page] = directory
         td, th, tw = s.tile
         for iz in range(z0 // td, -(-z1 // td)):
             za, zb = max(z0, iz * td), min(z1, (iz + 1) * td)
@@ -359,6 +367,8 @@ class _Reading:
             raise file.damaged(f"its page at {found.at} has no place for tile {indices[-1]}")
         if len(counts) < n:
             counts = np.full(n, -1, np.int64)
+        if n == len(indices):
+            return offsets, counts
         which = np.asarray(indices) - first
         return offsets[which], counts[which]
 
