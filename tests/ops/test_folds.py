@@ -14,6 +14,7 @@ from skimage.filters import threshold_otsu
 
 from beam_volumes.ops.measure import folds, percentile_formulas
 from beam_volumes.ops.measure import threshold_formulas as formulas
+from beam_volumes.ops.measure.pair_sums import PairSum
 from beam_volumes.ops.measure.rounding import quotients, rounded
 from beam_volumes.ops.measure.rounding import root as root_of
 from tests.tiers import examples
@@ -364,3 +365,27 @@ def test_foreign_byte_order_and_read_only_views():
         assert otsu(foreign) == otsu(x)
     broadcast = np.broadcast_to(np.float32(2), (3, 4))
     assert reduce(folds.Sum.of("f4"), broadcast) == 24
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10])
+@pytest.mark.parametrize("kind", ["near", "far", "halves", "odd"])
+def test_pairs_of_floats_are_rounded_once_or_say_no(kind, n):
+    rng, shape = np.random.default_rng(n), (n, 300)
+    x = {
+        "near": rng.standard_normal(shape),
+        "far": rng.standard_normal(shape) * 10.0 ** rng.integers(-30, 30, shape),
+        "halves": 1 + rng.integers(0, 4, shape) * 2.0**-52,
+        "odd": rng.choice([1, -1, 2.0**53, -(2.0**53), 2.0**-53, 5e-324, 1e308, -1e308], shape),
+    }[kind]
+    total = PairSum(shape[1:])
+    for channel in x:
+        total.add(channel)
+    means, sure = total.means(np.full(shape[1:], n))
+    for i, line in enumerate(x.T.tolist()):
+        exact = sum(map(Fraction, line))
+        if total.exact[i]:
+            assert total.rounded()[i] == float(exact)
+        if sure[i]:
+            mean = exact / n
+            assert means[i] == mean.numerator / mean.denominator
+    assert sure.mean() > {"near": 0.9, "halves": 0.9}.get(kind, -1)

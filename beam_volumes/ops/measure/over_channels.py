@@ -20,12 +20,15 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds_along import Along, along
+from beam_volumes.ops.measure.pair_sums import PairSum
 from beam_volumes.ops.measure.percentile_formulas import percentile_dtype
 from beam_volumes.ops.measure.percentiles_along import GatheredAlong
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Voxels of the result that are computed at a time: states of exact sums take far more room than these.
 _CELLS = 1 << 12
+#: Channels of which sums are kept as pairs of float64.
+_MOST_ADDED = 1 << 20
 #: Lines go along z of a block that has a slice for each channel.
 _KEPT = (False, True, True)
 
@@ -68,10 +71,18 @@ class OverChannels(Stage):
         )
 
     @property
+    def _adds_wide_floats(self) -> bool:
+        """Whether sums are floats that two float64 mostly hold exactly."""
+        wide = self.whole.source == np.float64 and self.channels <= _MOST_ADDED
+        return wide and isinstance(self.whole, folds.Sum | folds.Mean)
+
+    @property
     def cost(self) -> float:
         whole = self.whole
         wide = whole.source.kind == "f" or whole.source.itemsize == 8
         exact = isinstance(whole, folds.Moments) and (whole.squares or wide)
+        if self._adds_wide_floats:
+            return 40.0 + 15 * self.channels
         if exact and not self._adds_narrow_floats:
             return 1500.0 + 10 * self.channels  # each voxel is rounded by itself
         return 5.0 + 2 * whole.cost * self.channels
@@ -93,10 +104,37 @@ class OverChannels(Stage):
             where = [m.slice(k, a, b) for m in masks]
             where = where * self.channels if len(where) == 1 else where
             into = out.slice(k, a, b)
-            if not (self._adds_narrow_floats and self._added(voxels, where, into)):
+            if self._adds_wide_floats:
+                self._added_in_pairs(voxels, where, into)
+            elif not (self._adds_narrow_floats and self._added(voxels, where, into)):
                 lines = self._lines(*into.shape)
                 state = lines.fold_slices(voxels, where or None, (), (), (0, 0, 0))
                 into[...] = lines.finish(state, ())
+
+    def _added_in_pairs(
+        self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray
+    ) -> None:
+        """Find sums or means, by pairs of float64 where these are exact."""
+        shape = out.shape
+        total, count = PairSum(shape), np.zeros(shape, np.int64)
+        for c, x in enumerate(voxels):
+            used = masks[c] if masks else np.ones(shape, bool)
+            finite = np.isfinite(x)
+            self.whole.strict(int(np.count_nonzero(used & ~finite)))
+            used = used & finite
+            total.add(np.where(used, x, 0.0))
+            count += used
+        if isinstance(self.whole, folds.Sum):
+            out[...], sure = total.rounded(), total.exact
+        else:
+            means, sure = total.means(np.maximum(count, 1))
+            out[...] = np.where(count > 0, means, np.nan)
+        if not sure.all():
+            lines = self._lines(1, int(np.count_nonzero(~sure)))
+            where = [m[~sure][None] for m in masks]
+            rest = [x[~sure][None] for x in voxels]
+            state = lines.fold_slices(rest, where or None, (), (), (0, 0, 0))
+            out[~sure] = lines.finish(state, ())[0]
 
     def _added(self, voxels: list[np.ndarray], masks: list[np.ndarray], out: np.ndarray) -> bool:
         """Find sums or means as float64; False, and nothing done, if these would not be exact."""
