@@ -49,9 +49,9 @@ from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
 from beam_volumes.storage.place import join, kvstore_spec
 from beam_volumes.text import printable
-from beam_volumes.transforms.compute import build, end
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
 from beam_volumes.transforms.machines import bound, hires, runner_name
+from beam_volumes.transforms.passes import build, end
 from beam_volumes.transforms.telling import new_secret, raise_original, unmarked
 from beam_volumes.transforms.waiting import refuse_threads
 

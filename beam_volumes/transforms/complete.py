@@ -15,7 +15,7 @@ import numpy as np
 from apache_beam.typehints import Tuple
 
 from beam_volumes.geometry import Box, Grid
-from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.waiting import together
 
 #: Boxes that are remembered, and named.

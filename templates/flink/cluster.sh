@@ -5,13 +5,13 @@
 #   cluster.sh up DIR       start it, or what of it has ended, and print the options for Beam that name it
 #   cluster.sh down DIR     end whatever `up` started
 #
-# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR, and Flink's
-# settings come from settings.yaml beside this script. FLINK_HOME, JOB_SERVER and PYTHON say where things
-# are: by default where `make venv engines` puts them. PYTHON must have apache-beam and this package; without
+# Logs and process ids (jobmanager.pid, taskmanager-1.pid, ..., pool.pid) are kept in DIR, and DIR/work is
+# Flink's own until `down`. Its settings come from settings.yaml beside this script. FLINK_HOME, JOB_SERVER
+# and PYTHON say where things are: by default where `make venv engines` puts them. PYTHON must have apache-beam and this package; without
 # a JOB_SERVER Beam downloads its own. REST_PORT, RPC_PORT and POOL_PORT are the ports taken; SLOTS
 # is how many slots a TaskManager has instead.
 set -euo pipefail
-usage() { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+usage() { sed -n '2,13s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 [ $# = 2 ] || usage
 here=$(cd "$(dirname "$0")" && pwd -P)
 project=$(cd "$here/../.." && pwd -P)
@@ -27,6 +27,9 @@ settings=(
   -Drest.address=localhost
   -Drest.port="$REST_PORT"
   -Dblob.server.port=0
+  # By default it is one for all clusters of a machine, and a TaskManager reads at its start whatever jars of
+  # jobs others have left there: gigabytes.
+  -Dprocess.working-dir="$dir/work"
 )
 while IFS=': ' read -r key value; do
   settings+=(-D"$key=$value")
@@ -82,6 +85,7 @@ down() {
     kill "$(cat "$file")" 2>/dev/null || true
     rm -f "$file"
   done
+  rm -rf "$dir/work" 2>/dev/null || true
 }
 
 case $1 in

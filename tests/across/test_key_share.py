@@ -8,7 +8,7 @@ from beam_volumes.across.components import Interface, SlabSummary
 from beam_volumes.across.rounds import group_by_key, run
 from beam_volumes.across.scan_rounds import scan_flow
 from beam_volumes.geometry import Grid
-from beam_volumes.transforms.compute import slab_ranges
+from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.rounds import MOST_PIECE, pieces
 from tests.tiers import thorough
 

@@ -178,6 +178,17 @@ class Cluster:
         _cluster_up(self.folder, self.env)
         return int((self.folder / f"taskmanager-{number}.pid").read_text())
 
+    def whole(self) -> None:
+        """Start what has ended, and wait until nobody counts on a TaskManager that is dead."""
+        _cluster_up(self.folder, self.env)
+        began = 1000 * time.time()
+        deadline = time.monotonic() + 300
+        while any(
+            t["timeSinceLastHeartbeat"] < began for t in self.get("taskmanagers")["taskmanagers"]
+        ):
+            assert time.monotonic() < deadline, self.get("taskmanagers")
+            time.sleep(0.2)
+
 
 def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
     """Start a cluster, or what of it has ended, by the script that users are shown; the options it says."""
@@ -203,38 +214,56 @@ def flink_cluster(tmp: Path) -> Iterator[Cluster]:
         subprocess.run([CLUSTER, "down", str(folder)], env=env, timeout=60)
 
 
-@contextmanager
-def flink_standalone(tmp: Path) -> Iterator[Engine]:
-    with flink_cluster(tmp) as cluster:
+def on_cluster(cluster: Cluster) -> Engine:
+    """A cluster as an engine: both its TaskManagers take part."""
 
-        def ran(job: str, output: Path) -> None:
-            said = cluster.job(job)
-            assert said["state"] == "FINISHED"
-            hosts = set()
-            for vertex in said["vertices"]:
-                subtasks = cluster.get(f"jobs/{said['jid']}/vertices/{vertex['id']}")["subtasks"]
-                hosts |= {t["taskmanager-id"] for t in subtasks}
-            assert hosts == {"taskmanager-1", "taskmanager-2"}
-            processes = swept_by(output)
-            assert len(processes) > 1
-            assert str(os.getpid()) not in {p.split()[1] for p in processes}
+    def ran(job: str, output: Path) -> None:
+        said = cluster.job(job)
+        assert said["state"] == "FINISHED"
+        hosts = set()
+        for vertex in said["vertices"]:
+            subtasks = cluster.get(f"jobs/{said['jid']}/vertices/{vertex['id']}")["subtasks"]
+            hosts |= {t["taskmanager-id"] for t in subtasks}
+        assert hosts == {"taskmanager-1", "taskmanager-2"}
+        processes = swept_by(output)
+        assert len(processes) > 1
+        assert str(os.getpid()) not in {p.split()[1] for p in processes}
 
-        yield Engine({"runner": "FlinkRunner", "workers": 2, "options": cluster.options}, ran)
-
-
-ENGINES = [in_memory, in_memory_2, multi_processing, prism, flink_embedded, flink_standalone]
+    return Engine({"runner": "FlinkRunner", "workers": 2, "options": cluster.options}, ran)
 
 
-@pytest.fixture(scope="session", params=ENGINES, ids=lambda start: start.__name__)
+#: What starts each engine, and the name of the fixture of one that is there already.
+ENGINES = [in_memory, in_memory_2, multi_processing, prism, flink_embedded, "flink_standalone"]
+
+
+@pytest.fixture(
+    scope="session", params=ENGINES, ids=lambda e: e if isinstance(e, str) else e.__name__
+)
 def engine(request, tmp_path_factory):
+    if isinstance(request.param, str):
+        yield request.getfixturevalue(request.param)
+        return
     with request.param(tmp_path_factory.mktemp(request.param.__name__)) as started:
         yield started
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+@pytest.fixture(scope="session")
+def only_cluster(tmp_path_factory):
+    """The one cluster of all tests: to start it takes a minute and more."""
     with flink_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def flink_standalone(only_cluster):
+    return on_cluster(only_cluster)
+
+
+@pytest.fixture
+def cluster(only_cluster):
+    """The same for a test that may kill what it likes of it."""
+    yield only_cluster
+    only_cluster.whole()
 
 
 # The object stores.

@@ -17,7 +17,7 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.local import run_local
-from beam_volumes.transforms.compute import MergeStates, slab_ranges
+from beam_volumes.transforms.passes import MergeStates, slab_ranges
 from tests.transforms.trees import chunk_files, membranes, stored
 
 

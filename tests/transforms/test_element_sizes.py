@@ -21,7 +21,7 @@ from beam_volumes.graph.nodes import evaluate
 from beam_volumes.ops.labels.table_surveys import MOST_BINS, AdjacencySurvey
 from beam_volumes.session.begin import begin
 from beam_volumes.session.large import InJournal, by_name
-from beam_volumes.transforms.compute import row_batches
+from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
 from tests.transforms.trees import stored

@@ -27,7 +27,8 @@ from beam_volumes.sweep.executor import SlabResult, sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.text import counted
 from beam_volumes.transforms import seen
-from beam_volumes.transforms.compute import MergeStates, check_numbers, row_batches, slab_ranges
+from beam_volumes.transforms.compute import check_numbers
+from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
 from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of

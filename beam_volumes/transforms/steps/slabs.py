@@ -20,8 +20,8 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.plan.compile import ancestors
 from beam_volumes.text import format_bytes
 from beam_volumes.transforms import seen
-from beam_volumes.transforms.compute import slab_ranges
 from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.steps.grids import HaloLike, as_halo, halo_of, remedy, slab_grid
 from beam_volumes.transforms.steps.render import (
     BlockSource,

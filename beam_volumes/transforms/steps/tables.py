@@ -18,7 +18,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.table_surveys import RegionSurvey
 from beam_volumes.ops.parameters.checks import voxel_sizes
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.transforms.compute import row_batches
+from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
 from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid

@@ -28,8 +28,8 @@ from beam_volumes.space import Space
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.slices import decoded_slice, slice_content
 from beam_volumes.transforms import seen
-from beam_volumes.transforms.compute import slab_ranges
 from beam_volumes.transforms.failures import Failed
+from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.steps.slab import KeyedSlab, Slab

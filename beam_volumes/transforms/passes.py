@@ -1,0 +1,376 @@
+"""The passes of a session as Beam steps, one after the other, in one graph.
+
+What flows between the steps is the indices of slabs, the small states of reductions and the numbers
+they give; voxels go from storage to storage inside the step that sweeps a slab. A pass waits for the
+one before by taking the numbers known so far as a side input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
+from apache_beam.typehints import Tuple
+
+from beam_volumes.across.rounds import Key, Round
+from beam_volumes.plan.plan import Plan
+from beam_volumes.session import merging, slabs
+from beam_volumes.session.large import by_name
+from beam_volumes.session.session import Session
+from beam_volumes.sweep.executor import SlabResult
+from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.transforms import seen
+from beam_volumes.transforms.machines import asking
+from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
+from beam_volumes.transforms.telling import told
+
+#: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
+_RANGES, _RANGE = 1000, 1000
+#: Runners keep about 1 kB of each element that they spread over workers: slabs are spread by themselves
+#: up to so many, and a few together beyond that.
+_SPREAD = 10_000
+#: Bytes of rows in an element.
+_BATCH = 4 << 20
+
+States = dict[str, Any]
+
+
+def input_names(plan: Plan) -> list[str]:
+    """From where a plan reads."""
+    return [name for name, _ in plan.inputs]
+
+
+def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
+    """Return a shard's rows in elements that runners take."""
+    count = len(next(iter(columns.values())))
+    size = sum(c.itemsize for c in columns.values())
+    step = max(1, _BATCH // size)
+    for i in range(0, count, step):
+        yield {name: column[i : i + step] for name, column in columns.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Writes a shard wherever its table goes, in the step that made it: it is too large for an element.
+
+    Makes of it, under the shard's key, batches of rows if they are ``wanted``, and then None.
+    """
+
+    session: Session
+    token: str
+    wanted: bool
+
+    def __call__(self, key: Key, columns: dict[str, np.ndarray]) -> Iterator[Any]:
+        merging.write_rows(self.session, self.token, key[0], columns)
+        if self.wanted:
+            for batch in row_batches(columns):
+                yield key, batch
+        yield key, None
+
+
+def _is_whole(rows: tuple[Key, Any]) -> bool:
+    return rows[1] is None
+
+
+Collections = dict[str, beam.PCollection]
+
+
+def build(
+    pipeline: beam.Pipeline,
+    session: Session,
+    resource_hints: bool = False,
+    ready: beam.PCollection | AsIter | None = None,
+    rows: Iterable[str] = (),
+    accelerator: str | None = None,
+) -> tuple[list[beam.PCollection], Collections]:
+    """All steps of a session.
+
+    Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
+    there: no other begins from nothing.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    session : Session
+    resource_hints : bool
+        Whether steps say what memory a machine must have.
+    ready : PCollection or side input, optional
+        The first step waits until this is complete.
+    rows : iterable of str
+        The barriers whose rows are wanted.
+    accelerator : str, optional
+        What machines must have for passes that run a network.
+
+    Returns
+    -------
+    known : list of PCollection
+        Per pass, and before the first, the numbers known then: one dict each. An element of the last
+        entry appears when everything is done.
+    rows : dict of PCollection
+        By barrier, (shard, batch): some of the rows of its table, or None.
+    """
+    side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
+    wait = {} if side is None else {"ready": side}
+    known = [
+        pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
+    ]
+    answers: Collections = {}
+    found: Collections = {}
+    wanted = frozenset(rows)
+    for k in range(len(session.plan.passes)):
+        step = asking(
+            _Pass(session, k, answers, wanted), session.plan, k, resource_hints, accelerator
+        )
+        then, more, tables = known[-1] | f"Pass {k + 1}" >> step
+        known.append(then)
+        answers |= more
+        found |= tables
+    return known, found
+
+
+def _prepare(_: Any, session: Session, ready: Any = None) -> States:
+    with told(session.secret):
+        session.prepare()
+    return {}
+
+
+def end(_: Any, session: Session) -> None:
+    """End a session, where no driver waits for it."""
+    session.end()
+
+
+class _Pass(beam.PTransform):
+    """One pass: from the numbers known before it to those known after it.
+
+    ``answers`` are those of the barriers before it, by barrier: PCollections of (slab, piece);
+    ``wanted`` are the barriers whose rows are to come out.
+    """
+
+    def __init__(self, session: Session, index: int, answers: Collections, wanted: frozenset[str]):
+        super().__init__()
+        self.session, self.index, self.answers, self.wanted = session, index, answers, wanted
+
+    def expand(self, known: beam.PCollection) -> tuple[beam.PCollection, Collections, Collections]:
+        session, index = self.session, self.index
+        p = session.plan.passes[index]
+        flows = merging.flows_of(session.plan, index)
+        takes = {t: taking({"rows": _Rows(session, t, t in self.wanted)}) for t in flows}
+        firsts = {token: flow.rounds[0] for token, flow in flows.items()}
+        tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
+        sweep = beam.ParDo(
+            _Sweep(session, index, p.program.barriers, firsts, takes), known=AsSingleton(known)
+        )
+        swept = self._slabs(known) | "Sweep" >> sweep.with_outputs(*tags.values(), main="states")
+        states = swept["states"]
+        if reductions := merging.reductions_of(session.plan, index):
+            states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
+        known = known | "Finish" >> beam.Map(_finish, session, index, states=AsIter(states))
+        if not flows:
+            return known, {}, {}
+        answers: Collections = {}
+        rows: Collections = {}
+        numbers, written = [], []
+        for n, (token, flow) in enumerate(flows.items(), 1):
+            sent = {to: swept[tags[token, to]] for to in firsts[token].to}
+            # Only what has been found to fit is merged.
+            came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
+            if "answers" in came:
+                answers[token] = came["answers"]
+            if "numbers" in came:
+                numbers.append(came["numbers"] | f"Numbers {n}" >> beam.Map(_of, token))
+            if "rows" in came:
+                written.append(came["rows"] | f"Written {n}" >> beam.Filter(_is_whole))
+                rows[token] = came["rows"]
+        found = {
+            name: AsIter(
+                some[0] if len(some) == 1 else tuple(some) | name.capitalize() >> beam.Flatten()
+            )
+            for name, some in (("numbers", numbers), ("written", written))
+            if some
+        }
+        finish = beam.Map(_finish_merge, session, index, **found)
+        return known | "Finish merge" >> finish, answers, rows
+
+    def _slabs(self, known: beam.PCollection) -> beam.PCollection:
+        """Return the slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
+        p = self.session.plan.passes[self.index]
+        begun = known.pipeline | "Begin" >> beam.Impulse()
+        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
+        count = len(p.grid)
+        if not p.program.barriers:
+            parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
+            return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
+        asking = begun | "Slabs" >> beam.FlatMap(_asking, count, wait).with_output_types(_Answered)
+        pieces = [
+            self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
+            for n, token in enumerate(p.program.barriers)
+        ]
+        return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
+
+
+def slab_ranges(slabs: int) -> list[tuple[int, int]]:
+    """Few ranges that together are all slabs; what there may be millions of is not in the job.
+
+    Examples
+    --------
+    >>> slab_ranges(2500)
+    [(0, 1000), (1000, 2000), (2000, 2500)]
+    """
+    width = max(_RANGE, -(-slabs // _RANGES))
+    return [(a, min(a + width, slabs)) for a in range(0, slabs, width)]
+
+
+_Span: Any = Tuple[int, int]
+#: A slab, and a piece of its answer from one of the pass's barriers; or the slab itself.
+_Answered: Any = Tuple[Tuple[int], Tuple[int, bytes]]
+_ITSELF = (-1, b"")
+
+
+def _parts(_: Any, slabs: int, known: States) -> Iterable[tuple[int, int]]:
+    width = max(1, -(-slabs // _SPREAD))
+    return ((a, min(a + width, slabs)) for a in range(0, slabs, width))
+
+
+def _alone(span: tuple[int, int]) -> Iterable[Any]:
+    return (((slab,), []) for slab in range(*span))
+
+
+def _asking(_: Any, slabs: int, known: States) -> Iterable[Any]:
+    return (((slab,), _ITSELF) for slab in range(slabs))
+
+
+def _from(answer: tuple[tuple[int], bytes], n: int) -> Any:
+    return answer[0], (n, answer[1])
+
+
+def _of(numbers: tuple[Any, States], token: str) -> tuple[str, States]:
+    return token, numbers[1]
+
+
+class _Sweep(beam.DoFn):
+    """Sweeps a slab; emits the state of each reduction under its token, in pieces.
+
+    What surveys found goes through the first round of its merge here: a summary is no element.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        index: int,
+        barriers: tuple[str, ...],
+        firsts: dict[str, Round],
+        takes: Mapping[str, Mapping[str, Take]],
+    ):
+        self.session, self.index, self.barriers = session, index, barriers
+        self.firsts, self.takes = firsts, takes
+
+    def process(
+        self, slab: tuple[tuple[int], Iterable[tuple[int, bytes]]], known: States
+    ) -> Iterator[Any]:
+        with told(self.session.secret):
+            yield from self.swept(*slab, known)
+
+    def count(self, slab: int, swept: list[SlabResult]) -> None:
+        """Count what a slab took; nothing if it had a record."""
+        plan = self.session.plan
+        p = plan.passes[self.index]
+        if not swept:
+            seen.SKIPPED.inc()
+            return
+        for result in swept:
+            seen.took(result.seconds)
+            seen.read(result.bytes_read)
+            seen.wrote(result.bytes_written)
+        seen.VOXELS.inc(p.grid.box(slab).size)
+        seen.reads(input_names(plan))
+        seen.writes(o.sink.name for o in p.program.outputs if o.sink not in plan.intermediates)
+
+    def swept(
+        self, slab: tuple[int], came: Iterable[tuple[int, bytes]], known: States
+    ) -> Iterator[Any]:
+        session, index = self.session, self.index
+        pieces: list[list[bytes]] = [[] for _ in self.barriers]
+        for n, piece in came:
+            if n >= 0:
+                pieces[n].append(piece)
+        answers = {
+            token: answer
+            for token, own in zip(self.barriers, pieces, strict=True)
+            for answer in whole(own)
+        }
+        swept: list[SlabResult] = []
+        emission = slabs.sweep_slab(session, index, slab[0], known, answers, swept.append)
+        self.count(slab[0], swept)
+        reductions = merging.reductions_of(session.plan, index) if emission.states else {}
+        for token, state in emission.states.items():
+            for part, piece in reductions[token].pieces(state):
+                yield f"{token} {part}", (token, part, piece)
+        for token, summary in emission.summaries.items():
+            for to, element in elements_of(self.firsts[token], slab, [summary], self.takes[token]):
+                yield TaggedOutput(f"{token} {to}", element)
+
+
+#: A token, which piece of its state, and the piece; None before there is any.
+_Piece = tuple[str, int, Any] | None
+
+
+class MergeStates(beam.CombineFn):
+    """Merges the pieces of one number of states of one token; exact, so in any order."""
+
+    def __init__(self, reductions: dict[str, Reduction]):
+        self.reductions = reductions
+
+    def create_accumulator(self) -> _Piece:
+        return None
+
+    def add_input(self, accumulator: _Piece, piece: _Piece) -> _Piece:
+        return self.merge_accumulators([accumulator, piece])
+
+    def merge_accumulators(self, accumulators: Iterable[_Piece]) -> _Piece:
+        merged: _Piece = None
+        for piece in accumulators:
+            if merged is None or piece is None:
+                merged = piece if merged is None else merged
+            else:
+                token, part, state = merged
+                merged = token, part, self.reductions[token].merge(state, piece[2])
+        return merged
+
+    def extract_output(self, accumulator: _Piece) -> _Piece:
+        return accumulator
+
+
+def _finish(
+    known: States, session: Session, index: int, states: Iterable[tuple[str, Any]]
+) -> States:
+    with told(session.secret):
+        # With no slab at all nothing has been emitted: merging starts from the state of no voxels.
+        joined = merging.put_together(session.plan, index, (piece for _, piece in states))
+        merged = merging.merge(session.plan, index, [joined])
+        after = merging.finish_pass(session, index, merged, known)
+        if session.journal is not None:
+            # A step that succeeds cannot know of those before it: their counts are lost with them.
+            begun = session.journal.attempts_of(index).values()
+            if again := sum(begun) - len(begun):
+                seen.RETRIES.inc(again)
+    # For a message: what is large stays in the journal.
+    return after if session.journal is None else by_name(known, after, index)
+
+
+def _finish_merge(
+    known: States,
+    session: Session,
+    index: int,
+    numbers: Iterable[tuple[str, States]] = (),
+    written: Any = (),
+) -> States:
+    # What is written only makes Beam wait: all rows are in their places before.
+    found: dict[str, States] = {}
+    for token, some in numbers:
+        found.setdefault(token, {}).update(some)
+    with told(session.secret):
+        return merging.finish_merge(session, index, found, known)
