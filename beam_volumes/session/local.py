@@ -17,8 +17,8 @@ from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.session import Session
 from beam_volumes.session.slabs import SlabPartials
 from beam_volumes.session.spill import Kept, Spill
-from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.writing import SlabResult
 
 #: Runs a session, its journal followed, and gives the numbers known at the end; none if it only
 #: described the job.

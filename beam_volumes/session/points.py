@@ -18,7 +18,7 @@ from beam_volumes.storage.claims import ANY, Watched
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.sweep.executor import SlabResult
+from beam_volumes.sweep.writing import SlabResult
 
 #: By token.
 Numbers = dict[str, Any]

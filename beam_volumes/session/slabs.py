@@ -23,8 +23,9 @@ from beam_volumes.session.under_way import Tell, told
 from beam_volumes.storage.claims import Superseded
 from beam_volumes.storage.context import configure
 from beam_volumes.sweep.error_context import error_context
-from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.writing import SlabResult
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,22 +1,19 @@
 """The streaming executor: one slab of a program, window by window along z.
 
-Every step has a ring buffer of slices. A window reads the slices its sources still lack (they are
-on their way as soon as rings have room for them), runs each stage once over the new slices its
-users need, folds the finished ones, and writes a unit as soon as its last slice is there. The edges
-of the volume are padded per step: rows and columns by rims in the ring, slices by repeating slots.
-Results that stay in memory are where the last stage puts its slices, if it can: their slab is its
-ring.
+Every step has a ring buffer of slices (`rings`). A window reads the slices its sources still lack (they are
+on their way as soon as rings have room for them), runs each stage once over the new slices its users need,
+folds the finished ones, and writes a unit as soon as its last slice is there (`writing`). The edges of the
+volume are padded per step: rows and columns by rims in the ring, slices by repeating slots. Results that stay
+in memory are where the last stage puts its slices, if it can: their slab is its ring.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,61 +21,17 @@ import numpy as np
 from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
 from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.checksums import checksum
-from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.source import read_stack
-from beam_volumes.storage.transfer import Transfer, read_into, write_units
-from beam_volumes.sweep.error_context import error_context
-from beam_volumes.sweep.meter import Activity, Meter
+from beam_volumes.storage.transfer import Transfer, read_into
+from beam_volumes.sweep.doing import Doing
+from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips
-from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Schedule, Window, layer_of, schedule
+from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
+from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block
 from beam_volumes.sweep.survey import Completer, Surveyor
-
-#: Bytes of voxels that are looked at together for anything but the fill value.
-_TOLD = 1 << 16
-
-
-@dataclass
-class SlabResult:
-    """What a sweep over one slab leaves behind, its voxels apart.
-
-    Attributes
-    ----------
-    states : dict
-        States of the folds by token.
-    summaries : dict
-        What surveys found, by barrier.
-    bytes_read, bytes_written : int
-        Of whole chunks, and of voxels, before compression.
-    written, empty : dict
-        By output, indices of the write units that were stored, and of those left out because they
-        hold nothing but the fill value.
-    sums : dict
-        By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
-    """
-
-    states: dict[str, Any] = field(default_factory=dict)
-    summaries: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    written: dict[str, list[int]] = field(default_factory=dict)
-    empty: dict[str, list[int]] = field(default_factory=dict)
-    sums: dict[str, list[int]] = field(default_factory=dict)
-
-
-def ring_shapes(
-    program: Program, plan: Schedule, extents: tuple[list[Range], list[Range]]
-) -> list[tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of every step's ring."""
-    shapes: list[tuple[tuple[int, ...], np.dtype]] = []
-    for i, step in enumerate(program.steps):
-        depth = plan.capacity[i] + program.constant_slice(i)
-        rows, cols = (e[i][1] - e[i][0] for e in extents)
-        shapes.append(((depth, rows, cols), step.dtype))
-    return shapes
+from beam_volumes.sweep.writing import SlabResult, Writes
 
 
 def sweep(
@@ -137,7 +90,7 @@ def sweep(
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
-    run.may_write, run.tell = may_write, tell
+    run.writes.may_write, run.tell = may_write, tell
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
         share = limit_bytes // len(program.surveys)
@@ -147,24 +100,6 @@ def sweep(
             answer = (answers or {})[step.barrier]
             run.completers[i] = step.completion.begin(grid, index, answer)
     return run.run()
-
-
-class _Ring:
-    """A step's slices: slice z lies in slot ``(z - base) % capacity``."""
-
-    def __init__(self, array: np.ndarray, capacity: int, base: int, y: int, x: int):
-        self.array, self.capacity, self.base, self.y, self.x = array, capacity, base, y, x
-
-    def slots(self, z: np.ndarray) -> np.ndarray:
-        """Slots of slices; -1 stands for the slice of the constant, which is the last."""
-        return np.where(z >= 0, (z - self.base) % self.capacity, self.capacity).astype(np.int64)
-
-    def view(self, z0: int, z1: int, y: Range, x: Range) -> np.ndarray:
-        """Slices that do not wrap around, as an array."""
-        slot = (z0 - self.base) % self.capacity
-        return self.array[
-            slot : slot + z1 - z0, y[0] - self.y : y[1] - self.y, x[0] - self.x : x[1] - self.x
-        ]
 
 
 class _Sweep:
@@ -180,9 +115,8 @@ class _Sweep:
         meter: Meter | None = None,
     ):
         self.program, self.box, self.threads = program, box, threads
-        self.meter = meter
+        self._doing = Doing(program, meter)
         self.alone = meter is not None and meter.alone
-        self.may_write: Callable[[], None] | None = None
         self.tell: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
@@ -208,7 +142,6 @@ class _Sweep:
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
-        self.writes: deque[tuple[int, int, int, Transfer]] = deque()
         # Arrays of this process are copied from and to as they lie; TensorStore does the rest.
         self.handles: dict[int, Any] = {
             i: s.source.open() if s.source.array is None else s.source.array
@@ -217,13 +150,23 @@ class _Sweep:
         }
         # Sources that are decoded together have the same course.
         self.stacks = {i: stack for stack in program.stacks for i in stack}
-        self.written = [share[0][0] for share in self.shares[: len(program.outputs)]]
         self.result = SlabResult(
             {f.token: f.reduction.zero() for f in program.folds},
             bytes_read=sum(map(self._bytes_of, program.decoded)),
             written={o.sink.name: [] for o in program.outputs},
             empty={o.sink.name: [] for o in program.outputs},
             sums={o.sink.name: [] for o in program.outputs},
+        )
+        self.writes = Writes(
+            program,
+            self.rings,
+            self.sinks,
+            [self._box(k) for k in range(len(program.outputs))],
+            self.in_place,
+            threads,
+            self.alone,
+            self._doing,
+            self.result,
         )
 
     def _in_place(self) -> dict[int, int]:
@@ -248,7 +191,7 @@ class _Sweep:
         z, y, x = self.shares[k]
         return Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
 
-    def _cut_rings(self, arena: Arena) -> list[_Ring]:
+    def _cut_rings(self, arena: Arena) -> list[Ring]:
         shapes = ring_shapes(self.program, self.plan, (self.ey, self.ex))
         capacity, base = list(self.plan.capacity), list(self.plan.base)
         for i in self.in_place.values():
@@ -260,9 +203,9 @@ class _Sweep:
             capacity[i], base[i] = len(arrays[i]), box.start[0]
         for i, array in enumerate(arrays):
             if self.program.constant_slice(i):
-                array[-1] = _as_dtype(self.program.padding(i).cval, array.dtype)
+                array[-1] = as_dtype(self.program.padding(i).cval, array.dtype)
         return [
-            _Ring(a, c, b, y[0], x[0])
+            Ring(a, c, b, y[0], x[0])
             for a, c, b, y, x in zip(arrays, capacity, base, self.ey, self.ex, strict=True)
         ]
 
@@ -279,13 +222,12 @@ class _Sweep:
                     self._fold(f, window.ends[len(self.program.outputs) + f])
                 if window.domain[0] < self.box.stop[0]:
                     self._survey(window.domain)
-                self._write(window)
+                self.writes.write(window)
                 if self.tell is not None:
                     self.tell((k + 1) / len(self.plan.windows))
             for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
                 self.result.summaries[seen.token] = surveyor.finish()
-            while self.writes:
-                self._finish_write()
+            self.writes.finish()
         finally:
             self._drain()
         self.result.seconds = time.perf_counter() - begin
@@ -316,7 +258,11 @@ class _Sweep:
     def _issue(self, i: int, top: int, window: Window) -> None:
         """Start reading up to slice ``top``, as far as the ring has room, layer by whole layer."""
         ring, (depth, origin) = self.rings[i], layer_of(self.program, i)
-        room = window.keeps[i] - (window.keeps[i] - ring.base) % _whole(depth, ring) + ring.capacity
+        room = (
+            window.keeps[i]
+            - (window.keeps[i] - ring.base) % whole_layer(depth, ring)
+            + ring.capacity
+        )
         if room < top:
             top = max(self.issued[i], origin + (room - origin) // depth * depth)
         while self.issued[i] < top:
@@ -334,7 +280,7 @@ class _Sweep:
             elif isinstance(handle, np.ndarray):
                 ((_, box, view),) = parts
                 with self._doing("read", i, (at, stop)):
-                    self._copy(view, handle[box.slices])
+                    copy(view, handle[box.slices], self.threads)
             elif len(stack) == 1:
                 self.reads[i].append((at, read_into(handle, *parts[0][1:])))
             else:
@@ -345,14 +291,6 @@ class _Sweep:
             for j in stack:
                 self.issued[j] = stop
 
-    def _copy(self, to: np.ndarray, voxels: np.ndarray) -> None:
-        # By slices if it can: threads that first touch the same page wait for each other.
-        axis = 0 if len(to) >= self.threads else 1
-        to, voxels = np.moveaxis(to, axis, 0), np.moveaxis(voxels, axis, 0)
-        in_strips(
-            len(to), to.size, self.threads, lambda a, b: np.copyto(to[a:b], voxels[a:b], "equiv")
-        )
-
     # -- computing -------------------------------------------------------------------------------
 
     def _advance(self, i: int, window: Window) -> None:
@@ -362,7 +300,7 @@ class _Sweep:
         if step.source is not None:
             self._await(i, new)
         else:
-            self._make_room(i, new[1])
+            self.writes.make_room(i, new[1])
             self._compute(i, new)
         with self._doing("pad", 0, new, "padding"):
             self._fill_rims(i, new)
@@ -460,7 +398,7 @@ class _Sweep:
             maps.append(np.where(index >= 0, index - extent[0], -1))
         slots = ring.slots(np.arange(*new, dtype=np.int64))
         rows, cols = (y[0] - ey[0], y[1] - ey[0]), (x[0] - ex[0], x[1] - ex[0])
-        cval = _as_dtype(padding.cval, ring.array.dtype)
+        cval = as_dtype(padding.cval, ring.array.dtype)
         in_strips(
             len(slots),
             len(slots) * ring.array[0].size,
@@ -501,88 +439,6 @@ class _Sweep:
                     self.result.states[fold.token], state
                 )
 
-    # -- writing ---------------------------------------------------------------------------------
-
-    def _write(self, window: Window) -> None:
-        """Start writing the units that are complete when a window is done."""
-        for k, output in enumerate(self.program.outputs):
-            depth, share, (_, done) = output.sink.unit[0], self._box(k), window.ends[k]
-            whole = done if done == share.stop[0] else done // depth * depth
-            while self.written[k] < whole and share.size:
-                z0 = self.written[k]
-                z1 = min(whole, z0 // depth * depth + depth)
-                box = Box((z0, *share.start[1:]), (z1, *share.stop[1:]))
-                inside = box.translate(output.edge.offset)
-                view = self.rings[output.edge.step].view(
-                    inside.start[0],
-                    inside.stop[0],
-                    (inside.start[1], inside.stop[1]),
-                    (inside.start[2], inside.stop[2]),
-                )
-                z = inside.start[0], inside.stop[0]
-                doing = f"writing {output.sink.name}"
-                self.result.bytes_written += view.nbytes
-                self.written[k] = z1
-                if k in self.in_place:
-                    continue
-                if isinstance(self.sinks[k], np.ndarray):
-                    array = self.sinks[k][box.slices]
-                    with self._doing("write", k, z, doing):
-                        self._copy(array, view.view(array.dtype))
-                    continue
-                if view.dtype.names:  # several channels of each voxel
-                    view = view.view(output.sink.dtype).reshape(*view.shape, -1)
-                with self._doing("check", k, z, doing):
-                    self._note_units(output.sink, box, view)
-                with self._doing("write", k, z, doing):
-                    if self.may_write is not None:
-                        self.may_write()
-                    transfer = write_units(self.sinks[k], box, view)
-                self.writes.append((*z, k, transfer))
-                if self.alone:
-                    self._finish_write()
-
-    def _make_room(self, i: int, top: int) -> None:
-        """Wait for writes from slots that slices up to ``top`` will take."""
-        free = top - self.rings[i].capacity
-        outputs = self.program.outputs
-        while any(outputs[k].edge.step == i and z0 < free for z0, _, k, _ in self.writes):
-            self._finish_write()
-
-    def _finish_write(self) -> None:
-        z0, z1, k, transfer = self.writes[0]
-        with self._doing("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
-            transfer.result()
-        self.writes.popleft()
-
-    def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
-        """List the write units of a layer, and their checksums; an output's zeros are not stored."""
-        grid, stores_empty = sink.grid, sink.stores_empty
-        _, ny, nx = grid.counts
-        z = box.start[0] // grid.step[0]
-        units = [
-            (z * ny + y) * nx + x
-            for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1]))
-            for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2]))
-        ]
-
-        def sums(a: int, b: int) -> list[int | None]:
-            """The checksums of some units; None where there is nothing to store."""
-            found: list[int | None] = []
-            for index in units[a:b]:
-                voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
-                is_stored = stores_empty or any(map(_is_stored, _some_rows(voxels)))
-                found.append(checksum(voxels) if is_stored else None)
-            return found
-
-        checked = itertools.chain(*in_strips(len(units), view.size, self.threads, sums))
-        for index, found in zip(units, checked, strict=True):
-            if found is None:
-                self.result.empty[sink.name].append(index)
-            else:
-                self.result.written[sink.name].append(index)
-                self.result.sums[sink.name].append(found)
-
     def _bytes_of(self, together: tuple[int, ...]) -> int:
         """Bytes of the chunks that this slab reads of sources that are decoded together."""
         source = self.program.steps[together[0]].source
@@ -594,44 +450,9 @@ class _Sweep:
             units *= source.units_touched(axis, (first, last))
         return units * math.prod(source.read_unit) * source.dtype.itemsize
 
-    def _doing(self, kind: str, i: int, z: Range, name: str | None = None) -> Any:
-        """Names what is done, and its slices, in whatever goes wrong inside; and meters it."""
-        if name is None:
-            name = ("reading " if kind == "read" else "") + self.program.steps[i].name
-        where = f"{name}, slices {z[0]} to {z[1] - 1}"
-        return error_context(where) if self.meter is None else self._metered(where, kind, i, name)
-
-    @contextlib.contextmanager
-    def _metered(self, where: str, kind: str, i: int, name: str) -> Iterator[None]:
-        assert self.meter is not None
-        with error_context(where), self.meter.timed(Activity(kind, i, name)):
-            yield
-
     def _drain(self) -> None:
         """Let nothing touch the rings after the sweep, however it ends."""
-        for transfer in [t for reads in self.reads for _, t in reads] + [
-            w[-1] for w in self.writes
-        ]:
+        transfers = [t for reads in self.reads for _, t in reads]
+        for transfer in transfers + [w[-1] for w in self.writes.under_way]:
             with contextlib.suppress(Exception):
                 transfer.result()
-
-
-def _whole(depth: int, ring: _Ring) -> int:
-    """The depth of a layer, unless the ring holds the whole region and nothing is ever dropped."""
-    return depth if ring.capacity % depth == 0 else 1
-
-
-def _some_rows(voxels: np.ndarray) -> Iterator[np.ndarray]:
-    """Slices in parts of as many rows as fit a cache: the first one tells, mostly."""
-    rows = max(1, _TOLD // max(1, voxels[:1, :1].nbytes))
-    return (plane[y : y + rows] for plane in voxels for y in range(0, len(plane), rows))
-
-
-def _is_stored(plane: np.ndarray) -> bool:
-    """Whether voxels are not all the fill value: -0.0 has other bits."""
-    return bool(plane.any() or (plane.dtype.kind == "f" and np.signbit(plane).any()))
-
-
-def _as_dtype(number: float, dtype: np.dtype) -> Any:
-    with np.errstate(all="ignore"):
-        return np.asarray(number).astype(dtype)[()]

@@ -21,8 +21,8 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.large import by_name
 from beam_volumes.session.session import Session
-from beam_volumes.sweep.executor import SlabResult
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.machines import asking
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole

@@ -18,12 +18,14 @@ RUNS = {
 
 @thorough
 @pytest.mark.parametrize("name", RUNS)
-def test_no_index_leaves_its_array(name, tmp_path):
-    """Tests once more with every index looked at, for which all kernels are compiled anew."""
+def test_no_index_leaves_its_array(name, tmp_path_factory):
+    """Tests once more with every index looked at, for which all kernels are compiled anew, and once."""
+    own = tmp_path_factory.getbasetemp()
+    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "bounds"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *RUNS[name]],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)},
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
     )

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.sweep.executor import ring_shapes
+from beam_volumes.sweep.rings import ring_shapes
 from beam_volumes.sweep.schedule import Overlap, schedule
 from tests import catalogue as cat
 from tests.catalogue import DTYPES, voxels

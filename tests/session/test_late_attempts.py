@@ -17,7 +17,7 @@ from beam_volumes.session.session import Session
 from beam_volumes.storage.claims import Document, Superseded
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.sink import Sink
-from beam_volumes.sweep import executor
+from beam_volumes.sweep import executor, writing
 from tests.transforms.trees import chunk_files, membranes, stored
 
 SLAB = (4, 24, 28)
@@ -187,7 +187,7 @@ def test_a_slab_under_way_is_not_written_over_the_later_run(tmp_path, monkeypatc
     elif moment == "before the record":
         there, go = paused(monkeypatch, Session, "check", at=3)
     else:
-        there, go = paused(monkeypatch, executor, "checksum", at=2)
+        there, go = paused(monkeypatch, writing, "checksum", at=2)
     thread, errors = in_thread(slabs.sweep_slab, old, 0, 2, {})
     assert there.wait(120)
     new, expected = simple(tmp_path, 3, overwrite=True)

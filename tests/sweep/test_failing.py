@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.sweep import executor
+from beam_volumes.sweep import executor, writing
 from beam_volumes.sweep.resources import _WORTHWHILE, in_strips
 
 #: What should not happen has so many seconds to happen in; what should has a minute.
@@ -48,14 +48,15 @@ def test_a_stage_that_fails_waits_for_reads_and_writes_under_way(tmp_path, monke
     """Beside slow strips of the stage, which go on writing, and with the error of the stage."""
     x = np.arange(64, dtype="u2")[:, None, None] + np.zeros((64, 48, 512), "u2")
     volume = bv.compute(bv.open(x).to(tmp_path / "in.zarr", chunks=(8, 48, 512)), runner=None)
-    begun, reading, writing = [], executor.read_into, executor.write_units
-    for name, real in (("read_into", reading), ("write_units", writing)):
+    begun = []
+    for module, name in ((executor, "read_into"), (writing, "write_units")):
+        real = getattr(module, name)
 
         def watched(*what, real=real):
             begun.append(Watched(real(*what)))
             return begun[-1]
 
-        monkeypatch.setattr(executor, name, watched)
+        monkeypatch.setattr(module, name, watched)
     order, slow, left = [], threading.Lock(), threading.Event()
     broken = True
 

@@ -229,7 +229,7 @@ def test_rows_of_a_table_as_elements(tmp_path):
 
 
 def test_many_slabs_are_spread_some_together(tmp_path, monkeypatch):
-    monkeypatch.setattr("beam_volumes.transforms.compute._SPREAD", 3)
+    monkeypatch.setattr("beam_volumes.transforms.passes._SPREAD", 3)
     volume = stored(tmp_path, membranes((11, 6, 5)))
     target = (volume + 1).to(tmp_path / "out.zarr", chunks=(1, 6, 5))
     transform = bv.Compute(target, slab=(1, 6, 5))

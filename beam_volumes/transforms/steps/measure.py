@@ -23,8 +23,9 @@ from beam_volumes.plan.machine import cores
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.sweep.executor import SlabResult, sweep
+from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
+from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.text import counted
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.compute import check_numbers

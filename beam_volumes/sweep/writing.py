@@ -1,0 +1,192 @@
+"""What a sweep leaves behind: its outputs, written unit by unit as soon as their slices are there."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.geometry import Box
+from beam_volumes.storage.checksums import checksum
+from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.transfer import Transfer, write_units
+from beam_volumes.sweep.doing import Doing
+from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.rings import Ring, copy
+from beam_volumes.sweep.schedule import Window
+
+#: Bytes of voxels that are looked at together for anything but the fill value.
+_TOLD = 1 << 16
+
+
+@dataclass
+class SlabResult:
+    """What a sweep over one slab leaves behind, its voxels apart.
+
+    Attributes
+    ----------
+    states : dict
+        States of the folds by token.
+    summaries : dict
+        What surveys found, by barrier.
+    bytes_read, bytes_written : int
+        Of whole chunks, and of voxels, before compression.
+    written, empty : dict
+        By output, indices of the write units that were stored, and of those left out because they
+        hold nothing but the fill value.
+    sums : dict
+        By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
+    """
+
+    states: dict[str, Any] = field(default_factory=dict)
+    summaries: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    written: dict[str, list[int]] = field(default_factory=dict)
+    empty: dict[str, list[int]] = field(default_factory=dict)
+    sums: dict[str, list[int]] = field(default_factory=dict)
+
+
+class Writes:
+    """The outputs of a slab on their way to their sinks.
+
+    Attributes
+    ----------
+    program : Program
+    rings : list of Ring
+        Where the slices are that go out.
+    sinks : list
+        Of each output what was opened of it: an array of this process, or TensorStore's.
+    shares : list of Box
+        What the slab has of each output.
+    in_place : mapping
+        Outputs whose slab is the ring of a step: nothing is to be written.
+    threads : int
+    alone : bool
+        Whether a write is waited for before anything else is done.
+    doing : Doing
+    result : SlabResult
+        What was written is noted there.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        rings: Sequence[Ring],
+        sinks: Sequence[Any],
+        shares: Sequence[Box],
+        in_place: Mapping[int, int],
+        threads: int,
+        alone: bool,
+        doing: Doing,
+        result: SlabResult,
+    ):
+        self.program, self.rings, self.sinks, self.shares = program, rings, sinks, shares
+        self.in_place, self.threads, self.alone = in_place, threads, alone
+        self.doing, self.result = doing, result
+        self.may_write: Callable[[], None] | None = None
+        self.under_way: deque[tuple[int, int, int, Transfer]] = deque()
+        self.written = [share.start[0] for share in shares]
+
+    def write(self, window: Window) -> None:
+        """Start writing the units that are complete when a window is done."""
+        for k, output in enumerate(self.program.outputs):
+            depth, share, (_, done) = output.sink.unit[0], self.shares[k], window.ends[k]
+            whole = done if done == share.stop[0] else done // depth * depth
+            while self.written[k] < whole and share.size:
+                z0 = self.written[k]
+                z1 = min(whole, z0 // depth * depth + depth)
+                box = Box((z0, *share.start[1:]), (z1, *share.stop[1:]))
+                inside = box.translate(output.edge.offset)
+                view = self.rings[output.edge.step].view(
+                    inside.start[0],
+                    inside.stop[0],
+                    (inside.start[1], inside.stop[1]),
+                    (inside.start[2], inside.stop[2]),
+                )
+                z = inside.start[0], inside.stop[0]
+                doing = f"writing {output.sink.name}"
+                self.result.bytes_written += view.nbytes
+                self.written[k] = z1
+                if k in self.in_place:
+                    continue
+                if isinstance(self.sinks[k], np.ndarray):
+                    array = self.sinks[k][box.slices]
+                    with self.doing("write", k, z, doing):
+                        copy(array, view.view(array.dtype), self.threads)
+                    continue
+                if view.dtype.names:  # several channels of each voxel
+                    view = view.view(output.sink.dtype).reshape(*view.shape, -1)
+                with self.doing("check", k, z, doing):
+                    self._note_units(output.sink, box, view)
+                with self.doing("write", k, z, doing):
+                    if self.may_write is not None:
+                        self.may_write()
+                    transfer = write_units(self.sinks[k], box, view)
+                self.under_way.append((*z, k, transfer))
+                if self.alone:
+                    self.finish_one()
+
+    def make_room(self, i: int, top: int) -> None:
+        """Wait for writes from slots that slices up to ``top`` will take."""
+        free = top - self.rings[i].capacity
+        outputs = self.program.outputs
+        while any(outputs[k].edge.step == i and z0 < free for z0, _, k, _ in self.under_way):
+            self.finish_one()
+
+    def finish(self) -> None:
+        """Wait until all is written."""
+        while self.under_way:
+            self.finish_one()
+
+    def finish_one(self) -> None:
+        """Wait for the write that was begun first."""
+        z0, z1, k, transfer = self.under_way[0]
+        with self.doing("write", k, (z0, z1), f"writing {self.program.outputs[k].sink.name}"):
+            transfer.result()
+        self.under_way.popleft()
+
+    def _note_units(self, sink: Sink, box: Box, view: np.ndarray) -> None:
+        """List the write units of a layer, and their checksums; an output's zeros are not stored."""
+        grid, stores_empty = sink.grid, sink.stores_empty
+        _, ny, nx = grid.counts
+        z = box.start[0] // grid.step[0]
+        units = [
+            (z * ny + y) * nx + x
+            for y in range(box.start[1] // grid.step[1], -(-box.stop[1] // grid.step[1]))
+            for x in range(box.start[2] // grid.step[2], -(-box.stop[2] // grid.step[2]))
+        ]
+
+        def sums(a: int, b: int) -> list[int | None]:
+            """The checksums of some units; None where there is nothing to store."""
+            found: list[int | None] = []
+            for index in units[a:b]:
+                voxels = view[grid.box(index).translate([-at for at in box.start]).slices]
+                is_stored = stores_empty or any(map(_is_stored, _some_rows(voxels)))
+                found.append(checksum(voxels) if is_stored else None)
+            return found
+
+        checked = itertools.chain(*in_strips(len(units), view.size, self.threads, sums))
+        for index, found in zip(units, checked, strict=True):
+            if found is None:
+                self.result.empty[sink.name].append(index)
+            else:
+                self.result.written[sink.name].append(index)
+                self.result.sums[sink.name].append(found)
+
+
+def _some_rows(voxels: np.ndarray) -> Iterator[np.ndarray]:
+    """Slices in parts of as many rows as fit a cache: the first one tells, mostly."""
+    rows = max(1, _TOLD // max(1, voxels[:1, :1].nbytes))
+    return (plane[y : y + rows] for plane in voxels for y in range(0, len(plane), rows))
+
+
+def _is_stored(plane: np.ndarray) -> bool:
+    """Whether voxels are not all the fill value: -0.0 has other bits."""
+    return bool(plane.any() or (plane.dtype.kind == "f" and np.signbit(plane).any()))
