@@ -178,17 +178,6 @@ class Cluster:
         _cluster_up(self.folder, self.env)
         return int((self.folder / f"taskmanager-{number}.pid").read_text())
 
-    def whole(self) -> None:
-        """Start what has ended, and wait until nobody counts on a TaskManager that is dead."""
-        _cluster_up(self.folder, self.env)
-        began = 1000 * time.time()
-        deadline = time.monotonic() + 300
-        while any(
-            t["timeSinceLastHeartbeat"] < began for t in self.get("taskmanagers")["taskmanagers"]
-        ):
-            assert time.monotonic() < deadline, self.get("taskmanagers")
-            time.sleep(0.2)
-
 
 def _cluster_up(folder: Path, env: dict[str, str]) -> list[str]:
     """Start a cluster, or what of it has ended, by the script that users are shown; the options it says."""
@@ -248,22 +237,17 @@ def engine(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def only_cluster(tmp_path_factory):
-    """The one cluster of all tests: to start it takes a minute and more."""
+def flink_standalone(tmp_path_factory):
+    """One cluster for all tests that kill nothing of it: to start it takes a while."""
+    with flink_cluster(tmp_path_factory.mktemp("flink_standalone")) as started:
+        yield on_cluster(started)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """One for the tests of a module that kill its processes."""
     with flink_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def flink_standalone(only_cluster):
-    return on_cluster(only_cluster)
-
-
-@pytest.fixture
-def cluster(only_cluster):
-    """The same for a test that may kill what it likes of it."""
-    yield only_cluster
-    only_cluster.whole()
 
 
 # The object stores.
