@@ -65,6 +65,10 @@ class Model:
                 _loaded[key] = self._load(threads)
             return _loaded[key]
 
+    def on_trial(self) -> Network:
+        """The network with one thread, for a trial: what it allocates is held no longer than it is."""
+        return self.loaded(1)
+
     def _load(self, threads: int) -> Network:
         raise NotImplementedError
 

@@ -25,6 +25,11 @@ from beam_volumes.ops.networks.models import Network
 class OnnxFile(FileModel):
     """A file that ONNX Runtime runs."""
 
+    def on_trial(self) -> Network:
+        # A session keeps all memory that it ever took: one of its own shows all that a patch takes, and
+        # holds none of it while the run has another one.
+        return self._load(1)
+
     def _load(self, threads: int) -> Network:
         session = onnx_session(self.read(), self.place, self.device, threads)
         given, dtype = session.get_inputs()[0].name, _dtype_of(session.get_inputs()[0])
@@ -115,6 +120,8 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
+    # From the second patch on it would hold, beside what the first one took, all of it in one piece.
+    options.enable_mem_pattern = False
     # Threads that wait for the next patch leave the cores to the stages beside it.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:

@@ -127,6 +127,7 @@ class _Probe:
 
     def __init__(self, model: Model, function: str, patch: Triple, channels: int):
         self.model, self.function, self.patch = model, function, patch
+        self.network = model.on_trial()
         self._rng = np.random.default_rng(1)
         self.noise = self._rng.random((1, channels, *patch), dtype=np.float32)
         self.made = self._run(self.noise)
@@ -141,7 +142,7 @@ class _Probe:
         self.rest = [p - m * s for p, m, s in zip(given, made, self.scale, strict=True)]
 
     def _run(self, batch: np.ndarray) -> np.ndarray:
-        return called(self.model.loaded(1), batch, self.model, self.function)
+        return called(self.network, batch, self.model, self.function)
 
     def stride(self, axis: int) -> int:
         """Find the smallest shift along an axis that shifts the result, in the middle of the patch."""

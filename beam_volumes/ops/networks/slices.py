@@ -32,8 +32,12 @@ class OfSlices(Model):
         return digest("OfSlices", self.network)
 
     def loaded(self, threads: int) -> Network:
-        plane = self.network.loaded(threads)
+        return self._of_planes(self.network.loaded(threads))
 
+    def on_trial(self) -> Network:
+        return self._of_planes(self.network.on_trial())
+
+    def _of_planes(self, plane: Network) -> Network:
         def call(batch: np.ndarray) -> np.ndarray:
             n, c, z, y, x = batch.shape
             made = np.asarray(plane(batch.reshape(n, c * z, y, x)))

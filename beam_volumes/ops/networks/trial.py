@@ -62,7 +62,7 @@ def tried(model: Model, function: str, batch: int, channels: int, patch: Triple)
 
 
 def _tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
-    network = model.loaded(1)
+    network = model.on_trial()
     noise = np.random.default_rng(0).random((batch, channels, *patch), dtype=np.float32)
     begun = time.perf_counter()
     with _Peak() as peak:
@@ -109,7 +109,7 @@ def stands_in(
 def _stood_in(
     model: Model, channels: int, first: tuple[Patches, int], other: tuple[Patches, int]
 ) -> int | None:
-    network = model.loaded(1)
+    network = model.on_trial()
     room = [max(a, b) for a, b in zip(first[0].patch, other[0].patch, strict=True)]
     noise = np.random.default_rng(0).random((channels, *room), dtype=np.float32)
 
