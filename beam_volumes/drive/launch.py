@@ -30,7 +30,7 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
-from beam_volumes.drive.flink import check_flink
+from beam_volumes.drive.flink import jobs
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner
 from beam_volumes.drive.supervise import call_supervised
@@ -334,13 +334,30 @@ def run_pipeline(
     """
     journal = session.journal
     assert journal is not None, "its numbers come back through one"
-    pipeline = beam.Pipeline(runner=runner, options=options)
-    ready = None if needs is None else probed(pipeline, needs, session.secret)
-    build(pipeline, session, resource_hints, ready, accelerator=accelerator)
-    if resource_hints:
-        bound(pipeline, session.plan.sweeps_a_process)
+    count = len(session.plan.passes)
+
+    def pipeline_of(some: range) -> beam.Pipeline:
+        own = options
+        name = options.view_as(GoogleCloudOptions).job_name
+        if some.start and name:
+            own = copy.deepcopy(options)
+            own.view_as(GoogleCloudOptions).job_name = f"{name}-pass-{some.start + 1}"
+        pipeline = beam.Pipeline(runner=runner, options=own)
+        ready = None if needs is None else probed(pipeline, needs, session.secret)
+        build(pipeline, session, resource_hints, ready, accelerator=accelerator, some=some)
+        if resource_hints:
+            bound(pipeline, session.plan.sweeps_a_process)
+        return pipeline
+
     if runner_name(runner).lower().startswith("flink"):
-        check_flink(pipeline)
+        for pipeline in jobs(count, pipeline_of):
+            _ended(pipeline, session, journal)
+    else:
+        _ended(pipeline_of(range(count)), session, journal)
+
+
+def _ended(pipeline: beam.Pipeline, session: Session, journal: Journal) -> None:
+    """Run a pipeline and wait for its end."""
     try:
         result = pipeline.run()
         try:

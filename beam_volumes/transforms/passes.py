@@ -1,4 +1,4 @@
-"""The passes of a session as Beam steps, one after the other, in one graph.
+"""The passes of a plan as Beam steps, all of them or some, one after the other in one graph.
 
 What flows between the steps is the indices of slabs, the small states of reductions and the numbers
 they give; voxels go from storage to storage inside the step that sweeps a slab. A pass waits for the
@@ -16,10 +16,10 @@ import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.across.rounds import Key, Round
+from beam_volumes.across.rounds import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session import merging, slabs
-from beam_volumes.session.large import by_name
+from beam_volumes.session.large import by_name, numbers_of
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.writing import SlabResult
@@ -42,6 +42,11 @@ States = dict[str, Any]
 def input_names(plan: Plan) -> list[str]:
     """From where a plan reads."""
     return [name for name, _ in plan.inputs]
+
+
+def end(_: Any, session: Session) -> None:
+    """End a session, where no driver waits for it."""
+    session.end()
 
 
 def row_batches(columns: dict[str, np.ndarray]) -> Iterator[dict[str, np.ndarray]]:
@@ -86,8 +91,12 @@ def build(
     ready: beam.PCollection | AsIter | None = None,
     rows: Iterable[str] = (),
     accelerator: str | None = None,
+    some: range | None = None,
 ) -> tuple[list[beam.PCollection], Collections]:
-    """All steps of a session.
+    """All steps of a session, or those of some passes whose predecessors have ended.
+
+    What passes before have found is in the journal: numbers, and the summaries of slabs, which are merged
+    again where answers are wanted of them.
 
     Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
     there: no other begins from nothing.
@@ -104,24 +113,31 @@ def build(
         The barriers whose rows are wanted.
     accelerator : str, optional
         What machines must have for passes that run a network.
+    some : range, optional
+        The passes, which are all by default; others need a journal.
 
     Returns
     -------
     known : list of PCollection
-        Per pass, and before the first, the numbers known then: one dict each. An element of the last
+        Per pass of these, and before the first, the numbers known then: one dict each. An element of the last
         entry appears when everything is done.
     rows : dict of PCollection
         By barrier, (shard, batch): some of the rows of its table, or None.
     """
     side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
     wait = {} if side is None else {"ready": side}
-    known = [
-        pipeline | "Begin" >> beam.Impulse() | "Prepare" >> beam.Map(_prepare, session, **wait)
-    ]
+    passes = session.plan.passes
+    some = range(len(passes)) if some is None else some
+    prepare = beam.Map(_prepare, session, some.start, **wait)
+    known = [pipeline | "Begin" >> beam.Impulse() | "Prepare" >> prepare]
     answers: Collections = {}
     found: Collections = {}
     wanted = frozenset(rows)
-    for k in range(len(session.plan.passes)):
+    asked = frozenset(token for k in some for token in passes[k].program.barriers)
+    for k in range(some.start):
+        if seen_then := asked & merging.flows_of(session.plan, k).keys():
+            answers |= known[0] | f"Pass {k + 1} again" >> _Again(session, k, seen_then)
+    for k in some:
         step = asking(
             _Pass(session, k, answers, wanted), session.plan, k, resource_hints, accelerator
         )
@@ -132,15 +148,66 @@ def build(
     return known, found
 
 
-def _prepare(_: Any, session: Session, ready: Any = None) -> States:
+def _prepare(_: Any, session: Session, done: int, ready: Any = None) -> States:
+    """Make what is not there yet, and give what the passes that are done have found."""
+    known: States = {}
     with told(session.secret):
         session.prepare()
-    return {}
+        for k in range(done):
+            program = session.plan.passes[k].program
+            if program.folds or program.surveys:
+                known = by_name(known, known | numbers_of(session.journal, k), k)
+    return known
 
 
-def end(_: Any, session: Session) -> None:
-    """End a session, where no driver waits for it."""
-    session.end()
+class _Again(beam.PTransform):
+    """The answers of a pass whose slabs all have records, merged once more.
+
+    ``tokens`` are those of the barriers whose answers are wanted.
+    """
+
+    def __init__(self, session: Session, index: int, tokens: frozenset[str]):
+        super().__init__()
+        self.session, self.index, self.tokens = session, index, tokens
+
+    def expand(self, known: beam.PCollection) -> Collections:
+        session, index = self.session, self.index
+        flows = merging.flows_of(session.plan, index)
+        flows = {token: flow for token, flow in flows.items() if token in self.tokens}
+        takes = {token: taking({"rows": _nothing, "numbers": _nothing}) for token in flows}
+        swept = _spread(known, len(session.plan.passes[index].grid)) | _sweeping(
+            session, index, (), flows, takes, known
+        )
+        answers: Collections = {}
+        for n, (token, flow) in enumerate(flows.items(), 1):
+            sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
+            came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
+            answers[token] = came["answers"]
+        return answers
+
+
+def _nothing(key: Key, value: Any) -> Iterable[Any]:
+    """Of what was written the first time."""
+    return ()
+
+
+def _tag(token: str, to: str) -> str:
+    return f"{token} {to}"
+
+
+def _sweeping(
+    session: Session,
+    index: int,
+    barriers: tuple[str, ...],
+    flows: Mapping[str, Flow],
+    takes: Mapping[str, Mapping[str, Take]],
+    known: beam.PCollection,
+) -> beam.PTransform:
+    """The step that sweeps slabs, or takes their records, and begins the merges of some surveys."""
+    firsts = {token: flow.rounds[0] for token, flow in flows.items()}
+    tags = [_tag(token, to) for token, r in firsts.items() for to in r.to]
+    sweep = beam.ParDo(_Sweep(session, index, barriers, firsts, takes), known=AsSingleton(known))
+    return "Sweep" >> sweep.with_outputs(*tags, main="states")
 
 
 class _Pass(beam.PTransform):
@@ -159,12 +226,9 @@ class _Pass(beam.PTransform):
         p = session.plan.passes[index]
         flows = merging.flows_of(session.plan, index)
         takes = {t: taking({"rows": _Rows(session, t, t in self.wanted)}) for t in flows}
-        firsts = {token: flow.rounds[0] for token, flow in flows.items()}
-        tags = {(token, to): f"{token} {to}" for token, r in firsts.items() for to in r.to}
-        sweep = beam.ParDo(
-            _Sweep(session, index, p.program.barriers, firsts, takes), known=AsSingleton(known)
+        swept = self._slabs(known) | _sweeping(
+            session, index, p.program.barriers, flows, takes, known
         )
-        swept = self._slabs(known) | "Sweep" >> sweep.with_outputs(*tags.values(), main="states")
         states = swept["states"]
         if reductions := merging.reductions_of(session.plan, index):
             states = states | "Merge" >> beam.CombinePerKey(MergeStates(reductions))
@@ -175,7 +239,7 @@ class _Pass(beam.PTransform):
         rows: Collections = {}
         numbers, written = [], []
         for n, (token, flow) in enumerate(flows.items(), 1):
-            sent = {to: swept[tags[token, to]] for to in firsts[token].to}
+            sent = {to: swept[_tag(token, to)] for to in flow.rounds[0].to}
             # Only what has been found to fit is merged.
             came = sent | f"Survey {n}" >> RunFlow(flow, known, takes[token], session.secret)
             if "answers" in came:
@@ -198,18 +262,25 @@ class _Pass(beam.PTransform):
     def _slabs(self, known: beam.PCollection) -> beam.PCollection:
         """Return the slabs, each with the pieces of its answers: (slab, (number of the barrier, piece))."""
         p = self.session.plan.passes[self.index]
-        begun = known.pipeline | "Begin" >> beam.Impulse()
-        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         count = len(p.grid)
         if not p.program.barriers:
-            parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
-            return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
+            return _spread(known, count)
+        begun = known.pipeline | "Begin" >> beam.Impulse()
+        wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
         asking = begun | "Slabs" >> beam.FlatMap(_asking, count, wait).with_output_types(_Answered)
         pieces = [
             self.answers[token] | f"Answers {n}" >> beam.Map(_from, n).with_output_types(_Answered)
             for n, token in enumerate(p.program.barriers)
         ]
         return (asking, *pieces) | "Meet" >> beam.Flatten() | "Answered" >> beam.GroupByKey()
+
+
+def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
+    """So many slabs, without answers, all over the workers."""
+    begun = known.pipeline | "Begin" >> beam.Impulse()
+    wait = AsSingleton(known)  # or a worker would have functions of ours before it is asked
+    parts = begun | "Parts" >> beam.FlatMap(_parts, count, wait).with_output_types(_Span)
+    return parts | "Spread" >> beam.Reshuffle() | "Slabs" >> beam.FlatMap(_alone)
 
 
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
@@ -309,8 +380,9 @@ class _Sweep(beam.DoFn):
         for token, state in emission.states.items():
             for part, piece in reductions[token].pieces(state):
                 yield f"{token} {part}", (token, part, piece)
-        for token, summary in emission.summaries.items():
-            for to, element in elements_of(self.firsts[token], slab, [summary], self.takes[token]):
+        for token, first in self.firsts.items():
+            summary = emission.summaries[token]
+            for to, element in elements_of(first, slab, [summary], self.takes[token]):
                 yield TaggedOutput(f"{token} {to}", element)
 
 

@@ -1,0 +1,52 @@
+"""A run as several jobs one after the other, as Flink needs it."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+import beam_volumes as bv
+from beam_volumes.drive import flink, launch
+from beam_volumes.drive.launch import run_pipeline
+from beam_volumes.session.begin import begin
+from tests.transforms.trees import stored
+
+
+def test_a_run_in_several_jobs(tmp_path, monkeypatch):
+    """As where one job would be too much for its runner: later ones go on from the journal alone."""
+    em = np.random.default_rng(0).integers(0, 256, (6, 10, 12), np.uint8)
+    v = stored(tmp_path, em)
+    labels = bv.label(v > bv.mean(v))
+    table = bv.regionprops_table(labels, v, ["label", "area", "intensity_mean"])
+    paths = tmp_path / "labels.zarr", tmp_path / "table.parquet"
+    targets = labels.to(paths[0], chunks=(2, 10, 12)), table.to(paths[1])
+    begun = []
+
+    def one_by_one(passes, pipeline_of):
+        for k in range(passes):
+            begun.append(k)
+            yield pipeline_of(range(k, k + 1))
+
+    monkeypatch.setattr(launch, "runner_name", lambda runner: "FlinkRunner")
+    monkeypatch.setattr(launch, "jobs", one_by_one)
+    planned = bv.plan(*targets, slab=(2, 10, 12), workers=1)
+    session = begin(planned)
+    run_pipeline(session, FnApiRunner(), PipelineOptions([]))
+    assert begun == list(range(len(planned.passes))) and len(begun) > 2
+    for k, p in enumerate(planned.passes):
+        assert session.journal.attempts_of(k) == dict.fromkeys(range(len(p.grid)), 1)
+    expected = bv.compute(labels, table, runner=None)
+    np.testing.assert_array_equal(bv.open(paths[0]), expected[0])
+    assert pq.read_table(paths[1]).equals(expected[1])
+
+
+def test_jobs_have_as_many_passes_as_an_optimizer_follows(monkeypatch):
+    """Ways through passes multiply."""
+    monkeypatch.setattr(flink, "ways", lambda some: 1000 ** len(some))
+    monkeypatch.setattr(flink, "_MOST_WAYS", 10**6)
+    assert [(s.start, s.stop) for s in flink.jobs(5, lambda some: some)] == [(0, 2), (2, 4), (4, 5)]
+    assert [len(s) for s in flink.jobs(0, lambda some: some)] == [0]
+    monkeypatch.setattr(flink, "_MOST_WAYS", 10)
+    with pytest.raises(ValueError, match=r"the job of pass 1: .* 1e\+03 ways"):
+        next(flink.jobs(5, lambda some: some))
