@@ -1,106 +1,163 @@
 """Agglomeration of generated boundaries: time, boundaries a second, and memory, by the tree of ranges.
 
-``python benchmarks/segment.py [boundaries]`` prints a line for regions in a grid, numbered in raster order,
-and one for boundaries between any two regions, which all meet at the root. No voxels are made.
+``python benchmarks/segment.py [boundaries]`` prints a line for regions in a grid, numbered in raster order, made
+range by range and waiting on disk, as in a run; and beside it higra's and waterz's, in memory, if they are
+installed. Up to a million there is one for boundaries between any two regions, which all meet at the root. No
+voxels are made, but for waterz, which takes nothing else: a region is a voxel there.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-import tracemalloc
+from collections.abc import Iterator
 
 import numpy as np
+import psutil
 
-from beam_volumes.across import rounds
+from beam_volumes.across import agglomeration_rounds, rounds
 from beam_volumes.across.agglomeration_rounds import Agglomeration
+from beam_volumes.session.spill import Spill
+
+Edges = dict[str, np.ndarray]
+THRESHOLD = 180.0
+SHARD = 1 << 16
 
 
-def grid(count: int, random: np.random.Generator) -> dict[str, np.ndarray]:
-    """The boundaries of regions that fill a cube, about so many."""
-    side = max(2, round((count / 3) ** (1 / 3)))
-    index = np.arange(1, side**3 + 1, dtype=np.uint64).reshape((side,) * 3)
-    pairs = [
-        (index[:-1], index[1:]),
-        (index[:, :-1], index[:, 1:]),
-        (index[..., :-1], index[..., 1:]),
-    ]
-    a, b = (np.concatenate([p[k].ravel() for p in pairs]) for k in (0, 1))
-    return with_affinities(a, b, random)
+def side_of(count: int) -> int:
+    """Of the cube of regions that has about so many boundaries."""
+    return max(2, round((count / 3) ** (1 / 3)))
 
 
-def anywhere(count: int, random: np.random.Generator) -> dict[str, np.ndarray]:
+def grid(side: int) -> Iterator[Edges]:
+    """The boundaries of regions that fill a cube, some of them at a time."""
+    random = np.random.default_rng(0)
+    step = SHARD // 3
+    for first in range(0, side**3, step):
+        index = np.arange(first, min(first + step, side**3), dtype=np.int64)
+        z, y, x = index // side**2, index // side % side, index % side
+        pairs = [
+            (index[at > 0], index[at > 0] - back) for at, back in ((z, side**2), (y, side), (x, 1))
+        ]
+        b, a = (
+            np.concatenate([p[k] for p in pairs]).astype(np.uint64) + np.uint64(1) for k in (0, 1)
+        )
+        yield with_affinities(a, b, random)
+
+
+def anywhere(count: int) -> Iterator[Edges]:
     """Boundaries between any two of a third as many regions."""
-    a, b = random.integers(1, count // 3 + 2, (2, count)).astype(np.uint64)
-    return with_affinities(a, b, random)
+    random = np.random.default_rng(0)
+    for first in range(0, count, SHARD):
+        own = min(SHARD, count - first)
+        a, b = random.integers(1, count // 3 + 2, (2, own)).astype(np.uint64)
+        yield with_affinities(a, b, random)
 
 
-def with_affinities(
-    a: np.ndarray, b: np.ndarray, random: np.random.Generator
-) -> dict[str, np.ndarray]:
+def with_affinities(a: np.ndarray, b: np.ndarray, random: np.random.Generator) -> Edges:
     faces = random.integers(1, 200, len(a))
     sums = faces * random.integers(0, 256, len(a))
     return {"label_a": a, "label_b": b, "affinity_sum": sums, "affinity_count": faces}
 
 
-def measured(edges: dict[str, np.ndarray], threshold: float = 180.0) -> str:
-    """How long it takes, and the most that a step allocates for a boundary that it takes in."""
-    count = len(edges["label_a"])
-    warm = {name: column[:1000] for name, column in edges.items()}
-    rounds.run(
-        Agglomeration("agglomerate", "mean", 0.5, threshold, None, False).flow(), [((0,), warm)]
-    )
-    flow = Agglomeration("agglomerate", "mean", 0.5, threshold, None, False).flow()
-    shards = [
-        ((k,), {name: column[at : at + (1 << 16)] for name, column in edges.items()})
-        for k, at in enumerate(range(0, count, 1 << 16))
-    ]
-    began = time.process_time()
-    found = rounds.run(flow, shards)["rows"]
-    seconds = time.process_time() - began
-    merges = sum(len(columns["label_a"]) for _, columns in found)
-    tracemalloc.start()
-    rounds.run(
-        Agglomeration("agglomerate", "mean", 0.5, threshold, None, False, leaf=1 << 30).flow(),
-        shards[:1],
-    )
-    peak = tracemalloc.get_traced_memory()[1] / len(shards[0][1]["label_a"])
-    tracemalloc.stop()
+class Peak:
+    """The most memory that the process takes inside, beyond what it had; Linux tells."""
+
+    def __enter__(self) -> Peak:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        self.before = psutil.Process().memory_info().rss
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with open("/proc/self/status") as file:
+            line = next(text for text in file if text.startswith("VmHWM"))
+        self.bytes = int(line.split()[1]) * 1024 - self.before
+
+
+def said(name: str, count: int, seconds: float, bytes_: int) -> str:
     return (
-        f"{count:>11,} boundaries, {merges:,} merges: {seconds:.1f} s of one core, "
-        f"{count / seconds:,.0f} a second; in one step {peak:,.0f} bytes each"
+        f"{name:<10}{count:>12,} boundaries: {seconds:,.1f} s of one core, {count / seconds:,.0f} a second, "
+        f"{bytes_ / 2**20:,.0f} MiB"
     )
 
 
-def in_higra(edges: dict[str, np.ndarray]) -> str:
-    """The whole tree, by higra in memory, of boundaries that are there once and connect all regions."""
+def ours(name: str, parts: Iterator[Edges]) -> None:
+    """By the tree; what waits for a round is on disk."""
+    largest, check = 0, agglomeration_rounds.check_room
+
+    def noted(count: int, *rest: object) -> None:
+        nonlocal largest
+        largest = max(largest, count)
+
+    flow = Agglomeration("agglomerate", "mean", 0.5, THRESHOLD, None, False).flow()
+    agglomeration_rounds.check_room = noted  # type: ignore[assignment]
+    count = merges = 0
+    with Spill() as spill:
+        shards = []
+        for k, part in enumerate(parts):
+            count += len(part["label_a"])
+            shards.append(((k,), spill.keep(part)))
+        with Peak() as peak:
+            began = time.process_time()
+            found = rounds.run(flow, shards, spill.group, spill.keep)["rows"]
+            seconds = time.process_time() - began
+        merges = sum(len(spill.value(columns)["label_a"]) for _, columns in found)
+    agglomeration_rounds.check_room = check
+    print(said(name, count, seconds, peak.bytes), end="")
+    print(f"; {merges:,} merges; the largest step takes in {largest:,}", flush=True)
+
+
+def in_higra(side: int) -> None:
+    """The whole tree, down to one region."""
     try:
         import higra
     except ImportError:
-        return "is not installed"
+        print("higra is not installed")
+        return
+    parts = list(grid(side))
+    edges = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     a, b = (edges[name].astype(np.int64) - 1 for name in ("label_a", "label_b"))
-    used = a != b
-    pairs = np.unique(
-        np.stack([np.minimum(a, b), np.maximum(a, b)])[:, used], axis=1, return_index=True
-    )
-    graph = higra.UndirectedGraph(int(b.max()) + 1)
-    graph.add_edges(*(np.ascontiguousarray(p) for p in pairs[0]))
-    faces = edges["affinity_count"][used][pairs[1]].astype(np.float64)
-    mean = edges["affinity_sum"][used][pairs[1]] / faces
-    began = time.process_time()
-    higra.binary_partition_tree_average_linkage(graph, -mean, faces)
-    seconds = time.process_time() - began
-    return f"{len(mean):>11,} boundaries: {seconds:.1f} s of one core, {len(mean) / seconds:,.0f} a second"
+    faces = edges["affinity_count"].astype(np.float64)
+    mean = edges["affinity_sum"] / faces
+    with Peak() as peak:
+        began = time.process_time()
+        graph = higra.UndirectedGraph(side**3)
+        graph.add_edges(a, b)
+        higra.binary_partition_tree_average_linkage(graph, -mean, faces)
+        seconds = time.process_time() - began
+    print(said("higra", len(a), seconds, peak.bytes), flush=True)
+
+
+def in_waterz(side: int) -> None:
+    """Down to the threshold; a region is a voxel, and each boundary has one face."""
+    try:
+        import waterz
+    except ImportError:
+        print("waterz is not installed")
+        return
+    affinities = np.random.default_rng(0).random((3, *(side,) * 3), np.float32)
+    regions = np.arange(1, side**3 + 1, dtype=np.uint64).reshape((side,) * 3)
+    with Peak() as peak:
+        began = time.process_time()
+        scores = "OneMinus<MeanAffinity<RegionGraphType, ScoreValue>>"
+        found = waterz.agglomerate(
+            affinities, [1 - THRESHOLD / 255], fragments=regions, scoring_function=scores
+        )
+        next(iter(found))
+        seconds = time.process_time() - began
+    print(said("waterz", 3 * side**2 * (side - 1), seconds, peak.bytes), flush=True)
 
 
 def main() -> None:
     count = int(float(sys.argv[1])) if len(sys.argv) > 1 else 300_000
-    random = np.random.default_rng(0)
-    for name, make in (("grid    ", grid), ("anywhere", anywhere)):
-        edges = make(count, random)
-        print(name, measured(edges), flush=True)
-        if make is grid:
-            print(name, "higra, down to one region:", in_higra(edges))
+    ours("compiling", grid(3))
+    ours("grid", grid(side_of(count)))
+    if count <= 1_000_000:
+        ours("anywhere", anywhere(count))
+    if count <= 10_000_000:
+        in_higra(side_of(count))
+        in_waterz(side_of(count))
 
 
 if __name__ == "__main__":
