@@ -1,9 +1,9 @@
 """Agglomeration of generated boundaries: time, boundaries a second, and memory, by the tree of ranges.
 
 ``python benchmarks/segment.py [boundaries]`` prints a line for regions in a grid, numbered in raster order,
-made range by range and waiting on disk, as in a run; and beside it higra's and waterz's, in memory, if they are
-installed. Up to a million there is one for boundaries between any two regions, which all meet at the root. No
-voxels are made, but for waterz, which takes nothing else: a region is a voxel there.
+made range by range and waiting on disk, as in a run; and beside it higra's and waterz's, in memory, if they
+are installed. Up to a million there is one for boundaries between any two regions, which all meet at the
+root. No voxels are made, but for waterz, which takes nothing else: a region is a voxel there.
 """
 
 from __future__ import annotations
