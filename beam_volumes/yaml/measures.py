@@ -39,13 +39,15 @@ class MeasureSlabs(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
+    >>> from beam_volumes.yaml import ReadSlabs
     >>> em, grid = bv.open(np.arange(24, dtype="u1").reshape(4, 2, 3)), {"input": "em.zarr", "depth": 2}
     >>> _ = bv.compute(em.to("em.zarr"), runner=None)
     >>> numbers = {"mean": {"mean": None}, "high": {"percentile": {"q": 50}}}
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | ReadSlabs("em.zarr", depth=2) | MeasureSlabs(grid, numbers)
-    ...     _ = rows | beam.combiners.ToList() | beam.Map(lambda rows: print(*sorted(map(str, rows))))
-    Row(name='high', value=11.5) Row(name='mean', value=11.5)
+    ...     texts = rows | beam.Map(lambda row: f"{row.name}: {row.value}")
+    ...     _ = texts | beam.combiners.ToList() | beam.Map(lambda all: print(*sorted(all)))
+    high: 11.5 mean: 11.5
     """
 
     def __init__(

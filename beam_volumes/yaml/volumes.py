@@ -78,11 +78,12 @@ class ReadAll(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
+    >>> from beam_volumes.yaml import WriteSlabs
     >>> for name in "ab":
     ...     _ = bv.compute(bv.open(np.ones((5, 8, 8), "u1")).to(f"{name}.zarr"), runner=None)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     paths = p | beam.Create([beam.Row(path="a.zarr"), beam.Row(path="b.zarr")])
-    ...     slabs = paths | ReadAll(steps={"add": {"value": 1}})
+    ...     slabs = paths | ReadAll(steps={"add": {"inputs": ["input", 1]}})
     ...     _ = slabs | WriteSlabs("{volume}.two.zarr", chunks=[5, 8, 8])
     >>> int(bv.open("b.zarr.two.zarr").max())
     2
