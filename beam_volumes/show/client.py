@@ -10,6 +10,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
@@ -71,3 +72,12 @@ def client_folder() -> str:
         if os.path.isfile(os.path.join(folder, "index.html")):
             return folder
     raise ValueError("viewing needs Neuroglancer's client: pip install 'beam-volumes[view]'")
+
+
+def reads_ome_zarr_05() -> bool:
+    """Whether the client finds the metadata of OME-Zarr 0.5: that of 2.40 looks for those of 0.4 alone."""
+    try:
+        major, minor, *_ = version("neuroglancer").split(".")
+        return (int(major), int(minor)) >= (2, 41)
+    except (PackageNotFoundError, ValueError):
+        return False

@@ -12,7 +12,7 @@ from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.chunks import SIDE, Chunks
-from beam_volumes.show.client import Client, client_folder
+from beam_volumes.show.client import Client, client_folder, reads_ome_zarr_05
 from beam_volumes.show.colours import is_labels, window_of
 from beam_volumes.show.layers import image_layer, label_layer, region_layer, state
 from beam_volumes.show.sections import MOST_CHANNELS, sections
@@ -157,10 +157,12 @@ class Viewer:
                     return None
                 if again.space.leading or not again.space.knows_size:
                     return None
-                self._server.folder(key, place.local)
                 if scheme == "zarr":  # so that it does not look for both versions
                     is_3 = os.path.exists(os.path.join(place.local, "zarr.json"))
                     scheme = "zarr3" if is_3 else "zarr2"
+                    if is_3 and not reads_ome_zarr_05():
+                        return None
+                self._server.folder(key, place.local)
                 return f"{scheme}://{self._server.url}{key}"
         return None
 
