@@ -183,7 +183,7 @@ def test_a_run_is_all_that_it_wrote(tmp_path):
     bv.compute(*targets, bv.stack([EM, EM]).to(str(tmp_path / "c.zarr")), runner=None)
     args = argparse.Namespace(
         paths=[f"{name}.run"], crop=None, set=[], voxel_size=None, unit=None, origin=None,
-        index=None, dataset=None, level=None, mpp=None, option=[],
+        axes=None, index=None, dataset=None, level=None, mpp=None, option=[],
     )  # fmt: skip
     found = items(args)
     assert [type(item).__name__ for item in found.values()] == ["Volume", "Volume", "str"]
