@@ -22,9 +22,6 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
 
-#: Voxels of a label, for what is reserved: of smaller ones a slab may run out of room, which is an error.
-VOXELS_PER_LABEL = 2_000
-
 
 class Surveyor:
     """A survey of one slab under way."""
@@ -121,10 +118,6 @@ class Survey:
         """The numbers of a volume without voxels, by name."""
         return {}
 
-    def most_rows(self, voxels: int) -> int:
-        """Rows of its table at the very most, of a volume of so many voxels."""
-        return voxels
-
     def most_load(self, grid: Grid) -> int:
         """Bytes that a step of the merge holds at the very most, whatever the voxels."""
         return 0
@@ -173,8 +166,6 @@ class Completion:
 
     #: Whether what it yields are labels.
     yields_labels: ClassVar[bool] = False
-    #: For how many voxels a label is reckoned with, where nothing is known yet.
-    voxels_per_label: ClassVar[int] = VOXELS_PER_LABEL
     #: Whether it yields the region, or else the core alone: as what its survey was fed.
     upper: ClassVar[bool] = True
     #: Rough nanoseconds per voxel on one core.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,9 +40,6 @@ class StoredSurvey(Survey):
     @property
     def tables(self) -> tuple[StoredOperand, ...]:
         return (self.table,)
-
-    def most_rows(self, voxels: int) -> int:
-        return self.table.rows
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Nothing()
@@ -118,28 +114,11 @@ class ChainSurvey(Survey):
         return max(each)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        found = sum(s.state_bytes(shape, windows) for s in self.sources)
-        # Of tables that are there it is known what a step of the merge takes in.
-        return max(found, self._gathered(0))
-
-    def most_load(self, grid: Grid) -> int:
-        return self._gathered(math.prod(grid.shape))
-
-    def _gathered(self, voxels: int) -> int:
-        """Return the most that a step holds, of those that take in all rows of an input."""
-        rows = [s.most_rows(voxels) for s in self.sources]
-        held = 0
-        for step, inputs in zip(self.steps, self.inputs, strict=True):
-            own = [rows[i] for i in inputs]
-            held = max(held, step.gathered_bytes(own))
-            rows.append(step.most_rows(own))
-        return held
+        return sum(s.state_bytes(shape, windows) for s in self.sources)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
-        # As what is reserved for each.
-        needs = [1 + s.state_bytes(grid.step, 1) for s in self.sources]
-        shares = (limit_bytes * need // sum(needs) for need in needs)
-        own = tuple(s.begin(grid, index, (), n) for s, n in zip(self.sources, shares, strict=True))
+        share = limit_bytes // len(self.sources)
+        own = tuple(s.begin(grid, index, (), share) for s in self.sources)
         return _Several(self, own, grid.box(index).shape)
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:

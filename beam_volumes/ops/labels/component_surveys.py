@@ -204,8 +204,6 @@ class RelabelEdges(Relabel):
     """Writes what came back for each component of such voxels."""
 
     cost = 8.0
-    # Basins of a network's affinities, as they are, had 14 voxels.
-    voxels_per_label = 16
 
     @classmethod
     def of(cls, name: str, dtype: np.dtype) -> RelabelEdges:

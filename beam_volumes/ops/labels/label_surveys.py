@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,18 +29,11 @@ from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels import lookup as kernels
 from beam_volumes.kernels.labels.regions import table_of
 from beam_volumes.ops.labels.mappings import check_labels, check_missing, mapping_arrays
-from beam_volumes.ops.labels.table_surveys import SHARE, Rows
+from beam_volumes.ops.labels.table_surveys import SHARE, VOXELS_PER_REGION, Rows
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block, Stage, digest
-from beam_volumes.sweep.survey import (
-    VOXELS_PER_LABEL,
-    Completer,
-    Completion,
-    StoredOperand,
-    Survey,
-    Surveyor,
-)
+from beam_volumes.sweep.survey import Completer, Completion, StoredOperand, Survey, Surveyor
 
 #: Of a label in a tally, and in the table that looks it up.
 _TALLY_BYTES, _TABLE_BYTES = 17, 80
@@ -60,17 +53,15 @@ class UniqueSurvey(Survey):
 
     border_axes: tuple[int, ...]
     border: int
-    #: For how many voxels of a slab a label is reckoned with.
-    voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
 
     upper = False
     cost = 4.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 2 * _labels_in(shape, self.voxels_per_label) * _TABLE_BYTES
+        return 2 * _labels_in(shape) * _TABLE_BYTES
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return MERGE_COPIES * _labels_in(shape, self.voxels_per_label) * _TALLY_BYTES
+        return MERGE_COPIES * _labels_in(shape) * _TALLY_BYTES
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Labels(self, grid, index, limit_bytes)
@@ -139,13 +130,12 @@ class LookupSurvey(UniqueSurvey):
         missing: Any = "error",
         dtype: Any = None,
         name: str = "relabel",
-        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> LookupSurvey:
         """Of labels of a dtype; ``dtype`` of the result is by default the mapping's."""
         check_labels(labels, name)
         to = np.dtype(mapping.dtype if dtype is None else dtype)
         check_missing(missing, to, np.dtype(labels), name)
-        return cls(name, (), 1, mapping, missing, to, voxels_per_label=voxels_per_label)
+        return cls(name, (), 1, mapping, missing, to)
 
     @property
     def extents(self) -> tuple[Extent, ...]:
@@ -184,15 +174,13 @@ class FilterSurvey(UniqueSurvey):
         border_axes: Iterable[int] = (0, 1, 2),
         border: int = 1,
         name: str = "remove_small_objects",
-        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> FilterSurvey:
         """Of labels of a dtype."""
         check_labels(labels, name)
         if k_largest is not None and k_largest < 1:
             raise ValueError(f"{name}: k={k_largest}: must be at least 1")
         keep = Keep() if keep is None else keep
-        how = tuple(border_axes), border, keep, k_largest
-        return cls(name, *how, voxels_per_label=voxels_per_label)
+        return cls(name, tuple(border_axes), border, keep, k_largest)
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         return filter_flow(
@@ -205,21 +193,13 @@ class FilterSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupCompletion(Completion):
-    """Writes what came back for each label: its value, or itself where it stays and else 0.
-
-    Attributes
-    ----------
-    voxels_per_given : int
-        For how many voxels of a slab one of its labels is reckoned with.
-    """
-
-    voxels_per_given: int = VOXELS_PER_LABEL
+    """Writes what came back for each label: its value, or itself where it stays and else 0."""
 
     upper = False
     cost = 3.0
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return _labels_in(shape, self.voxels_per_given) * (_TABLE_BYTES + 24)
+        return _labels_in(shape) * (_TABLE_BYTES + 24)
 
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
         return _Lookup(self, *answer)
@@ -338,5 +318,5 @@ class Lookup(Stage):
                 raise ValueError(f"{self.name}: {missing_message(int(unknown))}")
 
 
-def _labels_in(shape: Triple, voxels_per_label: int) -> int:
-    return 1_000 + math.prod(shape) // voxels_per_label
+def _labels_in(shape: Triple) -> int:
+    return 1_000 + math.prod(shape) // VOXELS_PER_REGION

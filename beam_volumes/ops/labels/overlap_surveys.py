@@ -14,7 +14,7 @@ from beam_volumes.across.table_rounds import MERGE_COPIES, RowKind
 from beam_volumes.across.tables import as_labels
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels.contingency import count_labels
-from beam_volumes.ops.labels.table_surveys import SHARE, Rows, TableSurvey
+from beam_volumes.ops.labels.table_surveys import SHARE, VOXELS_PER_REGION, Rows, TableSurvey
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import Surveyor
 
@@ -42,14 +42,10 @@ class ContingencySurvey(TableSurvey):
         return CONTINGENCY
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 200 * self.pairs_in(shape)
+        return 200 * _pairs_in(shape)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return MERGE_COPIES * self.pairs_in(shape) * self.row_bytes
-
-    def pairs_in(self, shape: Triple) -> int:
-        """So many pairs are reckoned with."""
-        return _OVERLAPS * self.labels_in(math.prod(shape))
+        return MERGE_COPIES * _pairs_in(shape) * self.row_bytes
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Counts(self, grid, limit_bytes)
@@ -75,3 +71,7 @@ class _Counts(Surveyor):
 
     def finish(self) -> Records:
         return CONTINGENCY.merge([CONTINGENCY.empty(), *self.rows.parts])
+
+
+def _pairs_in(shape: Triple) -> int:
+    return 1_000 + _OVERLAPS * math.prod(shape) // VOXELS_PER_REGION

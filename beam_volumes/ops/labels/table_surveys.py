@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +26,17 @@ from beam_volumes.across.table_rounds import (
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Box, Grid, Triple
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
+from beam_volumes.sweep.survey import Survey, Surveyor
 from beam_volumes.text import format_bytes
 
+#: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
+VOXELS_PER_REGION = 2_000
 #: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
 MOST_BINS = 10_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
 #: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
 SHARE = 8
-#: Voxels that are folded before what was found is merged: of small regions a fold takes more than the rows.
-AT_ONCE = 1 << 19
 
 
 @dataclass
@@ -92,17 +92,10 @@ def _last(array: np.ndarray, core: Triple) -> np.ndarray:
 class TableSurvey(Survey):
     """A survey whose summaries are rows of a table."""
 
-    #: For how many voxels of a slab a label is reckoned with.
-    voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
-
     @property
     def row_bytes(self) -> int:
         """What a row takes while slabs' tables are merged."""
         raise NotImplementedError
-
-    def labels_in(self, voxels: int) -> int:
-        """So many labels are reckoned with."""
-        return 1_000 + voxels // self.voxels_per_label
 
     def table(self, shape: Triple) -> RowKind:
         """The kind of table, of a volume of a shape."""
@@ -176,7 +169,6 @@ class RegionSurvey(TableSurvey):
         nan: str = "raise",
         name: str = "regionprops_table",
         channels: tuple[str, ...] = (),
-        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> RegionSurvey:
         """Of labels and intensities of some dtypes; what cannot be measured is refused.
 
@@ -203,8 +195,7 @@ class RegionSurvey(TableSurvey):
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
-        how = dtype, (z, y, x), ndim, nan, channels
-        return cls(name, names, *how, voxels_per_label=voxels_per_label)
+        return cls(name, names, dtype, (z, y, x), ndim, nan, channels)
 
     def table(self, shape: Triple) -> RowKind:
         rows = RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
@@ -232,12 +223,11 @@ class RegionSurvey(TableSurvey):
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         voxels = shape[0] * shape[1] * shape[2]
         converted = 4 * voxels if self.intensity == np.float16 else 0
-        folded = self.labels_in(_at_once(shape)) * FOLD_BYTES
-        return converted + folded + shape[1] * shape[2] * 8
+        return converted + _regions_in(voxels) * FOLD_BYTES + shape[1] * shape[2] * 8
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         voxels = shape[0] * shape[1] * shape[2]
-        return MERGE_COPIES * self.labels_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
+        return MERGE_COPIES * _regions_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -279,10 +269,11 @@ class RegionSurveyor(Surveyor):
                 how.with_faces,
             )
 
-        for part in _folded(core[1], labels, threads, strip):
-            self.rows.add(part)
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
         if core[0] and how.with_faces:
             self.below = _last(labels, core)
+        for part in parts:
+            self.rows.add(part)
 
     def finish(self) -> Any:
         return self.rows.all()
@@ -323,7 +314,6 @@ class AdjacencySurvey(TableSurvey):
         range: Sequence[float] | None = None,
         nan: str = "raise",
         name: str = "region_adjacency",
-        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> AdjacencySurvey:
         """Of labels and boundaries of some dtypes; what cannot be measured is refused.
 
@@ -352,7 +342,7 @@ class AdjacencySurvey(TableSurvey):
                 raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
             range = (low, high)
         dtype = None if boundary is None else _numbers(boundary, "boundary", name)
-        return cls(name, dtype, value, bins, range, nan, voxels_per_label=voxels_per_label)
+        return cls(name, dtype, value, bins, range, nan)
 
     @property
     def edges(self) -> np.ndarray | None:
@@ -370,25 +360,18 @@ class AdjacencySurvey(TableSurvey):
 
     @property
     def row_bytes(self) -> int:
-        return (100 if self.boundary is None or self.boundary.kind == "f" else 80) + 8 * self.bins
+        return 100 + 8 * self.bins
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         voxels = shape[0] * shape[1] * shape[2]
         converted = 4 * voxels if self.boundary == np.float16 else 0
-        pairs = self.pairs_in(_at_once(shape))
+        pairs = PAIRS * _regions_in(voxels)
         return converted + pairs * (4 * self.row_bytes + 200) + shape[1] * shape[2] * 16
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         voxels = shape[0] * shape[1] * shape[2]
-        rows = MERGE_COPIES * self.pairs_in(voxels) * self.row_bytes
+        rows = MERGE_COPIES * PAIRS * _regions_in(voxels) * self.row_bytes
         return rows + shape[1] * shape[2] * 16
-
-    def most_rows(self, voxels: int) -> int:
-        return 3 * voxels
-
-    def pairs_in(self, voxels: int) -> int:
-        """So many pairs are reckoned with."""
-        return PAIRS * self.labels_in(voxels)
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -397,7 +380,7 @@ class AdjacencySurvey(TableSurvey):
 
 
 #: Neighbours of a region with a larger label, for what is reserved.
-PAIRS = 6
+PAIRS = 8
 
 
 class AdjacencySurveyor(Surveyor):
@@ -430,35 +413,19 @@ class AdjacencySurveyor(Surveyor):
                 under,
             )
 
-        for part in _folded(core[1], labels, threads, strip):
-            self.rows.add(part)
+        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
         if core[0]:
             plain = others and how.value != "upper"
             self.below = _last(labels, core), _last(others[0], core) if plain else None
+        for part in parts:
+            self.rows.add(part)
 
     def finish(self) -> Adjacency:
         return self.rows.all()
 
 
-def _at_once(shape: Triple) -> int:
-    """Voxels of a window that are folded at once: whole rows of all of its slices."""
-    depth, rows, cols = shape
-    return min(depth * rows * cols, max(AT_ONCE, depth * cols))
-
-
-def _folded(
-    rows: int, labels: np.ndarray, threads: int, strip: Callable[[int, int], Any]
-) -> Iterator[Any]:
-    """What strips of a window give, few of them at a time."""
-    depth, _, cols = labels.shape
-    width = max(1, AT_ONCE // max(1, depth * cols))
-    for start in range(0, rows, width):
-
-        def part(a: int, b: int, start: int = start) -> Any:
-            return strip(start + a, start + b)
-
-        count = min(width, rows - start)
-        yield from in_strips(count, depth * count * cols // SHARE, threads, part)
+def _regions_in(voxels: int) -> int:
+    return 1_000 + voxels // VOXELS_PER_REGION
 
 
 def _check_labels(dtype: Any, name: str) -> None:
