@@ -118,13 +118,3 @@ def test_few_steps_wait_for_one(tmp_path):
         name for step in steps if not step.subtransforms for name in set(step.inputs.values())
     )
     assert 2 < max(users.values()) <= 20
-
-
-def test_flink_is_not_left_to_it(tmp_path):
-    """Its optimizer would follow each of 10^11 ways through the steps, for hours."""
-    merges, segments = chain(bv.open(likely()))
-    path = tmp_path / "x.zarr"
-    targets = merges.to(tmp_path / "merges.parquet"), segments.to(path, chunks=(2, 13, 15))
-    with pytest.raises(ValueError, match=r"e\+11 ways .* Compute it in parts"):
-        bv.compute(*targets, slab=(2, 13, 15), runner="FlinkRunner", progress=False)
-    assert not list(tmp_path.iterdir())
