@@ -128,6 +128,8 @@ def adjacency(
         low = math.frexp(least)[1] - 1 if most else 0
         # a mean of two cancels no lower than the last bit of the smaller, halved
         first = max(-1074, low - 54) // 32
+        if all(v.dtype.kind in "iu" for v in values):
+            first = -1 if value == "mean" else 0
         base, width = 32 * first, (math.frexp(most)[1] + 1 - 32 * first) // 32 + 4
     keys, n = kernels.discover(labels, under, own)
     used = np.flatnonzero(keys[:, 0])

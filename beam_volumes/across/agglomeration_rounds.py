@@ -11,7 +11,7 @@ Routing, which the first rounds do, knows nothing of boundaries; the nodes know 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +126,10 @@ class Agglomeration(TableStep):
 
     def no_rows(self) -> Columns:
         return MERGES.columns(MERGES.empty())
+
+    def most_rows(self, rows: Sequence[int]) -> int:
+        # Each merge needs a boundary, and leaves a region less.
+        return min(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,6 +428,9 @@ class Cutting(TableStep):
 
     entries = ("merges",)
 
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * sum(rows)
+
     def flow(self, limit_bytes: int | None = None) -> Flow:
         table = table_flow(SEGMENTS, 1, limit_bytes=limit_bytes, row_bytes=16)
         first, *rest = table.rounds
@@ -501,6 +508,9 @@ class Marking(TableStep):
     columns: tuple[str, str]
 
     entries = ("merges", "marks")
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * sum(rows)
 
     @property
     def rows(self) -> RecordRows:

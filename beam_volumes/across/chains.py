@@ -43,6 +43,14 @@ class TableStep:
         """The columns of what comes out at the port ``"rows"``, without rows."""
         raise NotImplementedError
 
+    def most_rows(self, rows: Sequence[int]) -> int:
+        """How many rows it makes at most, of so many rows of each input."""
+        return sum(rows)
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        """What one of its rounds holds whatever the rows are: 0 if a round takes in but a part of them."""
+        return 0
+
     def empty_numbers(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {"shards": 1}
@@ -150,6 +158,11 @@ class StoredTable:
     @property
     def operand(self) -> str:
         """What it is called: its place, if it has one."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
         raise NotImplementedError
 
     def parts(self) -> Sequence[Key]:

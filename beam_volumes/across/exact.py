@@ -48,7 +48,8 @@ class Wide:
             lead += 1
         if not digits.any():
             return Wide(0, digits[..., -1:])
-        return Wide(self.first + lead, digits[..., lead:])
+        # A copy: what is left out is not held.
+        return Wide(self.first + lead, digits[..., lead:].copy() if lead else digits)
 
     def spread(self, first: int, width: int) -> np.ndarray:
         """The digits from ``first`` on, as a new array."""

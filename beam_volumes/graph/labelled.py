@@ -1,4 +1,4 @@
-"""Whether voxels are labels: a volume knows by what it was made of."""
+"""Whether voxels are labels, and how many: a volume knows by what it was made of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, SourceNode, StageNode, ViewNode
 from beam_volumes.sweep.stage import Regrid
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 
 
 def holds_labels(nodes: Sequence[Node]) -> bool:
@@ -35,3 +36,15 @@ def _is_labelled(node: Node) -> bool:
             node = node.operand
         else:
             return False
+
+
+def voxels_per_label(node: Node) -> int:
+    """For how many voxels there may well be a label: what yields small ones says so."""
+    while not isinstance(node, AcrossNode):
+        if isinstance(node, CropNode | ViewNode):
+            node = node.operand
+        elif isinstance(node, StageNode) and node.name == "astype" and node.operands:
+            node = node.operands[0]
+        else:
+            return VOXELS_PER_LABEL
+    return node.completion.voxels_per_label

@@ -87,5 +87,5 @@ def _with_crew(p: Pass, crew: Crew, budget: int) -> Pass:
 
 def _is_as_good(new: Pass, old: Pass) -> bool:
     """Whether a pass reads ahead as it did, and has room for what surveys may find."""
-    has_room = new.limit_bytes >= _ROOM * new.partition.reserved
+    has_room = new.limit_bytes >= new.partition.room(_ROOM)
     return has_room and new.partition.overlap == old.partition.overlap

@@ -291,6 +291,7 @@ def costed(
     """A pass with what it reads and writes, and what its surveys may keep of the budget."""
     reads = chunks_read(program, part.grid)
     units = units_written(program)
+    part = part.grown(budget)
     return Pass(
         index,
         program,

@@ -33,13 +33,16 @@ class MemoryItem:
     ----------
     name : str
     bytes : int
-    reserved : bool
-        Whether it is set aside for what grows with what is found.
+    least : int
+        Of what grows with what is found: what is set aside for it at the least. Else 0.
+    likely : int
+        What it may well grow to, where that is more: see `Partitioning.grown`.
     """
 
     name: str
     bytes: int
-    reserved: bool = False
+    least: int = 0
+    likely: int = 0
 
 
 def of_machine(base: int, slab: int, crew: Crew) -> int:
@@ -116,13 +119,16 @@ class _Slab:
             if step.completion is not None:
                 shape = (self.shape[0], self.rings.rows[i], self.rings.cols[i])
                 kept = step.completion.state_bytes(shape, self._windows)
-                yield MemoryItem(f"{step.name} (answer)", kept)
+                likely = step.completion.likely_bytes(shape, self._windows)
+                yield MemoryItem(f"{step.name} (answer)", kept, likely=likely)
 
     def what_is_found(self) -> Iterator[MemoryItem]:
         """What surveys keep; it grows with what they find, so that this is set aside."""
         for seen in self.program.surveys:
-            kept = seen.survey.state_bytes(self._region(seen.survey.upper), self._windows)
-            yield MemoryItem(f"{seen.survey.name} (what is found)", kept, reserved=True)
+            region = self._region(seen.survey.upper)
+            least = seen.survey.state_bytes(region, self._windows)
+            likely = seen.survey.likely_bytes(region, self._windows)
+            yield MemoryItem(f"{seen.survey.name} (what is found)", least, least, likely)
 
     def states_of_folds(self) -> Iterator[MemoryItem]:
         for fold in self.program.folds:

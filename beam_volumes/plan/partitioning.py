@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.plan import memory
@@ -50,7 +50,28 @@ class Partitioning:
     @property
     def reserved(self) -> int:
         """Bytes set aside for what grows with what is found."""
-        return sum(p.bytes for p in self.parts if p.reserved)
+        return sum(p.bytes for p in self.parts if p.least)
+
+    def room(self, times: int) -> int:
+        """Bytes that would do for so many times the least of that, and for what is likely."""
+        return sum(max(times * p.least, p.likely) for p in self.parts if p.least)
+
+    def grown(self, budget: int) -> Partitioning:
+        """With what grows as large as it may well become, as far as the budget goes.
+
+        Slabs are chosen by the least, so that no run is refused for what may not come: where labels are
+        fewer, less is taken than predicted, and where there is no more room, slabs say so when it ends.
+        """
+        wanted = [max(0, p.likely - p.bytes) for p in self.parts]
+        spare = min(max(0, budget - self.memory), sum(wanted))
+        if spare == 0:
+            return self
+        share = spare / sum(wanted)
+        parts = (
+            replace(p, bytes=p.bytes + int(share * more))
+            for p, more in zip(self.parts, wanted, strict=True)
+        )
+        return replace(self, parts=tuple(parts))
 
     @property
     def largest(self) -> MemoryItem:

@@ -142,9 +142,9 @@ def encode(record: Record, run_id: str, payload: str) -> tuple[bytes, bytes | No
         "digest": _digest(body),
         "payload": None,
     }
-    data = _line(head) + body
-    if len(data) <= LIMIT:
-        return data, None
+    line = _line(head)
+    if len(line) + len(body) <= LIMIT:
+        return line + body, None
     return _line({**head, "payload": payload}), body
 
 

@@ -22,6 +22,10 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
 
+#: Voxels of a label, for what is set aside at the least: of smaller ones a slab may run out of room, which
+#: is an error.
+VOXELS_PER_LABEL = 2_000
+
 
 class Surveyor:
     """A survey of one slab under way."""
@@ -33,6 +37,11 @@ class Surveyor:
         of the process may share the work.
         """
         raise NotImplementedError
+
+    @property
+    def held_bytes(self) -> int:
+        """What it keeps by now, as the limit that it began with counts it."""
+        return 0
 
     def finish(self) -> Any:
         """The summary, picklable; once all slices of the region were fed."""
@@ -96,8 +105,15 @@ class Survey:
         return 0
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        """Bytes to reserve for what a surveyor of a slab of a shape keeps; it may be more."""
+        """Bytes to set aside at the least for what a surveyor of a slab of a shape keeps."""
         return 0
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        """Bytes that it may well keep, by what its inputs are made of.
+
+        The plan predicts them as far as memory goes, but needs no more than `state_bytes`.
+        """
+        return self.state_bytes(shape, windows)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         """A survey of slab ``index``; one that would keep more than ``limit_bytes`` raises ValueError."""
@@ -117,6 +133,10 @@ class Survey:
     def empty_numbers(self) -> dict[str, Any]:
         """The numbers of a volume without voxels, by name."""
         return {}
+
+    def most_rows(self, voxels: int) -> int:
+        """Rows of its table at the very most, of a volume of so many voxels."""
+        return voxels
 
     def most_load(self, grid: Grid) -> int:
         """Bytes that a step of the merge holds at the very most, whatever the voxels."""
@@ -171,6 +191,11 @@ class Completion:
     #: Rough nanoseconds per voxel on one core.
     cost: ClassVar[float] = 5.0
 
+    @property
+    def voxels_per_label(self) -> int:
+        """Of labels that it yields: for how many voxels there may well be one."""
+        return VOXELS_PER_LABEL
+
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         """The most bytes that a `run` of a window of a shape allocates and gives back."""
         return 0
@@ -178,6 +203,10 @@ class Completion:
     def state_bytes(self, shape: Triple, windows: int) -> int:
         """Bytes that a completer of a slab of a shape keeps, its answer included."""
         return 0
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        """As of `Survey`."""
+        return self.state_bytes(shape, windows)
 
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
         raise NotImplementedError

@@ -9,13 +9,16 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.across import rounds
+from beam_volumes.across import agglomeration_rounds, rounds
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
 from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration, Cutting, Marking
 from beam_volumes.across.chains import chained
 from beam_volumes.across.rounds import Flow, Round
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL
+from beam_volumes.text import format_bytes
 from tests.across.groups import shuffling
 from tests.tiers import thorough
 
@@ -346,3 +349,36 @@ def test_what_is_refused():
     table = bv.region_adjacency(np.array([[1, 2]], np.uint8))
     with pytest.raises(ValueError, match="shapes"):
         bv.relabel(np.ones((2, 2), np.uint8), table)
+
+
+def test_what_a_cut_takes_in_is_known_when_it_is_planned(monkeypatch):
+    """Of a table that is there; of one that is computed the plan says what it is at most."""
+    monkeypatch.setattr(agglomeration_rounds, "MERGE_BYTES", 1 << 24)
+    count = 100
+    merges = {"label_a": np.arange(1, 1 + count), "label_b": np.full(count, 1000)}
+    found = bv.cut({**merges, "score": np.ones(count)})
+    with pytest.raises(ValueError, match=r"largest part is cut \(what is found\) with 1\.6 GiB"):
+        bv.plan(found, memory="1GiB")
+    bv.plan(found, memory="4GiB", workers=1)
+    labels = np.ones((4, 4, 5), np.uint8)
+    edges = bv.region_adjacency(labels, affinities=np.zeros((3, 4, 4, 5), np.uint8))
+    computed = bv.plan(bv.cut(bv.agglomerate(edges, threshold=1)), memory="1GiB")
+    most = f"at most {format_bytes(3 * 80 << 24)}"
+    assert most in computed.explain(), computed.explain()
+
+
+def test_small_basins_are_reckoned_with():
+    """Rows of boundaries between basins of noise are what the plan sets room aside for."""
+    noise = np.random.default_rng(0).random((16, 32, 32))
+    smooth = ndimage.gaussian_filter(noise, 1.5)
+    affinities = np.stack([(255 * smooth / smooth.max()).astype(np.uint8)] * 3)
+    basins = bv.watershed_affinities(affinities, 0)
+    edges = bv.region_adjacency(basins, affinities=affinities)
+    survey = edges.barrier.survey
+    labels, pairs = bv.compute(bv.max(basins), edges, runner=None)
+    assert labels > 10 * basins.size // VOXELS_PER_LABEL
+    assert pairs.num_rows <= survey.rows_in(basins.size, survey.voxels_per_label)
+    shape = basins.shape
+    assert survey.state_bytes(shape, 1) < survey.likely_bytes(shape, 1)
+    plain = bv.region_adjacency(np.asarray(basins), affinities=affinities).barrier.survey
+    assert plain.likely_bytes(shape, 1) == survey.state_bytes(shape, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from beam_volumes.geometry import Grid, Triple
 from beam_volumes.graph.nodes import Barrier, Node
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
+from beam_volumes.ops.labels.table_surveys import no_room
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
 
@@ -40,6 +42,9 @@ class StoredSurvey(Survey):
     @property
     def tables(self) -> tuple[StoredOperand, ...]:
         return (self.table,)
+
+    def most_rows(self, voxels: int) -> int:
+        return self.table.rows
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Nothing()
@@ -114,12 +119,30 @@ class ChainSurvey(Survey):
         return max(each)
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return sum(s.state_bytes(shape, windows) for s in self.sources)
+        found = sum(s.state_bytes(shape, windows) for s in self.sources)
+        # Of tables that are there it is known what a step of the merge takes in.
+        return max(found, self._gathered(0))
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        found = sum(s.likely_bytes(shape, windows) for s in self.sources)
+        return max(found, self._gathered(0))
+
+    def most_load(self, grid: Grid) -> int:
+        return self._gathered(math.prod(grid.shape))
+
+    def _gathered(self, voxels: int) -> int:
+        """Return the most that a step holds, of those that take in all rows of an input."""
+        rows = [s.most_rows(voxels) for s in self.sources]
+        held = 0
+        for step, inputs in zip(self.steps, self.inputs, strict=True):
+            own = [rows[i] for i in inputs]
+            held = max(held, step.gathered_bytes(own))
+            rows.append(step.most_rows(own))
+        return held
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
-        share = limit_bytes // len(self.sources)
-        own = tuple(s.begin(grid, index, (), share) for s in self.sources)
-        return _Several(self, own, grid.box(index).shape)
+        own = tuple(s.begin(grid, index, (), limit_bytes) for s in self.sources)
+        return _Several(self, own, grid, index, limit_bytes)
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         flows = [s.flow(grid, limit_bytes) for s in self.sources]
@@ -135,8 +158,16 @@ class ChainSurvey(Survey):
 class _Several(Surveyor):
     """The surveys of a chain, each fed its operands of what it sees."""
 
-    def __init__(self, chain: ChainSurvey, own: tuple[Surveyor, ...], core: Triple) -> None:
-        self.chain, self.own, self.core = chain, own, core
+    def __init__(
+        self,
+        chain: ChainSurvey,
+        own: tuple[Surveyor, ...],
+        grid: Grid,
+        index: int,
+        limit_bytes: int,
+    ) -> None:
+        self.chain, self.own, self.grid = chain, own, grid
+        self.core, self.limit_bytes = grid.box(index).shape, limit_bytes
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         depth, rows, cols = self.core
@@ -149,6 +180,12 @@ class _Several(Surveyor):
                     continue
                 seen = tuple(a[: depth - z[0], :rows, :cols] for a in seen)
             surveyor.feed(seen, (z[0], z[1] if survey.upper else min(z[1], depth)), threads)
+            if self.held_bytes > self.limit_bytes:
+                raise no_room("rows of several tables", self.limit_bytes, self.grid)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(s.held_bytes for s in self.own)
 
     def finish(self) -> tuple[Any, ...]:
         return tuple(s.finish() for s in self.own)

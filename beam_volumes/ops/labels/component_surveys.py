@@ -201,13 +201,25 @@ class EdgeSurvey(ComponentSurvey):
 
 @dataclass(frozen=True, eq=False)
 class RelabelEdges(Relabel):
-    """Writes what came back for each component of such voxels."""
+    """Writes what came back for each component of such voxels.
+
+    Attributes
+    ----------
+    basin : int
+        How many voxels a component may well have.
+    """
+
+    basin: int
 
     cost = 8.0
 
     @classmethod
-    def of(cls, name: str, dtype: np.dtype) -> RelabelEdges:
-        return cls(name, dtype, cc.connectivity_structure(1), False, None)
+    def of(cls, name: str, dtype: np.dtype, basin: int) -> RelabelEdges:
+        return cls(name, dtype, cc.connectivity_structure(1), False, None, basin)
+
+    @property
+    def voxels_per_label(self) -> int:
+        return self.basin
 
     @property
     def labelling(self) -> cc.Labelling:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -29,11 +29,18 @@ from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels import lookup as kernels
 from beam_volumes.kernels.labels.regions import table_of
 from beam_volumes.ops.labels.mappings import check_labels, check_missing, mapping_arrays
-from beam_volumes.ops.labels.table_surveys import SHARE, VOXELS_PER_REGION, Rows
+from beam_volumes.ops.labels.table_surveys import SHARE, Rows, RowSurveyor, labels_in
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block, Stage, digest
-from beam_volumes.sweep.survey import Completer, Completion, StoredOperand, Survey, Surveyor
+from beam_volumes.sweep.survey import (
+    VOXELS_PER_LABEL,
+    Completer,
+    Completion,
+    StoredOperand,
+    Survey,
+    Surveyor,
+)
 
 #: Of a label in a tally, and in the table that looks it up.
 _TALLY_BYTES, _TABLE_BYTES = 17, 80
@@ -53,21 +60,26 @@ class UniqueSurvey(Survey):
 
     border_axes: tuple[int, ...]
     border: int
+    #: For how many voxels of a slab there may well be a label.
+    voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
 
     upper = False
     cost = 4.0
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 2 * _labels_in(shape) * _TABLE_BYTES
+        return 2 * labels_in(math.prod(shape), self.voxels_per_label) * _TABLE_BYTES
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return MERGE_COPIES * _labels_in(shape) * _TALLY_BYTES
+        return MERGE_COPIES * labels_in(math.prod(shape), VOXELS_PER_LABEL) * _TALLY_BYTES
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        return MERGE_COPIES * labels_in(math.prod(shape), self.voxels_per_label) * _TALLY_BYTES
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Labels(self, grid, index, limit_bytes)
 
 
-class _Labels(Surveyor):
+class _Labels(RowSurveyor):
     def __init__(self, survey: UniqueSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
         self.start = grid.box(index).start
         self.rows = Rows(add, _TALLY_BYTES, limit_bytes, grid)
@@ -130,12 +142,13 @@ class LookupSurvey(UniqueSurvey):
         missing: Any = "error",
         dtype: Any = None,
         name: str = "relabel",
+        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> LookupSurvey:
         """Of labels of a dtype; ``dtype`` of the result is by default the mapping's."""
         check_labels(labels, name)
         to = np.dtype(mapping.dtype if dtype is None else dtype)
         check_missing(missing, to, np.dtype(labels), name)
-        return cls(name, (), 1, mapping, missing, to)
+        return cls(name, (), 1, mapping, missing, to, voxels_per_label=voxels_per_label)
 
     @property
     def extents(self) -> tuple[Extent, ...]:
@@ -174,13 +187,15 @@ class FilterSurvey(UniqueSurvey):
         border_axes: Iterable[int] = (0, 1, 2),
         border: int = 1,
         name: str = "remove_small_objects",
+        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> FilterSurvey:
         """Of labels of a dtype."""
         check_labels(labels, name)
         if k_largest is not None and k_largest < 1:
             raise ValueError(f"{name}: k={k_largest}: must be at least 1")
         keep = Keep() if keep is None else keep
-        return cls(name, tuple(border_axes), border, keep, k_largest)
+        how = tuple(border_axes), border, keep, k_largest
+        return cls(name, *how, voxels_per_label=voxels_per_label)
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
         return filter_flow(
@@ -193,13 +208,24 @@ class FilterSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupCompletion(Completion):
-    """Writes what came back for each label: its value, or itself where it stays and else 0."""
+    """Writes what came back for each label: its value, or itself where it stays and else 0.
+
+    Attributes
+    ----------
+    voxels_per_given : int
+        For how many voxels of a slab there may well be one of the labels that it is given.
+    """
+
+    voxels_per_given: int = VOXELS_PER_LABEL
 
     upper = False
     cost = 3.0
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return _labels_in(shape) * (_TABLE_BYTES + 24)
+        return labels_in(math.prod(shape), VOXELS_PER_LABEL) * (_TABLE_BYTES + 24)
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        return labels_in(math.prod(shape), self.voxels_per_given) * (_TABLE_BYTES + 24)
 
     def begin(self, grid: Grid, index: int, answer: Any) -> Completer:
         return _Lookup(self, *answer)
@@ -316,7 +342,3 @@ class Lookup(Stage):
             unknown = kernels.look_up(labels, out.slice(k, y0, y1), *self._table)
             if unknown:
                 raise ValueError(f"{self.name}: {missing_message(int(unknown))}")
-
-
-def _labels_in(shape: Triple) -> int:
-    return 1_000 + math.prod(shape) // VOXELS_PER_REGION

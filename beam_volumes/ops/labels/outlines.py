@@ -13,7 +13,7 @@ from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import first_channel
-from beam_volumes.ops.labels.table_surveys import SHARE, Rows, TableSurvey
+from beam_volumes.ops.labels.table_surveys import SHARE, Rows, RowSurveyor, TableSurvey
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.space import METRES, Space
 from beam_volumes.sweep.resources import in_strips
@@ -161,7 +161,7 @@ class OutlineSurvey(TableSurvey):
         return _Corners(self, grid, index, limit_bytes)
 
 
-class _Corners(Surveyor):
+class _Corners(RowSurveyor):
     """Those of one slab."""
 
     def __init__(self, survey: OutlineSurvey, grid: Grid, index: int, limit_bytes: int) -> None:

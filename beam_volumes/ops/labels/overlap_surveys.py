@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +9,11 @@ import numpy as np
 
 from beam_volumes.across.records import Records
 from beam_volumes.across.score_rounds import CONTINGENCY
-from beam_volumes.across.table_rounds import MERGE_COPIES, RowKind
+from beam_volumes.across.table_rounds import RowKind
 from beam_volumes.across.tables import as_labels
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels.contingency import count_labels
-from beam_volumes.ops.labels.table_surveys import SHARE, VOXELS_PER_REGION, Rows, TableSurvey
-from beam_volumes.sweep.resources import in_strips
+from beam_volumes.ops.labels.table_surveys import Folds, Rows, RowSurveyor, TableSurvey, labels_in
 from beam_volumes.sweep.survey import Surveyor
 
 #: Labels of the other volume that a label overlaps, for what is reserved.
@@ -42,19 +40,20 @@ class ContingencySurvey(TableSurvey):
         return CONTINGENCY
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return 200 * _pairs_in(shape)
+        return self.folded_bytes(shape)
 
-    def state_bytes(self, shape: Triple, windows: int) -> int:
-        return MERGE_COPIES * _pairs_in(shape) * self.row_bytes
+    def rows_in(self, voxels: int, voxels_per_label: int) -> int:
+        return _OVERLAPS * labels_in(voxels, voxels_per_label)
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Counts(self, grid, limit_bytes)
 
 
-class _Counts(Surveyor):
+class _Counts(RowSurveyor):
     def __init__(self, survey: ContingencySurvey, grid: Grid, limit_bytes: int) -> None:
         self.ignored = np.array(survey.ignored, np.uint64)
         self.rows = Rows(CONTINGENCY.merge, survey.row_bytes, limit_bytes, grid)
+        self.folds = Folds(survey.fold_bytes)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, others = map(as_labels, arrays)
@@ -66,12 +65,8 @@ class _Counts(Surveyor):
             part = CONTINGENCY.of(label_a=pairs[:, 0], label_b=pairs[:, 1], count=counts)
             return CONTINGENCY.merge([part])
 
-        for part in in_strips(labels.shape[1], labels.size // SHARE, threads, strip):
+        for part in self.folds.of(labels, labels.shape[1], threads, strip):
             self.rows.add(part)
 
     def finish(self) -> Records:
         return CONTINGENCY.merge([CONTINGENCY.empty(), *self.rows.parts])
-
-
-def _pairs_in(shape: Triple) -> int:
-    return 1_000 + _OVERLAPS * math.prod(shape) // VOXELS_PER_REGION

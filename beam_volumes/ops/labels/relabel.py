@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_volumes.across.lookup_rounds import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.across.merge import Keep
+from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
@@ -22,10 +23,10 @@ from beam_volumes.ops.labels.label_surveys import (
     LookupCompletion,
     LookupSurvey,
     TallySurvey,
+    UniqueSurvey,
 )
 from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
 from beam_volumes.storage.extent import Extent
-from beam_volumes.sweep.survey import Survey
 
 #: Rows of a mapping that is kept in memory by every worker.
 IN_MEMORY = 1_000_000
@@ -115,7 +116,8 @@ def by_key(
     labels: Volume, mapping: Mapping, *, missing: Any = "error", dtype: Any = None
 ) -> Volume:
     """`relabel` with a mapping of any size: each slab's labels are looked up where the mapping is."""
-    survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype)
+    each = voxels_per_label(labels.node)
+    survey = LookupSurvey.of(labels.dtype, mapping, missing, dtype, voxels_per_label=each)
     return _looked_up(labels, survey, survey.dtype)
 
 
@@ -143,24 +145,25 @@ def by_table(
     check_missing(missing, to, labels.dtype, name)
     buckets = max(1, math.prod(labels.node.shape) // VOXELS // BUCKET)
     step = TableLookup(name, (chosen[0], chosen[1]), have[chosen[1]], to, missing, buckets)
-    seen = Chain((TallySurvey(name, (), 1),), ((labels.node,),))
+    each = voxels_per_label(labels.node)
+    seen = Chain((TallySurvey(name, (), 1, voxels_per_label=each),), ((labels.node,),))
     barrier = behind(step, [seen, mapping], name)
-    made = AcrossNode.of(barrier, LookupCompletion(name, to), (labels.node,))
+    made = AcrossNode.of(barrier, LookupCompletion(name, to, each), (labels.node,))
     return labels.derive(made)
 
 
 def filtered(labels: Volume, name: str, keep: Keep | None, k_largest: int | None = None) -> Volume:
     """Return the labels that stay by their size over the whole volume, 0 for the others."""
     axes = labels.space.visible
-    survey = FilterSurvey.of(labels.dtype, keep, k_largest, axes, name=name)
+    each = voxels_per_label(labels.node)
+    survey = FilterSurvey.of(labels.dtype, keep, k_largest, axes, name=name, voxels_per_label=each)
     return _looked_up(labels, survey, labels.dtype)
 
 
-def _looked_up(labels: Volume, survey: Survey, dtype: Any) -> Volume:
+def _looked_up(labels: Volume, survey: UniqueSurvey, dtype: Any) -> Volume:
     barrier = Barrier.of(survey, (labels.node,))
-    return labels.derive(
-        AcrossNode.of(barrier, LookupCompletion(survey.name, dtype), (labels.node,))
-    )
+    completion = LookupCompletion(survey.name, dtype, survey.voxels_per_label)
+    return labels.derive(AcrossNode.of(barrier, completion, (labels.node,)))
 
 
 def _whole(mapping: ParquetMapping) -> Any:

@@ -42,6 +42,10 @@ class ArrayTable(StoredTable):
     def operand(self) -> str:
         return self.what
 
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0])
+
     def parts(self) -> Sequence[Key]:
         return [(i,) for i in range(max(1, -(-len(self.columns[0]) // _ROWS)))]
 
@@ -71,6 +75,10 @@ class ParquetColumns(StoredTable):
     @property
     def operand(self) -> str:
         return self.table.name
+
+    @property
+    def rows(self) -> int:
+        return self.table.rows
 
     def parts(self) -> Sequence[Key]:
         self.table.check_unchanged()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,17 +27,17 @@ from beam_volumes.across.table_rounds import (
 from beam_volumes.across.tables import Regions
 from beam_volumes.geometry import Box, Grid, Triple
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.survey import Survey, Surveyor
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
 from beam_volumes.text import format_bytes
 
-#: Voxels of a region, for what is reserved: of fewer a slab may run out of room, which is an error.
-VOXELS_PER_REGION = 2_000
 #: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
 MOST_BINS = 10_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
 #: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
 SHARE = 8
+#: Bytes that folding a part of a window may take; voxels of the first part, and of one at the most.
+FOLD_LIMIT, FIRST_PART, LARGEST_PART = 64 << 20, 1 << 18, 1 << 20
 
 
 @dataclass
@@ -49,6 +50,7 @@ class Rows:
     grid: Grid
     parts: list[Any] = field(default_factory=list)
     merged_bytes: int = 0
+    bytes: int = 0
 
     def add(self, part: Any) -> None:
         if self.parts and not len(part):
@@ -59,16 +61,32 @@ class Rows:
             self.parts = [self.merge(self.parts)]
             held = self.merged_bytes = self.parts[0].nbytes
         rows = sum(map(len, self.parts))
-        if MERGE_COPIES * max(held, rows * self.row_bytes) > self.limit_bytes:
-            depth, *tile = self.grid.step
-            smaller = (max(1, depth // 4), *tile)
-            raise ValueError(
-                f"{rows:,} rows of a slab take more than the {format_bytes(self.limit_bytes)} that the "
-                f"budget leaves for them: give it more memory, or smaller slabs, e.g. slab={smaller}"
-            )
+        self.bytes = MERGE_COPIES * max(held, rows * self.row_bytes)
+        if self.bytes > self.limit_bytes:
+            raise no_room(f"{rows:,} rows", self.limit_bytes, self.grid)
 
     def all(self) -> Any:
         return self.merge(self.parts)
+
+
+def no_room(what: str, limit_bytes: int, grid: Grid) -> ValueError:
+    """The error of a slab that has found more than there is memory for."""
+    depth, *tile = grid.step
+    smaller = (max(1, depth // 4), *tile)
+    return ValueError(
+        f"{what} of a slab take more than the {format_bytes(limit_bytes)} that the budget leaves for "
+        f"them: give it more memory, or smaller slabs, e.g. slab={smaller}"
+    )
+
+
+class RowSurveyor(Surveyor):
+    """A surveyor that keeps rows."""
+
+    rows: Rows
+
+    @property
+    def held_bytes(self) -> int:
+        return self.rows.bytes
 
 
 @dataclass
@@ -92,10 +110,37 @@ def _last(array: np.ndarray, core: Triple) -> np.ndarray:
 class TableSurvey(Survey):
     """A survey whose summaries are rows of a table."""
 
+    #: For how many voxels of a slab there may well be a label.
+    voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
+
     @property
     def row_bytes(self) -> int:
         """What a row takes while slabs' tables are merged."""
         raise NotImplementedError
+
+    @property
+    def fold_bytes(self) -> int:
+        """What folding a part of a window takes per row, beside the row itself."""
+        return 200
+
+    def rows_in(self, voxels: int, voxels_per_label: int) -> int:
+        """So many rows are reckoned with, where a label has so many voxels."""
+        return labels_in(voxels, voxels_per_label)
+
+    def folded_bytes(self, shape: Triple) -> int:
+        """What folding a window takes: `Folds` sees to it that it is no more."""
+        most = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
+        return min(most, FOLD_LIMIT)
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return self._kept_bytes(shape, VOXELS_PER_LABEL)
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        return self._kept_bytes(shape, self.voxels_per_label)
+
+    def _kept_bytes(self, shape: Triple, voxels_per_label: int) -> int:
+        rows = self.rows_in(math.prod(shape), voxels_per_label)
+        return MERGE_COPIES * rows * self.row_bytes + shape[1] * shape[2] * 16
 
     def table(self, shape: Triple) -> RowKind:
         """The kind of table, of a volume of a shape."""
@@ -169,6 +214,7 @@ class RegionSurvey(TableSurvey):
         nan: str = "raise",
         name: str = "regionprops_table",
         channels: tuple[str, ...] = (),
+        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> RegionSurvey:
         """Of labels and intensities of some dtypes; what cannot be measured is refused.
 
@@ -195,7 +241,8 @@ class RegionSurvey(TableSurvey):
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
-        return cls(name, names, dtype, (z, y, x), ndim, nan, channels)
+        how = dtype, (z, y, x), ndim, nan, channels
+        return cls(name, names, *how, voxels_per_label=voxels_per_label)
 
     def table(self, shape: Triple) -> RowKind:
         rows = RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
@@ -220,14 +267,13 @@ class RegionSurvey(TableSurvey):
     def row_bytes(self) -> int:
         return (300 if self.intensity is None else 550) * max(1, len(self.channels))
 
-    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        voxels = shape[0] * shape[1] * shape[2]
-        converted = 4 * voxels if self.intensity == np.float16 else 0
-        return converted + _regions_in(voxels) * FOLD_BYTES + shape[1] * shape[2] * 8
+    @property
+    def fold_bytes(self) -> int:
+        return FOLD_BYTES
 
-    def state_bytes(self, shape: Triple, windows: int) -> int:
-        voxels = shape[0] * shape[1] * shape[2]
-        return MERGE_COPIES * _regions_in(voxels) * self.row_bytes + shape[1] * shape[2] * 8
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
+        return converted + self.folded_bytes(shape) + shape[1] * shape[2] * 8
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -235,7 +281,7 @@ class RegionSurvey(TableSurvey):
         return RegionSurveyor(self, grid, index, limit_bytes)
 
 
-class RegionSurveyor(Surveyor):
+class RegionSurveyor(RowSurveyor):
     """Regions of one slab."""
 
     def __init__(self, survey: RegionSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
@@ -244,6 +290,7 @@ class RegionSurveyor(Surveyor):
         self.below: np.ndarray | None = None
         merge: Any = merge_beside if survey.channels else tables.merge
         self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
+        self.folds = Folds(survey.fold_bytes)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *intensities = arrays
@@ -269,11 +316,10 @@ class RegionSurveyor(Surveyor):
                 how.with_faces,
             )
 
-        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
+        for part in self.folds.of(labels, core[1], threads, strip):
+            self.rows.add(part)
         if core[0] and how.with_faces:
             self.below = _last(labels, core)
-        for part in parts:
-            self.rows.add(part)
 
     def finish(self) -> Any:
         return self.rows.all()
@@ -314,6 +360,7 @@ class AdjacencySurvey(TableSurvey):
         range: Sequence[float] | None = None,
         nan: str = "raise",
         name: str = "region_adjacency",
+        voxels_per_label: int = VOXELS_PER_LABEL,
     ) -> AdjacencySurvey:
         """Of labels and boundaries of some dtypes; what cannot be measured is refused.
 
@@ -342,7 +389,7 @@ class AdjacencySurvey(TableSurvey):
                 raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
             range = (low, high)
         dtype = None if boundary is None else _numbers(boundary, "boundary", name)
-        return cls(name, dtype, value, bins, range, nan)
+        return cls(name, dtype, value, bins, range, nan, voxels_per_label=voxels_per_label)
 
     @property
     def edges(self) -> np.ndarray | None:
@@ -360,18 +407,21 @@ class AdjacencySurvey(TableSurvey):
 
     @property
     def row_bytes(self) -> int:
-        return 100 + 8 * self.bins
+        return (100 if self.boundary is None or self.boundary.kind == "f" else 80) + 8 * self.bins
+
+    @property
+    def fold_bytes(self) -> int:
+        return 4 * self.row_bytes + 200
+
+    def rows_in(self, voxels: int, voxels_per_label: int) -> int:
+        return PAIRS * labels_in(voxels, voxels_per_label)
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        voxels = shape[0] * shape[1] * shape[2]
-        converted = 4 * voxels if self.boundary == np.float16 else 0
-        pairs = PAIRS * _regions_in(voxels)
-        return converted + pairs * (4 * self.row_bytes + 200) + shape[1] * shape[2] * 16
+        converted = 4 * math.prod(shape) if self.boundary == np.float16 else 0
+        return converted + self.folded_bytes(shape) + shape[1] * shape[2] * 16
 
-    def state_bytes(self, shape: Triple, windows: int) -> int:
-        voxels = shape[0] * shape[1] * shape[2]
-        rows = MERGE_COPIES * PAIRS * _regions_in(voxels) * self.row_bytes
-        return rows + shape[1] * shape[2] * 16
+    def most_rows(self, voxels: int) -> int:
+        return 3 * voxels
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -380,10 +430,10 @@ class AdjacencySurvey(TableSurvey):
 
 
 #: Neighbours of a region with a larger label, for what is reserved.
-PAIRS = 8
+PAIRS = 6
 
 
-class AdjacencySurveyor(Surveyor):
+class AdjacencySurveyor(RowSurveyor):
     """Touching pairs of one slab."""
 
     def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, limit_bytes: int) -> None:
@@ -391,6 +441,7 @@ class AdjacencySurveyor(Surveyor):
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
         self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
+        self.folds = Folds(survey.fold_bytes)
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *others = arrays
@@ -413,19 +464,62 @@ class AdjacencySurveyor(Surveyor):
                 under,
             )
 
-        parts = in_strips(core[1], labels.size // SHARE, threads, strip)
+        for part in self.folds.of(labels, core[1], threads, strip):
+            self.rows.add(part)
         if core[0]:
             plain = others and how.value != "upper"
             self.below = _last(labels, core), _last(others[0], core) if plain else None
-        for part in parts:
-            self.rows.add(part)
 
     def finish(self) -> Adjacency:
         return self.rows.all()
 
 
-def _regions_in(voxels: int) -> int:
-    return 1_000 + voxels // VOXELS_PER_REGION
+def labels_in(voxels: int, voxels_per_label: int) -> int:
+    """So many labels are reckoned with.
+
+    Examples
+    --------
+    >>> labels_in(2**20, 16)
+    66536
+    """
+    return 1_000 + voxels // voxels_per_label
+
+
+@dataclass
+class Folds:
+    """Cuts windows into parts that are folded one after the other.
+
+    Folding takes more than what it finds. Labels may be of any size, so that a part is as large as the
+    part before it lets expect.
+
+    Attributes
+    ----------
+    row_bytes : int
+        What folding takes for each row that it finds.
+    voxels : int
+        Of the next part.
+    """
+
+    row_bytes: int
+    voxels: int = FIRST_PART
+
+    def of(
+        self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]
+    ) -> Iterator[Any]:
+        """What ``strip(y0, y1)`` finds in the rows of a window, part by part."""
+        row = max(1, labels.shape[0] * labels.shape[2])
+        start = 0
+        while start < rows:
+            count = min(max(1, self.voxels // row), rows - start)
+
+            def part(a: int, b: int, start: int = start) -> Any:
+                return strip(start + a, start + b)
+
+            found = in_strips(count, row * count // SHARE, threads, part)
+            most = FOLD_LIMIT * row * count // (self.row_bytes * max(1, sum(map(len, found))))
+            self.voxels = min(most, LARGEST_PART)
+            start += count
+            yield from found
 
 
 def _check_labels(dtype: Any, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
@@ -106,6 +107,7 @@ def regionprops_table(
             2 if len(labels.space.axes) == 2 else 3,
             nan,
             channels=operands[-1].channels,
+            voxels_per_label=voxels_per_label(labels.node),
         )
         return Table(Barrier.of(survey, tuple(n for v in operands for n in v.nodes)))
 
@@ -197,6 +199,7 @@ def region_adjacency(
     """
     name = "region_adjacency"
     labels, operands = _with(labels, intensity, name, "intensity")
+    each = voxels_per_label(labels.node)
     if affinities is not None:
         if intensity is not None:
             raise ValueError(f"{name}: give intensity= or affinities=, not both")
@@ -204,12 +207,16 @@ def region_adjacency(
         check_affinities(edges, name)
         if bins and range is None and edges.dtype == np.uint8:
             range = (0, 256)
-        survey = AdjacencySurvey.of(labels.dtype, edges.dtype, "upper", bins, range, nan)
+        survey = AdjacencySurvey.of(
+            labels.dtype, edges.dtype, "upper", bins, range, nan, voxels_per_label=each
+        )
         return Table(Barrier.of(survey, (labels.node, *edges.nodes)))
     if value == "upper":
         raise ValueError(f"{name}: value={value!r}; use max or mean")
     boundary = None if intensity is None else operands[1].dtype
-    survey = AdjacencySurvey.of(labels.dtype, boundary, value, bins, range, nan)
+    survey = AdjacencySurvey.of(
+        labels.dtype, boundary, value, bins, range, nan, voxels_per_label=each
+    )
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
 
 

@@ -21,8 +21,11 @@ from beam_volumes.ops.labels.watershed_stages import ByAffinity, ByHeight, Codes
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL
 
 _BYTE = np.dtype(np.uint8)
+#: Basins of a network's affinities, as they are, had 14 voxels.
+_BASIN_OF_AFFINITIES = 16
 
 
 @documented
@@ -236,7 +239,7 @@ def watershed_affinities(
         codes = StageNode.of(Codes(name, _BYTE), (choices,))
     else:
         codes = StageNode.of(HighCodes(name, _BYTE, float(high)), (choices, *nodes))
-    basins = Volume(_basins(name, codes), first_channel(affinities).space)
+    basins = Volume(_basins(name, codes, _BASIN_OF_AFFINITIES), first_channel(affinities).space)
     if min_size is None:
         return basins
     graph = region_adjacency(basins, affinities=edges, nan="omit")
@@ -250,8 +253,8 @@ def _as_integers(volume: Volume) -> Volume:
     return volume.astype(np.uint8) if volume.dtype.kind == "b" else volume
 
 
-def _basins(name: str, codes: Node) -> Node:
-    """Return the node of labels of components whose edges codes tell."""
+def _basins(name: str, codes: Node, voxels: int = VOXELS_PER_LABEL) -> Node:
+    """Return the node of labels of components whose edges codes tell, which may well have so many voxels."""
     dtype = np.dtype(np.uint32 if math.prod(codes.shape) < 1 << 32 else np.uint64)
     barrier = Barrier.of(EdgeSurvey.of(name, dtype), (codes,))
-    return AcrossNode.of(barrier, RelabelEdges.of(name, dtype), (codes,))
+    return AcrossNode.of(barrier, RelabelEdges.of(name, dtype, voxels), (codes,))
