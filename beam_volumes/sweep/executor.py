@@ -24,6 +24,7 @@ from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.source import read_stack
 from beam_volumes.storage.transfer import Transfer, read_into
 from beam_volumes.sweep.doing import Doing
+from beam_volumes.sweep.holding import let_go
 from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
 from beam_volumes.sweep.resources import Arena, in_strips
@@ -89,6 +90,7 @@ def sweep(
     Exception
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
+    let_go(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
     run.writes.may_write, run.tell = may_write, tell
     for seen in program.surveys:

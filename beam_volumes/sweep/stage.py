@@ -158,6 +158,8 @@ class Stage:
         """
         return (1, 1, 1)
 
+    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.holding`.
+    holds: ClassVar[str] = ""
     #: Whether it computes on an accelerator where there is one.
     accelerated: ClassVar[bool] = False
     #: What the cells are in words, for plans, if they are worth a word; and the voxels each is given.

@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_volumes.nesting import calling
 from beam_volumes.storage.extent import Extent
+from beam_volumes.sweep.holding import hold
 from beam_volumes.sweep.stage import digest
 
 #: A loaded network: takes and gives arrays with the axes batch, c, (z,) y, x.
@@ -54,16 +55,27 @@ class Model:
         """Whether it may compute on an accelerator."""
         return True
 
+    @property
+    def holds(self) -> str:
+        """What it is called among what a process holds."""
+        return self.token()
+
     def token(self) -> str:
         return digest(type(self).__name__, self.identity)
 
     def loaded(self, threads: int) -> Network:
-        """The network, which a process loads once."""
+        """The network, which a process loads once for the sweeps that use it."""
         with _lock:
             key = self.token(), threads
             if key not in _loaded:
                 _loaded[key] = self._load(threads)
+                hold(self.holds, self._drop)
             return _loaded[key]
+
+    def _drop(self) -> None:
+        with _lock:
+            for key in [k for k in _loaded if k[0] == self.token()]:
+                del _loaded[key]
 
     def on_trial(self) -> Network:
         """The network with one thread, for a trial: what it allocates is held no longer than it is."""

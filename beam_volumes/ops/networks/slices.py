@@ -25,6 +25,10 @@ class OfSlices(Model):
         return self.network.accelerated
 
     @property
+    def holds(self) -> str:
+        return self.network.holds
+
+    @property
     def extents(self) -> tuple[Extent, ...]:
         return self.network.extents
 

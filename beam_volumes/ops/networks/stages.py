@@ -78,6 +78,10 @@ class Predict(Regrid):
         return self.model.accelerated
 
     @property
+    def holds(self) -> str:  # type: ignore[override]
+        return self.model.holds
+
+    @property
     def piece(self) -> str:  # type: ignore[override]
         size = " x ".join(map(str, self.patches.patch))
         return f"patches of {size}, {self.batch} at a time"

@@ -1,6 +1,7 @@
 """Networks over volumes: what one pass gives, however the volume is cut."""
 
 import re
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -351,6 +352,18 @@ def test_recipes_and_resumed_runs_know_the_file(tmp_path, command, monkeypatch):
             > 0.5
         )
         bv.compute(again.to("out.zarr"), resume=True)
+
+
+def test_a_network_is_held_until_a_sweep_has_no_use_for_it(tmp_path):
+    file = unet(tmp_path / "unet.onnx")
+    made = bv.predict(EM, file, patch=20)
+    np.asarray(made)
+    np.asarray(made)
+    (network,) = models._loaded.values()
+    alive = weakref.ref(network)
+    del network
+    np.asarray(bv.open(EM) + 1)
+    assert not models._loaded and alive() is None
 
 
 def test_from_slices_to_a_table_in_one_command(tmp_path, command, monkeypatch):
