@@ -127,6 +127,10 @@ class TableSurvey(Survey):
         """So many rows are reckoned with, where a label has so many voxels."""
         return labels_in(voxels, voxels_per_label)
 
+    def slice_bytes(self, shape: Triple) -> int:
+        """What is kept of a window's last slice, for the next one."""
+        return 0
+
     def folded_bytes(self, shape: Triple) -> int:
         """What folding a window takes: `Folds` sees to it that it is no more."""
         most = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
@@ -140,7 +144,7 @@ class TableSurvey(Survey):
 
     def _kept_bytes(self, shape: Triple, voxels_per_label: int) -> int:
         rows = self.rows_in(math.prod(shape), voxels_per_label)
-        return MERGE_COPIES * rows * self.row_bytes + shape[1] * shape[2] * 16
+        return MERGE_COPIES * rows * self.row_bytes + self.slice_bytes(shape)
 
     def table(self, shape: Triple) -> RowKind:
         """The kind of table, of a volume of a shape."""
@@ -273,7 +277,10 @@ class RegionSurvey(TableSurvey):
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
-        return converted + self.folded_bytes(shape) + shape[1] * shape[2] * 8
+        return converted + self.folded_bytes(shape) + self.slice_bytes(shape)
+
+    def slice_bytes(self, shape: Triple) -> int:
+        return shape[1] * shape[2] * 8
 
     def begin(
         self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
@@ -418,7 +425,10 @@ class AdjacencySurvey(TableSurvey):
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         converted = 4 * math.prod(shape) if self.boundary == np.float16 else 0
-        return converted + self.folded_bytes(shape) + shape[1] * shape[2] * 16
+        return converted + self.folded_bytes(shape) + self.slice_bytes(shape)
+
+    def slice_bytes(self, shape: Triple) -> int:
+        return shape[1] * shape[2] * 16
 
     def most_rows(self, voxels: int) -> int:
         return 3 * voxels
