@@ -12,6 +12,7 @@ import tensorstore as ts
 
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import DEFAULT_AXES, select
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.checksums import crc32
 from beam_volumes.storage.claims import ANY, Watched
 from beam_volumes.storage.context import context
@@ -50,7 +51,7 @@ class ArrayReader:
             return ts.array(self.array, copy=False, write=False, context=context())
         dtype = self.array.dtype.newbyteorder("=")
         return ts.virtual_chunked(
-            self._read, dtype=dtype, shape=self.array.shape, context=context()
+            callback(self._read), dtype=dtype, shape=self.array.shape, context=context()
         )
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: object) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
 
 from beam_volumes.text import printable
 
@@ -74,24 +71,6 @@ def explain(error: BaseException, doing: str) -> Exception:
             return kind(f"{doing}: {message} ({remedy})")
     hint = f" ({_DAMAGED})" if doing.startswith("reading") else ""
     return OSError(f"{doing}: {message}{hint}")
-
-
-def alone(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function that TensorStore calls: what it raises comes without the errors that led to it.
-
-    TensorStore pickles errors. A library that teaches Python to pickle tracebacks and causes, as dask does,
-    makes it pickle those too, and some of them cannot be read back.
-    """
-
-    @wraps(read)
-    def called(*args: Any) -> Any:
-        try:
-            return read(*args)
-        except Exception as error:
-            error.__cause__ = error.__context__ = None
-            raise error.with_traceback(None) from None
-
-    return called
 
 
 class VolumeError(OSError):

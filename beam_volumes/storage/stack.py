@@ -16,6 +16,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, DifferentSpaces, Space
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import opened, threads, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
@@ -93,7 +94,7 @@ class StackReader:
                 out[..., a - z0 : b - z0, :, :] = there.read().result()
 
         return ts.virtual_chunked(
-            read,
+            callback(read),
             dtype=self.parts[0].dtype,
             shape=(*self.parts[0].leading, starts[-1], y, x),
             chunk_layout=ts.ChunkLayout(chunk_shape=self.chunk),

@@ -14,10 +14,11 @@ import tensorstore as ts
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import Selection
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.chunking import CHUNK_BYTES, no_larger, per_axis
 from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
-from beam_volumes.storage.errors import VolumeError, alone
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
 from beam_volumes.storage.place import Spec
@@ -107,7 +108,7 @@ class ContiguousReader:
     def open(self) -> ts.TensorStore:
         stamp_of(self.file["path"])  # it is there
         store = ts.virtual_chunked(
-            alone(self._read),
+            callback(self._read),
             dtype=self.dtype,
             shape=self.shape,
             chunk_layout=ts.ChunkLayout(chunk_shape=self.piece),

@@ -17,6 +17,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Box, Triple
 from beam_volumes.space import Space
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.description import Description
@@ -406,7 +407,7 @@ class UnitReader:
 
     def open(self) -> ts.TensorStore:
         return ts.virtual_chunked(
-            self._read,
+            callback(self._read),
             dtype=self.d.dtype,
             shape=(*self.d.leading, *self.d.shape),
             chunk_layout=ts.ChunkLayout(chunk_shape=(*self.d.leading_unit, *self.d.unit)),

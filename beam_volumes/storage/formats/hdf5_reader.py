@@ -19,8 +19,9 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.storage.axes import Selection
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context
-from beam_volumes.storage.errors import VolumeError, alone
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.contiguous import copy_voxels
 from beam_volumes.storage.formats.hdf5_arrays import Paths, got
@@ -119,7 +120,7 @@ class Hdf5Reader:
         stamp_of(self.path)  # it is there
         read = _Locked(self).read if self.remark else _Chunks(self).read
         store = ts.virtual_chunked(
-            alone(read),
+            callback(read),
             dtype=self.dtype,
             shape=self.sizes,
             chunk_layout=ts.ChunkLayout(chunk_shape=self.chunks),

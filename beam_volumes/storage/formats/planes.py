@@ -13,8 +13,8 @@ import tensorstore as ts
 
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import Selection, select
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context
-from beam_volumes.storage.errors import alone
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.source import DTYPES, Source, digest
 from beam_volumes.text import printable
@@ -96,7 +96,7 @@ class PlaneReader:
                 out[here] = plane[everywhere + within]
 
         store = ts.virtual_chunked(
-            alone(fill),
+            callback(fill),
             dtype=self.dtype,
             shape=self.sizes,
             chunk_layout=ts.ChunkLayout(chunk_shape=[max(1, c) for c in self.chunk]),

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import waiting_context
-from beam_volumes.storage.errors import VolumeError, alone, explain
+from beam_volumes.storage.errors import VolumeError, explain
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.tensorstore_spec import SpecReader
 from beam_volumes.storage.source import digest
@@ -55,7 +56,7 @@ class Unpacked:
         whole = ts.Spec(self._whole)
         layout = whole.chunk_layout
         stored = ts.virtual_chunked(
-            alone(self._read),
+            callback(self._read),
             dtype=whole.dtype,
             domain=whole.domain,
             chunk_layout=ts.ChunkLayout(

@@ -25,8 +25,9 @@ import tifffile
 
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import select
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context, waiting_context
-from beam_volumes.storage.errors import VolumeError, alone
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import RUN, Format, Options
 from beam_volumes.storage.formats.marks import Mark
@@ -121,7 +122,7 @@ class SliceReader:
     def open(self) -> ts.TensorStore:
         y, x, *samples = self.shape
         return ts.virtual_chunked(
-            alone(self._read),
+            callback(self._read),
             dtype=np.dtype(bool) if self.mask else self.dtype,
             shape=[*samples, len(self.names), y, x],
             chunk_layout=ts.ChunkLayout(chunk_shape=[*samples, 1, max(1, y), max(1, x)]),

@@ -12,8 +12,9 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.storage.axes import Selection
+from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context, waiting_context
-from beam_volumes.storage.errors import VolumeError, alone
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats import tiff_files as tags
 from beam_volumes.storage.formats.tiff_files import Directory, File, Numbers, opened_file
@@ -134,7 +135,7 @@ class TiffReader:
         leading = [n for _, n in self.leading]
         k = len(leading)
         return ts.virtual_chunked(
-            alone(_Reading(self).read),
+            callback(_Reading(self).read),
             dtype=self.dtype,
             shape=[*leading, *self.segments.shape],
             chunk_layout=ts.ChunkLayout(
