@@ -1,19 +1,24 @@
-"""Takes the picture of Neuroglancer in docs/looking.md: ``python docs/screens.py SLICES``.
+"""Takes the pictures of Neuroglancer and of a report in docs/looking.md: ``python docs/screens.py SLICES``.
 
 SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` has them, their cells and
-the boxes of a table. Chromium is needed. Look at the picture before it is committed.
+the boxes of a table; ``report.png`` what the run says of itself. Chromium is needed. Look at the pictures
+before they are committed.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import beam_volumes as bv
+from beam_volumes.show.report import report
 from tests.show.browser import Page
 
 IMAGES = Path(__file__).with_name("images")
@@ -43,6 +48,24 @@ def main() -> None:
             page.until("document.querySelectorAll('.neuroglancer-layer-item').length >= 3")
             page.settle()
             (IMAGES / "view.png").write_bytes(page.picture())
+        Path("report.html").write_text(report("cells.ome.zarr.run"), encoding="utf-8")
+        with Page((1100, 900)) as page:
+            page.open(Path("report.html").resolve().as_uri())
+            page.until("document.querySelectorAll('figure img').length >= 3")
+            parts = [at_heading(page, "cells").crop((0, 0, 1100, 570)), at_heading(page, "time")]
+        joined = Image.new("RGB", (1100, sum(part.height for part in parts)))
+        joined.paste(parts[0])
+        joined.paste(parts[1], (0, parts[0].height))
+        joined.thumbnail((733, joined.height), Image.Resampling.LANCZOS)
+        joined.save(IMAGES / "report.png", optimize=True)
+
+
+def at_heading(page: Page, word: str) -> Image.Image:
+    """What is seen of a page from a heading on."""
+    heading = f"[...document.querySelectorAll('h2')].find(h => h.textContent.includes('{word}'))"
+    page.until(f"({heading}.scrollIntoView(), true)")
+    page.settle(quiet=1)
+    return Image.open(io.BytesIO(page.picture()))
 
 
 if __name__ == "__main__":
