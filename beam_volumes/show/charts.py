@@ -11,8 +11,8 @@ from beam_volumes.drawing import DONE, HELD, INK, LINE, NEXT, NOW, SOFT, Drawing
 
 _W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
 COLOURS = (HELD, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
-#: Rows of slabs that are drawn.
-MOST_LANES = 32
+#: Rows of slabs that are drawn, and passes that are named.
+MOST_LANES, MOST_NAMES = 32, 24
 
 
 def histogram(counts: Sequence[int], low: float, high: float, name: str = "intensities") -> str:
@@ -82,8 +82,13 @@ def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) 
         rows.append((row, a, b, k, told))
     many = min(MOST_LANES, 1 + max((r for r, *_ in rows), default=0))
     step = 14
-    height = _TOP + many * step + _BOTTOM + 18
-    d = _canvas("slabs over time", _W, height)
+    told_of = names[:MOST_NAMES]
+    width = max((26 + 6 * len(name) for name in told_of), default=1)
+    columns = max(1, (_W - _LEFT) // width)
+    legend = 14 * -(-len(told_of) // columns)
+    axis = _TOP + many * step + _BOTTOM - 4
+    height = axis + 8 + legend
+    d = _canvas("slabs over time", _W, height, below=height - axis + 12)
     scale = (_W - _LEFT - 10) / end
     for row, a, b, k, told in rows:
         if row < many:
@@ -96,20 +101,19 @@ def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) 
                 fill,
                 told=told,
             )
-    d.text(_LEFT, height - 22, "0 s", 11, SOFT)
-    d.text(_W - 10, height - 22, f"{end:.3g} s", 11, SOFT, "end")
-    x = float(_LEFT)
-    for k, name in enumerate(names[:8]):
-        d.box(x, height - 14, 10, 10, COLOURS[k % len(COLOURS)])
-        d.text(x + 14, height - 5, name, 11, SOFT)
-        x += 26 + 6 * len(name)
+    d.text(_LEFT, axis, "0 s", 11, SOFT)
+    d.text(_W - 10, axis, f"{end:.3g} s", 11, SOFT, "end")
+    for k, name in enumerate(told_of):
+        x, y = _LEFT + k % columns * width, axis + 8 + 14 * (k // columns)
+        d.box(x, y, 10, 10, COLOURS[k % len(COLOURS)])
+        d.text(x + 14, y + 9, name, 11, SOFT)
     return d.svg()
 
 
-def _canvas(name: str, width: float, height: float) -> Drawing:
+def _canvas(name: str, width: float, height: float, below: float = _BOTTOM) -> Drawing:
     d = Drawing(width, height, name)
     d.text(_LEFT, 16, name, 12, INK, bold=True)
-    d.line([(_LEFT, _TOP - 4), (_LEFT, height - _BOTTOM)], LINE)
+    d.line([(_LEFT, _TOP - 4), (_LEFT, height - below)], LINE)
     return d
 
 

@@ -16,7 +16,8 @@ _STYLE = """
 body{font:15px/1.45 Helvetica,Arial,sans-serif;color:#1f2933;margin:2em auto;max-width:1180px;padding:0 1em}
 h1{font-size:1.5em}h2{font-size:1.2em;margin-top:2em;border-bottom:1px solid #cbd2d9}
 table{border-collapse:collapse;margin:.6em 0}th{text-align:left;font-weight:600;vertical-align:top}
-td,th{padding:2px 12px 2px 0;border-bottom:1px solid #eef1f4;overflow-wrap:anywhere}th,td.n{overflow-wrap:normal}
+td,th{padding:2px 12px 2px 0;border-bottom:1px solid #eef1f4;overflow-wrap:anywhere}
+th,td.n{overflow-wrap:normal}
 td.n{text-align:right;font-variant-numeric:tabular-nums}
 .row{display:flex;flex-wrap:wrap;gap:18px;align-items:flex-start}
 figure{margin:0}figure img{display:block;background:#ececec;image-rendering:pixelated;max-width:100%}
