@@ -113,11 +113,11 @@ from .ops.labels.tables import region_adjacency as region_adjacency
 from .ops.labels.tables import regionprops_table as regionprops_table
 from .ops.labels.watershed import watershed as watershed
 from .ops.labels.watershed import watershed_affinities as watershed_affinities
-from .ops.measure.reductions import histogram as histogram
+from .ops.measure.distributions import histogram as histogram
+from .ops.measure.distributions import percentile as percentile
 from .ops.measure.reductions import max as max
 from .ops.measure.reductions import mean as mean
 from .ops.measure.reductions import min as min
-from .ops.measure.reductions import percentile as percentile
 from .ops.measure.reductions import std as std
 from .ops.measure.reductions import sum as sum
 from .ops.measure.reductions import variance as variance

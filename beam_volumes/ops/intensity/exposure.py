@@ -16,7 +16,8 @@ from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
-from beam_volumes.ops.measure.reductions import fold, histogram, max, min
+from beam_volumes.ops.measure.distributions import histogram
+from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented

@@ -19,6 +19,7 @@ from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
+from beam_volumes.ops.measure.distributions import percentile
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Block, Stage
@@ -248,7 +249,7 @@ def _of_percentiles(
         raise ValueError(f"{name}: percentiles={percentiles!r} do not rise between 0 and 100")
     first, last = range_of(volume, out_range, "out_range", name, mask, nan, False)
     signed = not (is_pair(out_range) or (isinstance(out_range, str) and out_range == "image"))
-    own = reductions.percentile(volume, percentiles, others, mask=mask, nan=nan)
+    own = percentile(volume, percentiles, others, mask=mask, nan=nan)
     values = (own.value, value_of(first), value_of(last))
     shape = (5, *own.shape[1:])
     return FormulaValue.of(Ranges(name, signed), values, np.dtype(np.float64), shape)

@@ -10,19 +10,16 @@ import numpy as np
 
 from beam_volumes.graph.arithmetic import channels_of
 from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
-from beam_volumes.graph.scalar import Scalar, lazy
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure import (
     folds,
-    percentile_formulas,
-    percentiles_along,
-    threshold_formulas,
 )
 from beam_volumes.ops.measure import folds_along as projections
 from beam_volumes.ops.measure.over_channels import over_channels
 from beam_volumes.ops.measure.over_points import check_across, over_points
-from beam_volumes.ops.parameters.checks import axes_of, bins_of
+from beam_volumes.ops.parameters.checks import axes_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
@@ -64,7 +61,7 @@ def _along(
     """Reduce all axes, some to a lazy array, or those of points in time and channels to a volume."""
 
     def one(v: Volume, where: Volume | None, axis: Axis, across: str | None) -> Scalar:
-        kept, axes = _kept(reduction.name, v, axis)
+        kept, axes = kept_axes(reduction.name, v, axis)
         if not axes:
             return fold(reduction, v, where, across=across)
         along = projections.along(reduction, v.grid_shape, kept, axes)
@@ -134,7 +131,7 @@ class Stacked(Formula):
         return np.stack(arguments, self.at)
 
 
-def _kept(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
+def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, bool], list[int]]:
     """Which of z, y, x a reduction along some axes leaves, and those of them that the user sees."""
     if axis is None:
         return (False, False, False), []
@@ -481,186 +478,3 @@ def std(
     """
     volume = as_volume(volume)
     return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask, across)
-
-
-@documented
-def histogram(
-    volume: Volume,
-    bins: int = 256,
-    range: tuple[Any, Any] | None = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> tuple[Scalar, Scalar]:
-    """Count voxels in equal bins.
-
-    Parameters
-    ----------
-    %(volume)s
-    bins : int, default: 256
-        Number of bins.
-    range : pair of numbers or Scalar, optional
-        The ends of the bins, of which each may be lazy; the smallest and the largest voxel by
-        default. Voxels outside are not counted.
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    counts : Scalar
-        A lazy array of ``bins`` int64 numbers.
-    edges : Scalar
-        A lazy array of ``bins + 1`` floats.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    joint_histogram : of two volumes.
-    equalize_hist : the volume with a flat histogram.
-
-    Notes
-    -----
-    One sweep if ``range`` is given in numbers, else two. Counts and edges are exactly those of
-    numpy.
-
-    References
-    ----------
-    `numpy.histogram`.
-
-    Examples
-    --------
-    >>> counts, edges = bv.histogram(bv.open(np.array([[0, 1, 1, 4]])), bins=2)
-    >>> np.asarray(counts), np.asarray(edges)
-    (array([3, 1]), array([0., 2., 4.]))
-    """
-    volume = as_volume(volume)
-    bins = bins_of(bins, "bins", "histogram")
-    if range is None:
-        ends = [f(volume, mask=mask, nan=nan, across=across) for f in (min, max)]
-    else:
-        ends = [e if isinstance(e, Scalar) else Scalar(lazy(e)) for e in range]
-    fixed = None
-    if range is not None and not any(isinstance(e, Scalar) for e in range):
-        fixed = (float(range[0]), float(range[1])) if volume.dtype.kind == "f" else tuple(range)
-    reduction = folds.Histogram.of(volume.dtype, bins, fixed, nan)  # type: ignore[arg-type]
-    counts = fold(reduction, volume, mask, *(ends if fixed is None else ()), across=across)
-    like = threshold_formulas.bin_edges(0, 1, bins, volume.dtype)
-    edges = FormulaValue.of(
-        BinEdges("bin_edges", bins, volume.dtype),
-        (ends[0].value, ends[1].value),
-        like.dtype,
-        like.shape,
-    )
-    return counts, Scalar(edges)
-
-
-@dataclass(frozen=True, eq=False)
-class BinEdges(Formula):
-    """The edges that numpy gives equal bins between two numbers."""
-
-    bins: int
-    source: np.dtype
-
-    def evaluate(self, *arguments: Any) -> Any:
-        low, high = arguments
-        return threshold_formulas.bin_edges(low, high, self.bins, self.source)
-
-
-@documented
-def percentile(
-    volume: Volume,
-    q: float | Sequence[float],
-    axis: Axis = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find a percentile of all voxels, or of each line along some axes, exactly.
-
-    Parameters
-    ----------
-    %(volume)s
-    q : float or sequence of float
-        Percentiles, from 0 to 100.
-    axis : int, str or sequence of them, optional
-        The axes to reduce: numbers as in numpy, or names such as ``"z"``, or ``("y", "x")`` for
-        the percentile of each slice. All by default. ``"c"`` alone takes the channels of each
-        voxel: what that gives is a volume, whose channels are the percentiles if ``q`` is several.
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy number, with numpy's linear interpolation. If ``q`` is a sequence or ``axis``
-        is given, a lazy array: percentiles first, then the other axes; NaN where no voxel of a
-        line counts.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    percentile_filter : around each voxel.
-
-    Notes
-    -----
-    One sweep for dtypes of up to 16 bits, two for 32 bits and four for 64: each finds the next
-    digits of the order statistics, from a histogram of keys that keep the order.
-
-    Along axes one sweep, which gathers lines, if lines take at most 4096 bytes for each percentile
-    and all voxels at most 256 MiB; else one for each 8 bits of the dtype, and the result has at
-    most 65536 places for one percentile, 32768 for two.
-
-    References
-    ----------
-    `numpy.percentile` with its default method.
-
-    Examples
-    --------
-    >>> v = bv.open(np.array([[1, 2, 3, 4], [5, 5, 5, 9]]))
-    >>> float(bv.percentile(v[:1], 50)), np.asarray(bv.percentile(v, [50, 100], axis="x")).tolist()
-    (2.5, [[2.5, 5.0], [4.0, 9.0]])
-    """
-    volume = as_volume(volume)
-
-    def one(v: Volume, where: Volume | None, along: Axis, across: str | None) -> Scalar:
-        return _percentile(v, q, along, where, nan, across)
-
-    whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
-    return by_channel(whole, volume, mask, axis, one, across, at=int(np.ndim(q)))
-
-
-def _percentile(
-    volume: Volume,
-    q: float | Sequence[float],
-    axis: Axis,
-    mask: Volume | None,
-    nan: str,
-    across: str | None,
-) -> Scalar:
-    kept, axes = _kept("percentile", volume, axis)
-    whole = folds.RadixCounts.of(volume.dtype, q, 0, nan)
-    result: tuple[Scalar, ...] = ()
-    if axes:
-        where = (nan, volume.grid_shape, kept, axes)
-        lines = percentiles_along.gathers(volume.dtype, whole.q, volume.grid_shape, kept)
-        if lines and len(volume.nodes) == 1:
-            gathered = percentiles_along.GatheredAlong.of(volume.dtype, whole.q, *where)
-            return fold(gathered, volume, mask, across=across)
-        for level in np.arange(percentiles_along.levels(volume.dtype)).tolist():
-            along = percentiles_along.RadixCountsAlong.of(volume.dtype, whole.q, level, *where)
-            result = (fold(along, volume, mask, *result, across=across),)
-        return result[0]
-    for level in np.arange(percentile_formulas.percentile_levels(volume.dtype)).tolist():
-        counts = folds.RadixCounts.of(volume.dtype, q, level, nan)
-        result = (fold(counts, volume, mask, *result, across=across),)
-    return result[0]

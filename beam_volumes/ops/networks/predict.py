@@ -17,7 +17,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import first_channel, triple
-from beam_volumes.ops.measure.reductions import percentile
+from beam_volumes.ops.measure.distributions import percentile
 from beam_volumes.ops.networks.given import model_of
 from beam_volumes.ops.networks.layout import Asked, laid_out
 from beam_volumes.ops.networks.models import Model
