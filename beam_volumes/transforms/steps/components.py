@@ -1,4 +1,4 @@
-"""Single steps of labels and scans across slabs, for pipelines of one's own.
+"""Single steps of labels across slabs, for pipelines of one's own.
 
 `LabelComponents`, `MergeEquivalences` and `RelabelSlabs` are, one after the other, what `bv.label` does:
 voxels are read twice, and what is shuffled are summaries of slabs, ids and nothing else.
@@ -29,8 +29,6 @@ from beam_volumes.across.components import (
 from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds import Flow, Key
-from beam_volumes.across.scan_rounds import scan_flow
-from beam_volumes.across.scans import Combine
 from beam_volumes.geometry import NO_HALO, Grid, Halo
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
@@ -540,90 +538,3 @@ def _labelled(slab: Slab, labelling: Labelling, grid: Grid, ids: np.ndarray, dig
     except ValueError as error:
         raise ValueError(f"slab {slab.key}: {error}") from error
     return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space, slab.volume)
-
-
-class SlabScan(beam.PTransform):
-    """Combine the states of all slabs before each: ``(SlabKey, state)`` to another such PCollection.
-
-    For each slab it gives the combination, in order, of the states of the slabs before it along z,
-    in the same tile; None where there is none. With the slab's own voxels it gives running sums,
-    distances and the like.
-
-    Parameters
-    ----------
-    slabs : ReadSlabs, SlabGrid or Grid
-        How the volume is cut.
-    combine : callable
-        ``combine(a, b)`` of the states of neighbours in the order of the scan. It is
-        associative.
-    backward : bool, default: False
-        Whether to scan from the last slab to the first: ``a`` is the upper neighbour then.
-    itemsize : int, default: 8
-        Bytes of a state for each row and column of the slab. States of more than 4 MB are cut
-        into tiles: they must be planes, or dataclasses that hold planes, and combined pixel by
-        pixel.
-    radix : int, default: 16
-        Number of slabs that one step combines.
-
-    Raises
-    ------
-    ValueError
-        If the state of a slab would be larger than 8 MiB.
-
-    Notes
-    -----
-    States meet by key, in a tree along z of as many rounds as the grid needs.
-
-    Examples
-    --------
-    >>> import apache_beam as beam
-    >>> from beam_volumes.geometry import Grid
-    >>> scan = bv.SlabScan(Grid((30, 8, 8), (10, 8, 8)), lambda a, b: a + b)
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     states = p | beam.Create([(bv.SlabKey(10 * k, 0, 0), "abc"[k]) for k in range(3)])
-    ...     sums = states | scan | beam.MapTuple(lambda key, state: (key.z, state))
-    ...     _ = sums | beam.combiners.ToList() | beam.Map(lambda x: print(sorted(x)))
-    [(0, None), (10, 'a'), (20, 'ab')]
-    """
-
-    def __init__(
-        self,
-        slabs: ReadSlabs | SlabGrid | Grid,
-        combine: Combine,
-        *,
-        backward: bool = False,
-        itemsize: int = 8,
-        radix: int = 16,
-    ):
-        super().__init__()
-        self.backward = backward
-        self.grid = grid = grid_of(slabs)
-        _, rows, cols = grid.step
-        if (size := rows * cols * itemsize) > MOST_BYTES:
-            raise ValueError(
-                f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are {format_bytes(size)} "
-                f"each; elements are at most {format_bytes(MOST_BYTES)}: read slabs with a smaller tile="
-            )
-        self.flow = scan_flow(
-            grid,
-            combine,
-            itemsize=itemsize,
-            forward=not backward,
-            backward=backward,
-            radix=radix,
-        )
-
-    def expand(self, states: beam.PCollection) -> beam.PCollection:
-        carry = beam.Map(_carry, 2 if self.backward else 1)
-        given = states | "In no window" >> together()
-        answers = run_keyed(given, self.flow, self.grid, of=_scanned)["answers"]
-        return answers | beam.GroupByKey() | "Carry" >> carry
-
-
-def _scanned(state: tuple[SlabKey, Any], grid: Grid) -> tuple[Key, Any]:
-    return index_of(state[0], grid), (None, state[1], state[1])
-
-
-def _carry(group: tuple[SlabKey, Iterable[bytes]], which: int) -> tuple[SlabKey, Any]:
-    (answer,) = whole(group[1])
-    return group[0], answer[which]
