@@ -13,7 +13,7 @@ from beam_volumes.across.table_rounds import RowKind
 from beam_volumes.across.tables import as_labels
 from beam_volumes.geometry import Grid, Triple
 from beam_volumes.kernels.labels.contingency import count_labels
-from beam_volumes.ops.labels.table_surveys import Folds, Rows, RowSurveyor, TableSurvey, labels_in
+from beam_volumes.ops.labels.table_surveys import Rows, RowSurveyor, TableSurvey, labels_in
 from beam_volumes.sweep.survey import Surveyor
 
 #: Labels of the other volume that a label overlaps, for what is reserved.
@@ -53,7 +53,7 @@ class _Counts(RowSurveyor):
     def __init__(self, survey: ContingencySurvey, grid: Grid, limit_bytes: int) -> None:
         self.ignored = np.array(survey.ignored, np.uint64)
         self.rows = Rows(CONTINGENCY.merge, survey.row_bytes, limit_bytes, grid)
-        self.folds = Folds(survey.fold_bytes)
+        self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, others = map(as_labels, arrays)

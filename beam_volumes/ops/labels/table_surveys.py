@@ -36,8 +36,8 @@ MOST_BINS = 10_000
 FOLD_BYTES = 3_000
 #: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
 SHARE = 8
-#: Bytes that folding a part of a window may take; voxels of the first part, and of one at the most.
-FOLD_LIMIT, FIRST_PART, LARGEST_PART = 64 << 20, 1 << 18, 1 << 20
+#: Bytes that folding a part of a window may take, and voxels of the first part.
+FOLD_LIMIT, FIRST_PART = 64 << 20, 1 << 18
 
 
 @dataclass
@@ -135,6 +135,12 @@ class TableSurvey(Survey):
         """What folding a window takes: `Folds` sees to it that it is no more."""
         most = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
         return min(most, FOLD_LIMIT)
+
+    def folds(self) -> Folds:
+        """How a slab's windows are folded."""
+        many = 1 << 30
+        rows = self.rows_in(many, self.voxels_per_label)
+        return Folds(self.fold_bytes, many * FOLD_LIMIT // (self.fold_bytes * rows))
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return self._kept_bytes(shape, VOXELS_PER_LABEL)
@@ -297,7 +303,7 @@ class RegionSurveyor(RowSurveyor):
         self.below: np.ndarray | None = None
         merge: Any = merge_beside if survey.channels else tables.merge
         self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
-        self.folds = Folds(survey.fold_bytes)
+        self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *intensities = arrays
@@ -451,7 +457,7 @@ class AdjacencySurveyor(RowSurveyor):
         self.windows = _Windows(grid.box(index))
         self.below: tuple[np.ndarray, np.ndarray | None] | None = None
         self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
-        self.folds = Folds(survey.fold_bytes)
+        self.folds = survey.folds()
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         labels, *others = arrays
@@ -506,11 +512,14 @@ class Folds:
     ----------
     row_bytes : int
         What folding takes for each row that it finds.
+    largest : int
+        Voxels of a part at the most.
     voxels : int
         Of the next part.
     """
 
     row_bytes: int
+    largest: int
     voxels: int = FIRST_PART
 
     def of(
@@ -527,7 +536,7 @@ class Folds:
 
             found = in_strips(count, row * count // SHARE, threads, part)
             most = FOLD_LIMIT * row * count // (self.row_bytes * max(1, sum(map(len, found))))
-            self.voxels = min(most, LARGEST_PART)
+            self.voxels = min(most, self.largest)
             start += count
             yield from found
 
