@@ -380,5 +380,10 @@ def test_small_basins_are_reckoned_with():
     assert pairs.num_rows <= survey.rows_in(basins.size, survey.voxels_per_label)
     shape = basins.shape
     assert survey.state_bytes(shape, 1) < survey.likely_bytes(shape, 1)
+    # However wide its rows are: with a histogram a part is of fewer voxels from the first one on.
+    wide = bv.region_adjacency(basins, affinities=affinities, bins=256).barrier.survey
+    voxels = wide.folds().voxels
+    assert voxels < survey.folds().voxels
+    assert voxels * 6 / 16 * wide.fold_bytes <= 64 << 20
     plain = bv.region_adjacency(np.asarray(basins), affinities=affinities).barrier.survey
     assert plain.likely_bytes(shape, 1) == survey.state_bytes(shape, 1)

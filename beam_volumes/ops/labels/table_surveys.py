@@ -140,7 +140,8 @@ class TableSurvey(Survey):
         """How a slab's windows are folded."""
         many = 1 << 30
         rows = self.rows_in(many, self.voxels_per_label)
-        return Folds(self.fold_bytes, many * FOLD_LIMIT // (self.fold_bytes * rows))
+        largest = many * FOLD_LIMIT // (self.fold_bytes * rows)
+        return Folds(self.fold_bytes, largest, min(FIRST_PART, largest))
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return self._kept_bytes(shape, VOXELS_PER_LABEL)
@@ -520,7 +521,7 @@ class Folds:
 
     row_bytes: int
     largest: int
-    voxels: int = FIRST_PART
+    voxels: int
 
     def of(
         self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]

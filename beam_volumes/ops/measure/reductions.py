@@ -13,9 +13,7 @@ from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.measure import (
-    folds,
-)
+from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure import folds_along as projections
 from beam_volumes.ops.measure.over_channels import over_channels
 from beam_volumes.ops.measure.over_points import check_across, over_points
