@@ -10,6 +10,7 @@ from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.networks.trial import Trial, tried
+from beam_volumes.ops.networks.turns import Turns
 
 #: Voxels of a patch, and of a batch, that nobody has chosen.
 _PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18
@@ -35,7 +36,7 @@ class Asked:
     batch: int | None
     edges: tuple[str, str, str]
     cval: float
-    augment: str
+    turns: Turns
     flat: bool
     fixed: tuple[int | None, ...]
     #: Whether the result depends on how large patches are, whatever the network does.
@@ -62,20 +63,47 @@ def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout
     ValueError
         The network fails on them, or they cannot lie as they are asked to.
     """
+    if asked.context is not None:
+        asked = replace(asked, context=_further(asked.context, asked))
     patch = _patch(shape, asked)
     batch = asked.batch or _batch(patch)
-    trial = tried(model, "predict", batch, channels, patch)
+    trial = _tried(model, batch, channels, patch, asked)
+    asked.turns.check(trial.channels)
     scale = _scale(model, channels, patch, trial, asked)
     rest = triple([p - m * s for p, m, s in zip(patch, trial.shape, scale, strict=True)])
     stride = triple([math.lcm(s, t) for s, t in zip(scale, asked.stride or (1, 1, 1), strict=True)])
     known = asked.context is not None or any(rest[asked.flat :])
     valid = asked.mode == "valid" or (asked.mode == "auto" and known)
-    if asked.augment:
-        _check_turns(patch, rest, asked, valid, model)
+    if asked.turns:
+        _check_turns(patch, rest, scale, asked, valid, model)
     lay = _valid if valid else _blended
     patches = lay(model, shape, patch, scale, stride, rest, trial, asked)
     others = _others(patches, batch, stride, asked) if trial.repeatable else ()
     return Layout(model, patches, batch, trial, others)
+
+
+def _further(context: tuple[Triple, Triple], asked: Asked) -> tuple[Triple, Triple]:
+    """A context with the margin that turns leave out, so that patches begin at multiples of the stride."""
+
+    def further(own: int, a: int) -> int:
+        margin, stride = asked.turns.margin[a], asked.stride[a] if asked.stride else 1
+        # A reach of 23 becomes 24 for a stride of 4; one of 24 must become 28.
+        return own + (margin if (own + margin) % stride == 0 else -(-margin // stride) * stride)
+
+    before, after = (triple([further(n, a) for a, n in enumerate(side)]) for side in context)
+    return before, after
+
+
+def _tried(model: Model, batch: int, channels: int, patch: Triple, asked: Asked) -> Trial:
+    """What a network makes of a patch, less what turns leave out at its faces."""
+    trial = tried(model, "predict", batch, channels, patch)
+    left = triple([n - 2 * m for n, m in zip(trial.shape, asked.turns.margin, strict=True)])
+    if min(left) < 1:
+        raise ValueError(
+            f"predict: patch={patch}: {model.name} makes {trial.shape} voxels of it, and the longest offset "
+            f"leaves out {asked.turns.margin} at each face; use a larger patch"
+        )
+    return replace(trial, shape=left)
 
 
 def _batch(patch: Triple) -> int:
@@ -124,6 +152,9 @@ def _patch(shape: Triple, asked: Asked, voxels: int = _PATCH_VOXELS) -> Triple:
         cell = -(-shape[a] // max(1, -(-shape[a] // cell))) or 1
         own = -(-cell // stride[a]) * stride[a] + around
         patch.append(asked.slices if asked.flat and a == 0 else fixed or own)
+    swapped = [a for a in asked.turns.swapped if not asked.fixed[a]]
+    for a in swapped:
+        patch[a] = max(patch[b] for b in swapped)
     return triple(patch)
 
 
@@ -137,7 +168,7 @@ def _scale(model: Model, channels: int, patch: Triple, trial: Trial, asked: Aske
         more = _MORE * (asked.stride or (1, 1, 1))[a]
         longer = triple([n + more * (b == a) for b, n in enumerate(patch)])
         try:
-            added = tried(model, "predict", 1, channels, longer).shape[a] - m
+            added = _tried(model, 1, channels, longer, asked).shape[a] - m
         except ValueError:
             added = 0  # a network of a fixed size: its result tells
         scale[a] = more // added if added > 0 else max(1, p // m)
@@ -211,13 +242,28 @@ def _blended(
     )
 
 
-def _check_turns(patch: Triple, rest: Triple, asked: Asked, valid: bool, model: Model) -> None:
+def _check_turns(
+    patch: Triple, rest: Triple, scale: Triple, asked: Asked, valid: bool, model: Model
+) -> None:
+    """Refuse patches that the network could not be given turned."""
     before, after = asked.context or ((0, 0, 0), (0, 0, 0))
     uneven = any(r % 2 for r in rest) or (valid and before != after)
-    square = patch[1] == patch[2] and before[1] == before[2]
-    if uneven or (asked.augment == "rot90" and not square):
+    swapped = asked.turns.swapped
+    if asked.flat and 0 in swapped:
         raise ValueError(
-            f"predict: augment={asked.augment!r} needs the same context before and after"
-            + (", and as many voxels along y as along x" if asked.augment == "rot90" else "")
+            f"predict: augment={asked.turns.name!r} turns z as well, and {model.name} takes slices; use "
+            'augment="d4"'
+        )
+    alike = {(patch[a], rest[a], scale[a], before[a]) for a in swapped}
+    if uneven or len(alike) > 1:
+        axes = " and ".join("zyx"[a] for a in swapped)
+        raise ValueError(
+            f"predict: augment={asked.turns.name!r} needs the same context before and after"
+            + (f", and patches that are alike along {axes}" if swapped else "")
             + f"; the patch is {patch}, of which {model.name} leaves out {rest}"
+        )
+    if any(asked.turns.margin) and max(scale) > 1:
+        raise ValueError(
+            f"predict: offsets= with augment= are for networks that make a voxel of each; {model.name} "
+            f"makes one of {' x '.join(map(str, scale))}"
         )

@@ -23,7 +23,7 @@ from beam_volumes.ops.networks.layout import Asked, laid_out
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.slices import of_slices
 from beam_volumes.ops.networks.stages import Predict
-from beam_volumes.ops.networks.turns import TURNS
+from beam_volumes.ops.networks.turns import TURNS, Turns
 from beam_volumes.ops.networks.weights import BLENDS
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -51,6 +51,7 @@ def predict(
     mask: Volume | None = None,
     fill: float = 0.0,
     augment: str | None = None,
+    offsets: Sequence[Sequence[int] | None] | None = None,
     edges: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     device: str = "auto",
@@ -105,9 +106,15 @@ def predict(
         Patches that make results for no voxel of it are not run.
     fill : float, default: 0.0
         What their results are instead.
-    augment : {"flips", "rot90"}, optional
-        Average the results of each patch over its flips, or its quarter turns in the plane, turned
-        back. For results that do not name a direction.
+    augment : {"flips", "rot90", "d4", "cube"}, optional
+        Average the results of each patch over its flips along all axes (8 runs of the network), its
+        quarter turns in the plane (4), these and their mirror images (8), or all ways to turn and
+        mirror a cube (48), each turned back.
+    offsets : sequence, optional
+        What `augment` has to know of channels that tell of two voxels, such as affinities: for each
+        channel, along z, y, x (y, x for a network of slices), from a voxel to the other one that its
+        number tells of, or None. ``[(-1, 0, 0), (0, -1, 0), (0, 0, -1)]`` are those between each voxel
+        and the one before. The context grows by the longest.
     edges : str or sequence of str, default: "reflect"
         How the volume goes on beyond its edges, as ``mode`` of `gaussian_filter`.
     cval : float, default: 0.0
@@ -171,8 +178,9 @@ def predict(
         _per(_declared(stride, network, "stride"), axes, "stride", 1),
         _per(overlap, axes, "overlap", 0), blend, planes,
         batch if batch is None else par.whole_number(batch, "batch", what),
-        par.modes_of(edges, visible, what, "edges"), float(cval), augment or "",
-        flat, ((None,) * (3 - len(network.fixed)) + network.fixed),
+        par.modes_of(edges, visible, what, "edges"), float(cval),
+        Turns(augment or "", _offsets(offsets, axes)), flat,
+        ((None,) * (3 - len(network.fixed)) + network.fixed),
         mask is not None or normalize == "patch",
     )  # fmt: skip
     prepared = _normalized(v, normalize)
@@ -196,7 +204,7 @@ def predict(
     found = np.dtype(np.float32) if found.itemsize < 4 else found
     stage = Predict(
         f"{what} {network.name}", beside(found, made), shape, laid.patches.grid, laid.model,
-        laid.patches, len(v.nodes), laid.batch, blend if laid.patches.blended else "", augment or "",
+        laid.patches, len(v.nodes), laid.batch, blend if laid.patches.blended else "", asked.turns,
         normalize == "patch", float(fill), laid.trial.repeatable, laid.trial.network_bytes,
         laid.others,
     )  # fmt: skip
@@ -247,6 +255,31 @@ def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple
         pairs.append(pair)
     before, after = zip(*pairs, strict=True)
     return triple(before), triple(after)
+
+
+def _offsets(given: Any, axes: tuple[int, ...]) -> tuple[Triple, ...]:
+    """For each channel where its other voxel is, along z, y and x; zeros where it has none."""
+    if given is None:
+        return ()
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise TypeError(
+            f"predict: offsets={given!r} is no sequence of offsets, one for each channel"
+        )
+    found = []
+    for own in given:
+        if isinstance(own, str) or not (own is None or isinstance(own, Sequence | np.ndarray)):
+            raise TypeError(f"predict: offsets={given!r}: {own!r} is neither an offset nor None")
+        numbers = [0] * len(axes) if own is None else list(own)
+        if len(numbers) != len(axes) or not all(par.is_whole(n) for n in numbers):
+            names = ", ".join("zyx"[a] for a in axes)
+            raise ValueError(
+                f"predict: offsets={given!r}: {own!r} is not whole numbers along {names}"
+            )
+        there = [0, 0, 0]
+        for a, n in zip(axes, numbers, strict=True):
+            there[a] = int(n)
+        found.append(triple(there))
+    return tuple(found)
 
 
 def _slices(network: Model, channels: int, slices: int | None) -> int:

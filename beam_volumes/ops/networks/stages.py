@@ -15,7 +15,7 @@ from beam_volumes.geometry import Box, Range, Ranges, Triple
 from beam_volumes.ops.networks.models import Model, Network
 from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.networks.trial import stands_in
-from beam_volumes.ops.networks.turns import turned
+from beam_volumes.ops.networks.turns import Turns
 from beam_volumes.ops.networks.weights import weights
 from beam_volumes.storage.extent import Extent
 from beam_volumes.sweep.resources import in_strips
@@ -36,8 +36,8 @@ class Predict(Regrid):
         Patches at a time, the last ones with others of zeros.
     blend : str
         How patches that overlap are weighed; empty if none do.
-    turns : str
-        Over which turns of a patch results are averaged; empty for none.
+    turns : Turns
+        Over which turns of a patch results are averaged.
     standardized : bool
         Whether each channel of a patch is brought to mean 0 and standard deviation 1.
     fill : float
@@ -57,7 +57,7 @@ class Predict(Regrid):
     channels: int
     batch: int
     blend: str
-    turns: str
+    turns: Turns
     standardized: bool
     fill: float
     repeatable: bool
@@ -96,7 +96,7 @@ class Predict(Regrid):
     def seconds(self, threads: int) -> float:
         shape = (self.batch, self.channels, *self.patches.patch)
         noise = np.random.default_rng(0).random(shape, dtype=np.float32)
-        network = turned(self.model.loaded(threads), self.turns)
+        network = self.turns.over(self.model.loaded(threads))
         network(noise)  # the first one takes longer
         begun = time.perf_counter()
         network(noise)
@@ -137,7 +137,7 @@ class Predict(Regrid):
     def token(self) -> str:
         # Not how many patches run at a time: that changes no voxel of a network that is repeatable. Nor how
         # large they are, where a plan may choose.
-        how = self.blend, self.turns, self.standardized, repr(self.fill)
+        how = self.blend, repr(self.turns), self.standardized, repr(self.fill)
         first = self if self.instead_of is None else self.instead_of
         patches = first.patches
         if any(other.patch != patches.patch for other, _ in first.others):
@@ -162,9 +162,10 @@ class Predict(Regrid):
         out = self.made
         for n in self.patches.made:
             out *= n
-        # The batch, what is made of it, and a patch in float64 with its weights.
+        # The batch, what is made of it, the mean over turns, and a patch in float64 with its weights.
         given = 4 * self.channels * voxels * (1 + bool(self.turns) + 2 * self.standardized)
-        return self.network_bytes + given + (24 if self.blend or self.turns else 0) * out
+        mean = 12 * self.made * voxels * bool(self.turns)
+        return self.network_bytes + given + mean + (24 if self.blend else 0) * out
 
 
 class _Runs:
@@ -180,7 +181,7 @@ class _Runs:
     ) -> Iterator[tuple[Triple, np.ndarray | None]]:
         """What is made of each patch, with the axes c, z, y, x; None where the mask has no voxel."""
         stage = self.stage
-        network = turned(stage.model.loaded(threads), stage.turns)
+        network = stage.turns.over(stage.model.loaded(threads))
         while group := list(itertools.islice(cells, stage.batch)):
             wanted = [cell for cell in group if self._is_wanted(inputs, cell)]
             if wanted:

@@ -1,5 +1,6 @@
 """Networks over volumes: what one pass gives, however the volume is cut."""
 
+import itertools
 import re
 import weakref
 from pathlib import Path
@@ -243,6 +244,110 @@ def test_normalisation_and_turns(unet_file):
     np.testing.assert_array_equal(turns, mean)
     patchwise = np.asarray(bv.predict(flat, identity, patch=8, context=0, normalize="patch"))[0]
     np.testing.assert_allclose(patchwise, (flat - flat.mean()) / flat.std(), rtol=1e-5)
+
+
+PAIRS = [(-1, 0, 0), (0, -1, 0), (0, 0, -1)]
+
+
+def affinities(offsets, slope):
+    """A network of which each channel is a sum of a voxel and of the one at an offset; None is the voxel."""
+
+    def network(batch):
+        first = batch[:, 0]
+        others = [0 if o is None else np.roll(first, [-n for n in o], (1, 2, 3)) for o in offsets]
+        return np.stack([first + slope * other for other in others], axis=1)
+
+    return network
+
+
+def pairs_of(array, network, offsets, turn):
+    """What a network makes of a whole array that is turned, by the pairs of voxels that it tells of."""
+    places = np.arange(array.size).reshape(array.shape)
+    given, names = turn(array.astype("f4")), turn(places)
+    made = network(given[None, None])[0]
+    found = {}
+    for channel, offset in zip(made, offsets, strict=True):
+        for at in np.ndindex(*names.shape):
+            to = tuple(a + n for a, n in zip(at, offset or (0, 0, 0), strict=True))
+            if all(0 <= a < n for a, n in zip(to, names.shape, strict=True)):
+                found[frozenset((names[at], names[to]))] = float(channel[at])
+    return found
+
+
+def all_turns(name):
+    backs = list(itertools.product((False, True), repeat=3))
+    if name == "flips":
+        chosen = [((0, 1, 2), back) for back in backs]
+    elif name == "cube":
+        chosen = [(axes, back) for axes in itertools.permutations(range(3)) for back in backs]
+    else:
+        return [
+            lambda a, k=k, m=m: np.flip(np.rot90(a, k, (1, 2)), (2,) if m else ())
+            for m in ((False,) if name == "rot90" else (False, True))
+            for k in range(4)
+        ]
+    return [
+        lambda a, axes=axes, back=back: np.flip(a.transpose(axes), np.flatnonzero(back))
+        for axes, back in chosen
+    ]
+
+
+@pytest.mark.parametrize(
+    ("augment", "offsets", "mode"),
+    [
+        ("flips", [*PAIRS, (0, 0, -3), (2, 0, 0)], "valid"),
+        ("rot90", [(0, 1, 0), None, (0, 0, -1), (-2, 0, 0)], "valid"),
+        ("d4", [(0, -1, -1), (0, 1, -1), (0, 0, 2), (0, -2, 0)], "valid"),
+        ("cube", PAIRS, "valid"),
+        ("cube", PAIRS, "blend"),
+    ],
+)
+def test_turned_pairs_of_voxels_are_those_of_the_turned_volume(augment, offsets, mode, tmp_path):
+    array = RNG.integers(0, 100, (5, 7, 9), "u1")
+    network = affinities(offsets, 3)
+    found = bv.predict(array, network, patch=16, augment=augment, offsets=offsets, mode=mode,
+                       context=3 if mode == "valid" else None, edges="nearest",
+                       name=f"pairs {offsets}", version=1)  # fmt: skip
+    turned = [pairs_of(np.pad(array, 4, "edge"), network, offsets, t) for t in all_turns(augment)]
+    places = np.arange(np.prod([n + 8 for n in array.shape])).reshape([n + 8 for n in array.shape])
+    expected, differ = np.zeros((len(offsets), *array.shape)), 0
+    for k, offset in enumerate(offsets):
+        for at in np.ndindex(*array.shape):
+            here = tuple(n + 4 for n in at)
+            to = tuple(a + n for a, n in zip(here, offset or (0, 0, 0), strict=True))
+            pair = frozenset((places[here], places[to]))
+            found_by = [t[pair] for t in turned]
+            expected[(k, *at)] = np.mean(found_by)
+            differ += len({*found_by}) > 1
+    assert differ > array.size / 2  # the turns do not agree
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
+    cut = stored(found, tmp_path, "cut", slab=(2, 3, 9), chunks=(2, 3, 9), workers=2)
+    np.testing.assert_array_equal(cut, np.asarray(found))
+
+
+def test_pairs_that_cannot_be_turned_are_refused():
+    def refused(match, offsets, augment="flips", kind=ValueError, **kw):
+        network = affinities(PAIRS, 1)
+        with pytest.raises(kind, match=match):
+            bv.predict(
+                EM, network, **{"patch": 12, "context": 3, **kw}, offsets=offsets, augment=augment
+            )
+
+    refused(
+        r"'rot90' turns the offset \(0, -2, 0\) of channel 1 into \(0, 0, ",
+        [None, (0, -2, 0), None],
+        "rot90",
+    )
+    refused("'cube' turns the offset", [(-1, 0, 0), (0, -1, 0), (0, 0, -2)], "cube")
+    refused("2 entries, and the network makes 3", PAIRS[:2])
+    refused("twice, or with its opposite", [(1, 0, 0), (-1, 0, 0), None])
+    refused("whole numbers along z, y, x", [(1, 0), None, None])
+    refused("neither an offset nor None", [1, 2, 3], kind=TypeError)
+    refused("no sequence of offsets", "zyx", kind=TypeError)
+    refused("use a larger patch", [(-9, 0, 0), None, None], context=None)
+    refused("alike along z and y and x", PAIRS, "cube", patch=(12, 12, 14))
+    with pytest.raises(ValueError, match='use augment="d4"'):
+        bv.predict(EM, lambda b: b, patch=1, slices=1, context=0, augment="cube")
 
 
 def test_what_cannot_be_run_is_refused_before_anything_is_read(unet_file, tmp_path):
