@@ -1,9 +1,10 @@
 """Agglomeration of generated boundaries: time, boundaries a second, and memory, by the tree of ranges.
 
-``python benchmarks/segment.py [boundaries]`` prints a line for regions in a grid, numbered in raster order,
-made range by range and waiting on disk, as in a run; and beside it higra's and waterz's, in memory, if they
-are installed. Up to a million there is one for boundaries between any two regions, which all meet at the
-root. No voxels are made, but for waterz, which takes nothing else: a region is a voxel there.
+``python benchmarks/segment.py [boundaries]`` prints a line for regions in a cube, numbered in raster order,
+made range by range and waiting on disk, as in a run; one for as many in a long stack, of 32 x 32 regions
+a layer; and beside them higra's and waterz's, in memory, if they are installed. Up to a million there is one
+for boundaries between any two regions, which all meet at the root. No voxels are made, but for waterz, which
+takes nothing else: a region is a voxel there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from beam_volumes.session.spill import Spill
 Edges = dict[str, np.ndarray]
 THRESHOLD = 180.0
 SHARD = 1 << 16
+LAYER = 32  # regions along a side of a layer of the long stack
 
 
 def side_of(count: int) -> int:
@@ -29,12 +31,17 @@ def side_of(count: int) -> int:
     return max(2, round((count / 3) ** (1 / 3)))
 
 
-def grid(side: int) -> Iterator[Edges]:
-    """The boundaries of regions that fill a cube, some of them at a time."""
+def layers_of(count: int) -> int:
+    """Of the long stack of regions that has about so many boundaries."""
+    return max(2, round(count / (3 * LAYER**2)))
+
+
+def grid(layers: int, side: int) -> Iterator[Edges]:
+    """The boundaries of regions that fill a box of square layers, some of them at a time."""
     random = np.random.default_rng(0)
-    step = SHARD // 3
-    for first in range(0, side**3, step):
-        index = np.arange(first, min(first + step, side**3), dtype=np.int64)
+    step, regions = SHARD // 3, layers * side**2
+    for first in range(0, regions, step):
+        index = np.arange(first, min(first + step, regions), dtype=np.int64)
         z, y, x = index // side**2, index // side % side, index % side
         pairs = [
             (index[at > 0], index[at > 0] - back) for at, back in ((z, side**2), (y, side), (x, 1))
@@ -115,7 +122,7 @@ def in_higra(side: int) -> None:
     except ImportError:
         print("higra is not installed")
         return
-    parts = list(grid(side))
+    parts = list(grid(side, side))
     edges = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     a, b = (edges[name].astype(np.int64) - 1 for name in ("label_a", "label_b"))
     faces = edges["affinity_count"].astype(np.float64)
@@ -151,8 +158,9 @@ def in_waterz(side: int) -> None:
 
 def main() -> None:
     count = int(float(sys.argv[1])) if len(sys.argv) > 1 else 300_000
-    ours("compiling", grid(3))
-    ours("grid", grid(side_of(count)))
+    ours("compiling", grid(3, 3))
+    ours("cube", grid(side_of(count), side_of(count)))
+    ours("stack", grid(layers_of(count), LAYER))
     if count <= 1_000_000:
         ours("anywhere", anywhere(count))
     if count <= 10_000_000:
