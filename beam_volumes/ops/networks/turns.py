@@ -20,12 +20,12 @@ class Turn:
     ----------
     axes : tuple of int
         Along which axis of the patch each axis of the turned one lies.
-    back : tuple of bool
+    back : tuple of three bool
         Which axes of the turned one run backwards.
     """
 
     axes: Triple = (0, 1, 2)
-    back: tuple[bool, bool, bool] = (False, False, False)
+    back: tuple[bool, ...] = (False, False, False)
 
     def turned(self, batch: np.ndarray) -> np.ndarray:
         """Patches, with the axes batch, c, z, y, x, as they look turned."""
