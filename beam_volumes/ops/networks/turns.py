@@ -50,6 +50,7 @@ class Turn:
 
 
 _BACK = tuple(itertools.product((False, True), repeat=3))
+_ORDERS = tuple(map(triple, itertools.permutations(range(3))))
 
 #: What can be asked for: sets of turns, in the order in which they are added up.
 TURNS: dict[str, tuple[Turn, ...]] = {
@@ -61,7 +62,7 @@ TURNS: dict[str, tuple[Turn, ...]] = {
         Turn((0, 2, 1), (False, False, True)),
     ),
     "d4": tuple(Turn(axes, back) for axes in ((0, 1, 2), (0, 2, 1)) for back in _BACK[:4]),
-    "cube": tuple(Turn(axes, back) for axes in itertools.permutations(range(3)) for back in _BACK),
+    "cube": tuple(Turn(axes, back) for axes in _ORDERS for back in _BACK),
 }
 
 
