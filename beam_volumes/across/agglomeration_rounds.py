@@ -29,8 +29,9 @@ from beam_volumes.text import format_bytes
 RADIX, LEVELS = 16, 3
 #: Boundaries of a leaf, about.
 LEAF = 1 << 15
-#: Labels of a sample, of which ranges are made.
-SAMPLE = 1 << 14
+#: Labels of a sample for each leaf that the rows make, and of one shard at most. The samples of all shards
+#: meet in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
+PER_LEAF, SAMPLE = 128, 1 << 14
 #: What a node holds for a boundary at most; a quantile's histogram comes on top.
 EDGE_BYTES, HISTOGRAM_BYTES = 350, 8_300
 #: What `cut` holds for a merge.
@@ -112,7 +113,7 @@ class Agglomeration(TableStep):
         )
         return Flow(
             (
-                _Edges("edges", ("census", "place"), self.linkage),
+                _Edges("edges", ("census", "place"), self.linkage, leaf),
                 *sizes,
                 _Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
                 _Place("place", (*names, "ledger", "regions"), self.radix),
@@ -137,12 +138,14 @@ class _Edges(Round):
     """Under a shard of boundaries: which labels there are, to the census; the rows wait."""
 
     linkage: str
+    leaf: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = self.read(values[0])
         yield "place", (0, *key), rows
         labels = _distinct(rows.a, rows.b) if len(rows) else np.empty(0, np.uint64)
-        yield "census", (), ((0, *key), len(rows), _smallest(labels))
+        size = min(SAMPLE, PER_LEAF * -(-len(rows) // self.leaf))
+        yield "census", (), ((0, *key), len(rows), *_sample(labels, size))
 
     def read(self, given: Columns) -> Boundaries:
         """What counts of rows, the smaller label first; no boundary of a region with itself."""
@@ -193,14 +196,16 @@ class _Sizes(Round):
             (1, *key),
             {"label": labels.astype(np.uint64), "size": sizes.astype(np.int64)},
         )
-        yield "census", (), ((1, *key), 0, np.empty(0, np.uint64))
+        yield "census", (), ((1, *key), 0, *_sample(np.empty(0, np.uint64), 0))
 
 
-def _smallest(labels: np.ndarray) -> np.ndarray:
-    """Those labels that have the smallest hashes."""
-    if len(labels) <= SAMPLE:
-        return labels
-    return labels[np.argpartition(mixed(labels), SAMPLE - 1)[:SAMPLE]]
+def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+    """So many labels, those with the smallest hashes, and up to which hash they are all."""
+    if len(labels) <= size:
+        return labels, (1 << 64) - 1
+    hashes = mixed(labels)
+    some = np.argpartition(hashes, size - 1)[:size]
+    return labels[some], int(hashes[some[-1]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,11 +217,13 @@ class _Census(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         shards = {shard: rest for shard, *rest in values}
-        labels = np.unique(np.concatenate([sample for _, sample in shards.values()]))
-        count = sum(rows for rows, _ in shards.values())
+        # Up to the least of their bounds the samples of all shards are one sample of all labels.
+        bound = np.uint64(min(bound for *_, bound in shards.values()))
+        samples = [labels[mixed(labels) <= bound] for _, labels, _ in shards.values()]
+        labels = np.unique(np.concatenate(samples))
+        count = sum(rows for rows, *_ in shards.values())
         leaves = min(self.most, max(1, -(-count // self.leaf)))
-        at = np.arange(1, leaves) * len(_smallest(labels)) // leaves
-        least = np.unique(np.sort(_smallest(labels))[at])
+        least = np.unique(labels[np.arange(1, leaves) * len(labels) // leaves])
         for shard in shards:
             yield "place", shard, least
         yield self.to[-1], (0,), None  # though there be nothing
