@@ -4,14 +4,15 @@
 made range by range and waiting on disk, as in a run; one for as many in a long stack, of 32 x 32 regions
 a layer; and beside them higra's and waterz's, in memory, if they are installed. Up to a million there is one
 for boundaries between any two regions, which all meet at the root. No voxels are made, but for waterz, which
-takes nothing else: a region is a voxel there.
+takes nothing else: a region is a voxel there. Each line has a process of its own, which has compiled before.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import psutil
@@ -89,8 +90,18 @@ def said(name: str, count: int, seconds: float, bytes_: int) -> str:
     )
 
 
-def ours(name: str, parts: Iterator[Edges]) -> None:
-    """By the tree; what waits for a round is on disk."""
+def ours(name: str, make: Callable[..., Iterator[Edges]], *sizes: int) -> None:
+    merge(grid(3, 3))  # compiles
+    count, merges, largest, seconds, peak = merge(make(*sizes))
+    print(said(name, count, seconds, peak), end="")
+    print(f"; {merges:,} merges; the largest step takes in {largest:,}", flush=True)
+
+
+def merge(parts: Iterator[Edges]) -> tuple[int, int, int, float, int]:
+    """By the tree; what waits for a round is on disk.
+
+    The boundaries, the merges, the boundaries of the largest step, seconds, and bytes.
+    """
     largest, check = 0, agglomeration_rounds.check_room
 
     def noted(count: int, *rest: object) -> None:
@@ -99,7 +110,7 @@ def ours(name: str, parts: Iterator[Edges]) -> None:
 
     flow = Agglomeration("agglomerate", "mean", 0.5, THRESHOLD, None, False).flow()
     agglomeration_rounds.check_room = noted  # type: ignore[assignment]
-    count = merges = 0
+    count = 0
     with Spill() as spill:
         shards = []
         for k, part in enumerate(parts):
@@ -111,8 +122,7 @@ def ours(name: str, parts: Iterator[Edges]) -> None:
             seconds = time.process_time() - began
         merges = sum(len(spill.value(columns)["label_a"]) for _, columns in found)
     agglomeration_rounds.check_room = check
-    print(said(name, count, seconds, peak.bytes), end="")
-    print(f"; {merges:,} merges; the largest step takes in {largest:,}", flush=True)
+    return count, merges, largest, seconds, peak.bytes
 
 
 def in_higra(side: int) -> None:
@@ -156,16 +166,25 @@ def in_waterz(side: int) -> None:
     print(said("waterz", 3 * side**2 * (side - 1), seconds, peak.bytes), flush=True)
 
 
+def alone(line: Callable[..., None], *arguments: object) -> None:
+    """In a process of its own: memory that another line has left would hide what this one takes."""
+    process = multiprocessing.get_context("spawn").Process(target=line, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        sys.exit(process.exitcode)
+
+
 def main() -> None:
     count = int(float(sys.argv[1])) if len(sys.argv) > 1 else 300_000
-    ours("compiling", grid(3, 3))
-    ours("cube", grid(side_of(count), side_of(count)))
-    ours("stack", grid(layers_of(count), LAYER))
+    side = side_of(count)
+    alone(ours, "cube", grid, side, side)
+    alone(ours, "stack", grid, layers_of(count), LAYER)
     if count <= 1_000_000:
-        ours("anywhere", anywhere(count))
+        alone(ours, "anywhere", anywhere, count)
     if count <= 10_000_000:
-        in_higra(side_of(count))
-        in_waterz(side_of(count))
+        alone(in_higra, side)
+        alone(in_waterz, side)
 
 
 if __name__ == "__main__":
