@@ -15,9 +15,6 @@ RUNS = {
     "operations": ["tests/ops/test_long_rows.py"],
 }
 
-#: With less optimization than usual: most of the time goes into compiling.
-COMPILER = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "1"}
-
 
 @thorough
 @pytest.mark.parametrize("name", RUNS)
@@ -28,7 +25,7 @@ def test_no_index_leaves_its_array(name, tmp_path_factory):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *RUNS[name]],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, **COMPILER, "NUMBA_CACHE_DIR": str(cache)},
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
     )
