@@ -31,4 +31,6 @@ def test_the_manifests_agree():
     assert f"--flink-master={flink['metadata']['name']}-rest:8081" in container["args"]
     ports = {p["name"]: p["port"] for p in service["spec"]["ports"]}
     assert options["job_endpoint"] == f"{service['metadata']['name']}:{ports['jobs']}"
+    stack = said["env.java.opts.jobmanager"]
+    assert container["env"] == [{"name": "JAVA_TOOL_OPTIONS", "value": stack}]
     assert {p["containerPort"] for p in container["ports"]} == set(ports.values())

@@ -201,6 +201,13 @@ _NOT_FETCHED = {
     "could not: give its path by the option --flink_job_server_jar=PATH, or take runner='DirectRunner'",
 }
 
+#: What to do where Java's stack is too small for a job: it is read and written step within step.
+_STACK = (
+    "Flink did not take in the job: so many steps follow one another that Java's stack was too small. "
+    "Give the JobManager more (env.java.opts.jobmanager: -Xss16m in Flink's configuration), and so the "
+    "job server (--job_server_jvm_properties=-Xss16m, if the runner starts it)"
+)
+
 
 @dataclass(frozen=True)
 class Elsewhere:
@@ -241,6 +248,8 @@ class Elsewhere:
                 for words, remedy in _NOT_FETCHED.items():
                     if "Unable to fetch" in str(error) and words in str(error):
                         raise OSError(remedy) from None
+                if "java.lang.StackOverflowError" in str(error):
+                    raise RuntimeError(f"{_STACK}. {last_words(session, journal)}") from None
                 if isinstance(error.__cause__, RemoteTraceback) or session.journal is None:
                     raise
                 # The runner gave up, for one because a worker died.

@@ -34,6 +34,9 @@ settings=(
 while IFS=': ' read -r key value; do
   settings+=(-D"$key=$value")
 done < <(grep '^[a-z]' "$here/settings.yaml")
+# Flink's scripts take from the environment, and not from -D, what Java itself is started with.
+FLINK_ENV_JAVA_OPTS_JM=$(sed -n 's/^env.java.opts.jobmanager: //p' "$here/settings.yaml")
+export FLINK_ENV_JAVA_OPTS_JM
 if [ -n "${SLOTS:-}" ]; then settings+=(-Dtaskmanager.numberOfTaskSlots="$SLOTS"); fi
 
 # start NAME COMMAND...: in the background unless it runs, its log and process id in DIR.
@@ -68,7 +71,7 @@ up() {
   done
   local jar=
   if [ -e "$JOB_SERVER" ]; then jar=" --flink_job_server_jar=$JOB_SERVER"; fi
-  echo "--runner=FlinkRunner --flink_version=1.19$jar" \
+  echo "--runner=FlinkRunner --flink_version=1.19$jar --job_server_jvm_properties=-Xss16m" \
     "--flink_master=localhost:$REST_PORT --parallelism=2" \
     "--environment_type=EXTERNAL --environment_config=localhost:$POOL_PORT"
 }

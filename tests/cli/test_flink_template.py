@@ -90,6 +90,10 @@ def test_flink_gets_the_settings_that_the_tests_run_with(services, tmp_path):
         found = dict(line.split(": ") for line in seen.read_text().splitlines())
         assert found == {**SETTINGS, "jobmanager.rpc.address": "jobmanager"}
     assert SETTINGS["restart-strategy.type"] == "fixed-delay"
+    # Who gives a job to the JobManager has the same stack.
+    stack = SETTINGS["env.java.opts.jobmanager"]
+    assert f"--job_server_jvm_properties={stack}" in SCRIPT
+    assert services["jobserver"]["environment"] == {"JAVA_TOOL_OPTIONS": stack}
     version = re.search(r"--flink_version=([\d.]+)", SCRIPT)[1]
     assert services["jobmanager"]["image"].startswith(f"flink:{version}-")
     assert services["jobserver"]["image"].startswith(f"apache/beam_flink{version}_job_server:")
