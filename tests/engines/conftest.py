@@ -200,8 +200,8 @@ def flink_cluster(tmp: Path) -> Iterator[Cluster]:
     rest, rpc, pool = free_ports(3)
     ports = {"REST_PORT": str(rest), "RPC_PORT": str(rpc), "POOL_PORT": str(pool)}
     env = {**os.environ, "PYTHON": sys.executable, **ports}
-    options = _cluster_up(folder, env)
     try:
+        options = _cluster_up(folder, env)
         yield Cluster(f"http://localhost:{rest}", folder, options, env)
     finally:
         subprocess.run([CLUSTER, "down", str(folder)], env=env, timeout=60)
