@@ -71,7 +71,8 @@ up() {
   done
   local jar=
   if [ -e "$JOB_SERVER" ]; then jar=" --flink_job_server_jar=$JOB_SERVER"; fi
-  echo "--runner=FlinkRunner --flink_version=1.19$jar --job_server_jvm_properties=-Xss16m" \
+  echo "--runner=FlinkRunner --flink_version=1.19$jar" \
+    "--job_server_jvm_properties=$FLINK_ENV_JAVA_OPTS_JM" \
     "--flink_master=localhost:$REST_PORT --parallelism=2" \
     "--environment_type=EXTERNAL --environment_config=localhost:$POOL_PORT"
 }

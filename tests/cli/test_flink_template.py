@@ -92,7 +92,7 @@ def test_flink_gets_the_settings_that_the_tests_run_with(services, tmp_path):
     assert SETTINGS["restart-strategy.type"] == "fixed-delay"
     # Who gives a job to the JobManager has the same stack.
     stack = SETTINGS["env.java.opts.jobmanager"]
-    assert f"--job_server_jvm_properties={stack}" in SCRIPT
+    assert "--job_server_jvm_properties=$FLINK_ENV_JAVA_OPTS_JM" in SCRIPT
     assert services["jobserver"]["environment"] == {"JAVA_TOOL_OPTIONS": stack}
     version = re.search(r"--flink_version=([\d.]+)", SCRIPT)[1]
     assert services["jobmanager"]["image"].startswith(f"flink:{version}-")
