@@ -14,6 +14,7 @@ from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.runs.parts import Parts
 from beam_volumes.session.identity import make_manifest
+from beam_volumes.session.once import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
 from beam_volumes.storage import provenance
@@ -25,7 +26,7 @@ from beam_volumes.sweep.meter import Meter
 
 
 @dataclass(frozen=True, eq=False)
-class Session:
+class Session(OncePerProcess):
     """A plan under way; picklable, and the same on every worker.
 
     `session.begin` makes one and `session.resume` one of a run that was stopped. `session.slabs` and
