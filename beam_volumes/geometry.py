@@ -225,12 +225,30 @@ def source_range(
     and ``size > 0``.
     """
     lo, hi = max(0, start - halo[0]), min(size, stop + halo[1])
-    if start - halo[0] < 0:
-        outside = pad_index(start - halo[0], 0, size, mode)
-        hi = max(hi, int(outside.max()) + 1)
-        lo = min([lo, *outside[outside >= 0].tolist()])
-    if stop + halo[1] > size:
-        outside = pad_index(size, stop + halo[1], size, mode)
-        lo = min([lo, *outside[outside >= 0].tolist()])
-        hi = max(hi, int(outside.max()) + 1)
+    for outside in ((start - halo[0], 0), (size, stop + halo[1])):
+        if outside[0] < outside[1] and (repeated := _repeated(*outside, size, mode)) is not None:
+            lo, hi = min(lo, repeated[0]), max(hi, repeated[1] + 1)
     return lo, max(hi, lo + 1)
+
+
+def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | None:
+    """The least and the last of a range's `pad_index`, without making it; None for constants.
+
+    Planning asks so often that arrays would be most of what it takes. Back and forth over the axis,
+    a range has its ends where it begins, where it ends, or where it turns.
+    """
+    if not size or mode in ("constant", "grid-constant"):
+        return None
+    if mode == "nearest" or size == 1:
+        first, last = (min(max(i, 0), size - 1) for i in (start, stop - 1))
+        return first, last
+    mirrors = mode == "mirror"  # its turns are not repeated
+    if not mirrors and mode not in ("reflect", "grid-mirror"):
+        raise ValueError(f"unknown boundary mode {mode!r}")
+    length = size - 1 if mirrors else size
+    turns = [*range(-(-start // length) * length, stop, length)][:3]
+    found = []
+    for i in (start, stop - 1, *turns):
+        at = i % (2 * length)
+        found.append(at if at < size else 2 * length - at - (not mirrors))
+    return min(found), max(found)
