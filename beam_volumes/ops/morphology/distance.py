@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,7 +43,8 @@ def distance_transform_edt(
     max_distance : float or str, optional
         Distances beyond are set to this one, in the unit of ``sampling``, or with
         ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
-        then, with a halo of that length, and takes one sweep.
+        then, with a halo of that length (at most the volume's), and takes one sweep. For long ones
+        that takes more memory and time than two sweeps without.
     return_indices : bool, default: False
         Not offered: an error if it is True.
 
@@ -89,7 +89,8 @@ def distance_transform_edt(
     root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
     if max_distance is not None:
         most = _max_distance(mask, max_distance, sampling, name)
-        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, root))
+        reach = kernels.bounded_reach(most, steps, mask.node.shape)
+        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, reach, root))
     how = kernels.metric(mask.node.shape, steps)
     along_y = scan_stages.DistanceAlongY(f"{name} along y", how.dtype, how)
     along_x = scan_stages.DistanceAlongX(f"{name} along x", dtype, how, root)
@@ -326,6 +327,9 @@ def _max_distance(volume: Volume, most: Any, sampling: Any, name: str) -> float:
         most = par.in_unit(volume, most, "max_distance")
     if not par.is_number(most):
         raise TypeError(f"{name}: max_distance={most!r} is not a length")
-    if not (math.isfinite(most) and most > 0):
-        raise ValueError(f"{name}: max_distance={most!r}: a length is finite and above 0")
+    if not 0 < most <= float(np.finfo(np.float32).max):
+        raise ValueError(
+            f"{name}: max_distance={most!r}: a length is above 0, and float32 has it; without "
+            "max_distance there is no limit"
+        )
     return float(most)
