@@ -160,10 +160,10 @@ def test_bad_sampling():
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(cases(), st.sampled_from([1, 2.5, 5, 9.7, 1e30]))
+@given(cases(), st.sampled_from([1, 2.5, 5, 9.7]))
 def test_bounded(case, most):
     mask, sampling, slabs, _, rows, cols, _ = case
-    reach = edt.bounded_reach(most, sampling, mask.shape)
+    reach = edt.bounded_reach(most, sampling)
     got = np.empty(mask.shape, np.float32)
     for z0, z1 in pieces(slabs):
         for y0, y1 in pieces(rows):
@@ -176,7 +176,7 @@ def test_bounded(case, most):
                     slice(a - o, b - o)
                     for a, b, o in zip((z0, y0, x0), (z1, y1, x1), lo, strict=True)
                 )
-                got[z0:z1, y0:y1, x0:x1] = edt.bounded(mask[box], sampling, most, reach, core)
-    uncut = edt.bounded(mask, sampling, most, reach, (slice(None),) * 3)
+                got[z0:z1, y0:y1, x0:x1] = edt.bounded(mask[box], sampling, most, core)
+    uncut = edt.bounded(mask, sampling, most, (slice(None),) * 3)
     assert np.array_equal(got, uncut)
     np.testing.assert_array_max_ulp(got, np.minimum(expected(mask, sampling), np.float32(most)), 1)

@@ -115,7 +115,7 @@ def test_up_to_a_distance(data):
     shape = tuple(draw(st.integers(1, n)) for n in (14, 40, 50))[draw(st.integers(0, 1)) :]
     mask = mask_of(shape, draw(st.sampled_from(SHARES)), draw(st.integers(0, 99)))
     sampling = draw(st.sampled_from(SAMPLINGS))[-len(shape) :]
-    most = draw(st.sampled_from([0.5, 1, 2.5, 9.7, 30, 1e9]))
+    most = draw(st.sampled_from([0.5, 1, 2.5, 9.7]))
     squared = draw(st.booleans())
     lazy = bv.distance_transform_edt(mask, sampling, squared=squared, max_distance=most)
     got = in_parts(lazy, **draw(slabs(shape, wide=False)))
@@ -245,12 +245,13 @@ def test_distances_are_as_other_volumes():
         ({"max_distance": -1}, "above 0"),
         ({"max_distance": float("nan")}, "above 0"),
         ({"max_distance": 1e300}, "float32 has it"),
+        ({"max_distance": 1e9, "squared": True}, "smallest memory that works"),
         ({"max_distance": "5 nm"}, 'sampling="voxel_size"'),
     ],
 )
 def test_bad_parameters(how, said):
     with pytest.raises(ValueError, match=said):
-        bv.distance_transform_edt(np.ones((3, 4, 5), bool), **how)
+        bv.plan(bv.distance_transform_edt(np.ones((3, 4, 5), bool), **how))
 
 
 def test_bad_axis():

@@ -135,9 +135,7 @@ def test_bounded(sampling, root):
     mask = random.random((9, 30, 40)) < 0.997
     for most in (0.5, 3, 6.7):
         dtype = np.dtype(np.float32 if root else np.float64)
-        steps = tuple(map(float, sampling))
-        reach = edt.bounded_reach(most, steps, mask.shape)
-        stage = scan_stages.BoundedDistance("edt", dtype, steps, most, reach, root)
+        stage = scan_stages.BoundedDistance("edt", dtype, tuple(map(float, sampling)), most, root)
         halo = [a for a, _ in stage.halos[0]]
         got = staged(stage, mask, random, halo, stage.padding.cval)
         grid = Grid(mask.shape, (4, 30, 40))

@@ -415,40 +415,27 @@ def within_planes(
         )
 
 
-def bounded_reach(
-    max_distance: float, sampling: tuple[float, float, float], shape: tuple[int, int, int]
-) -> tuple[int, int, int]:
-    """The halo per axis that decides all distances up to ``max_distance`` in a volume of this shape.
-
-    Examples
-    --------
-    >>> bounded_reach(9.5, (4, 1, 1), (100, 100, 5))
-    (3, 10, 4)
-    """
+def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, ...]:
+    """The halo per axis that decides all distances up to ``max_distance``."""
     if not (math.isfinite(max_distance) and max_distance > 0):
         raise ValueError(f"max_distance {max_distance!r}: give a positive length")
-    z, y, x = (
-        math.ceil(min(max_distance / s, max(1, n - 1)))
-        for s, n in zip(sampling, shape, strict=True)
-    )
-    return z, y, x
+    return tuple(math.ceil(max_distance / s) for s in sampling)
 
 
 def bounded(
     mask: np.ndarray,
     sampling: tuple[float, float, float],
     max_distance: float,
-    halo: tuple[int, int, int],
     core: tuple[slice, slice, slice],
     root: bool = True,
 ) -> np.ndarray:
-    """``minimum(distance, max_distance)`` in the core of a block with a ``halo`` of `bounded_reach`.
+    """``minimum(distance, max_distance)`` in the core of a block with a halo of `bounded_reach`.
 
     As float32; without ``root`` the squares, as float64. Of the halo only what the volume has is
     there, or it is foreground: beyond the volume there is no background. Parabolas farther than
     ``max_distance`` are never tried, so the bits do not depend on the block.
     """
-    reach = max(halo)
+    reach = max(bounded_reach(max_distance, sampling))
     how = metric((max(2, reach + 1),) * 3, sampling)  # the same arithmetic in every block
     of = how.dtype.type
     far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)

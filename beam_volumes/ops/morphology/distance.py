@@ -43,8 +43,8 @@ def distance_transform_edt(
     max_distance : float or str, optional
         Distances beyond are set to this one, in the unit of ``sampling``, or with
         ``sampling="voxel_size"`` as a text such as ``"200 nm"``. The transform is a filter
-        then, with a halo of that length (at most the volume's), and takes one sweep. For long ones
-        that takes more memory and time than two sweeps without.
+        then, with a halo of that length, and takes one sweep. One that is longer than the memory
+        has room for is refused: without it, distances are those of the whole volume.
     return_indices : bool, default: False
         Not offered: an error if it is True.
 
@@ -89,8 +89,7 @@ def distance_transform_edt(
     root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
     if max_distance is not None:
         most = _max_distance(mask, max_distance, sampling, name)
-        reach = kernels.bounded_reach(most, steps, mask.node.shape)
-        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, reach, root))
+        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, root))
     how = kernels.metric(mask.node.shape, steps)
     along_y = scan_stages.DistanceAlongY(f"{name} along y", how.dtype, how)
     along_x = scan_stages.DistanceAlongX(f"{name} along x", dtype, how, root)

@@ -109,7 +109,6 @@ class BoundedDistance(Stage):
 
     sampling: tuple[float, float, float]
     max_distance: float
-    reach: tuple[int, int, int]
     root: bool
 
     #: Beyond the volume there is no background.
@@ -118,15 +117,15 @@ class BoundedDistance(Stage):
 
     @property
     def halos(self) -> tuple[Halo, ...]:
-        z, y, x = ((r, r) for r in self.reach)
+        z, y, x = ((r, r) for r in kernels.bounded_reach(self.max_distance, self.sampling))
         return ((z, y, x),)
 
     @property
     def cost(self) -> float:
-        return 8.0 + 0.15 * sum(self.reach)
+        return 8.0 + 0.15 * sum(kernels.bounded_reach(self.max_distance, self.sampling))
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = self.reach
+        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
         high, wide, reach = rows + 2 * y, cols + 2 * x, 2 * max(z, y, x) + 2
         voxels = (depth + 2 * z) * high * wide
         # The mask gathered, distances along z, a plane of squares and one of results, and what
@@ -136,12 +135,10 @@ class BoundedDistance(Stage):
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
     ) -> None:
-        z, y, x = self.reach
+        z, y, x = kernels.bounded_reach(self.max_distance, self.sampling)
         mask = inputs[0].array(y0, y1 + 2 * y)
         core = (slice(z, z + out.depth), slice(y, y + y1 - y0), slice(x, x + out.cols))
-        planes = kernels.bounded(
-            mask, self.sampling, self.max_distance, self.reach, core, self.root
-        )
+        planes = kernels.bounded(mask, self.sampling, self.max_distance, core, self.root)
         for k, plane in enumerate(planes):
             out.slice(k, y0, y1)[...] = plane
 
