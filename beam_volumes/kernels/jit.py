@@ -1,7 +1,7 @@
 """How every kernel is compiled: one decorator, so that one place decides.
 
 Never ``fastmath``: a result must be the same sequence of IEEE operations on every CPU.
-Signatures are left open, a kernel is compiled for the dtypes it meets and kept on disk.
+Signatures are left open: a kernel is compiled for the dtypes it meets, and kept on disk (`kernels.cache`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,26 @@ import numba
 from llvmlite import binding
 from numba.core import event
 
-kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy")
+from beam_volumes.kernels.cache import KernelCache
+
+
+def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function with these options and keeps the result on disk."""
+
+    def compile_and_keep(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        if not numba.config.DISABLE_JIT:
+            dispatcher._cache = KernelCache(dispatcher)
+        return dispatcher
+
+    return compile_and_keep
+
+
+kernel = _compiled(boundscheck=False)
 #: For what is called row by row. It owns nothing, so that a view of a row costs no counting of references,
 #: which is an atomic operation. It can neither allocate nor call what returns an array.
 owning_nothing: Any = {"_nrt": False}
-row_kernel: Any = numba.njit(
-    nogil=True, cache=True, boundscheck=False, error_model="numpy", **owning_nothing
-)
+row_kernel = _compiled(boundscheck=False, **owning_nothing)
 #: For what is made while we run, of functions of users: not kept on disk, and no index goes astray.
 made_kernel: Any = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
 user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy")

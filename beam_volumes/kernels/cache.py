@@ -1,0 +1,290 @@
+"""Compiled kernels on disk, found by their content.
+
+Numba's own cache identifies a kernel by the path and the modification time of its file. Each clone,
+environment and upgrade then compiles everything again, a changed callee goes unnoticed, and processes that
+share the cache overwrite each other's index. Here the name of an entry is a digest of everything that decides
+its machine code. An entry is therefore valid wherever it is found, and there is no index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import stat
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+import platformdirs
+from numba.core import config
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps, pickle
+
+#: A cache above this is cut back to three quarters of it; the least recently used kernels go first.
+MAX_BYTES = 2 * 2**30
+#: Seconds after which reading a kernel renews its time of use.
+_MARK_AFTER = 86400
+#: Seconds after which a partly written file is removed: its process has died.
+_ABANDONED_AFTER = 3600
+_SUFFIX = ".kernel"
+_DIGEST = 32
+
+#: What decides machine code besides sources, signature, options and processor.
+_VERSIONS = (
+    *(m.__version__ for m in (numba, llvmlite, np)),
+    sys.implementation.cache_tag,
+    sysconfig.get_config_var("SOABI"),
+    platform.machine(),
+)
+_SETTINGS = (
+    *("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "USING_SVML"),
+    *("DISABLE_INTEL_SVML", "DEBUGINFO_DEFAULT"),
+)
+
+# Where kernels are kept.
+
+
+def folder() -> Path:
+    """Return the folder of compiled kernels, in ``NUMBA_CACHE_DIR`` or the user's cache folder."""
+    if config.CACHE_DIR:
+        return Path(config.CACHE_DIR) / "beam_volumes"
+    return platformdirs.user_cache_path("beam_volumes", appauthor=False) / "kernels"
+
+
+def _temporary_folder() -> Path | None:
+    """Return the folder of kernels if `folder` is read-only; None unless it belongs to this user alone.
+
+    Files in it are executed, and every user may write to its parent folder.
+    """
+    user = os.geteuid() if hasattr(os, "geteuid") else None
+    path = Path(tempfile.gettempdir()) / f"beam_volumes-kernels-{user}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except OSError:
+        return None
+    is_own = user is None or (found.st_uid == user and not found.st_mode & 0o022)
+    return path if stat.S_ISDIR(found.st_mode) and is_own else None
+
+
+def _folders() -> Iterator[Path]:
+    yield folder()
+    if (temporary := _temporary_folder()) is not None:
+        yield temporary
+
+
+def usage() -> tuple[int, int]:
+    """Return how many kernels are in the cache, and their bytes."""
+    sizes = [found.st_size for _, found in _entries(folder())]
+    return len(sizes), sum(sizes)
+
+
+def _entries(path: Path) -> Iterator[tuple[str, os.stat_result]]:
+    with suppress(OSError), os.scandir(path) as files:
+        for file in files:
+            with suppress(OSError):  # another process has removed it
+                if file.name.endswith(_SUFFIX):
+                    yield file.path, file.stat()
+
+
+def prune(path: Path, max_bytes: int) -> None:
+    """Remove abandoned files and, above ``max_bytes`` in all, the least recently used kernels."""
+    with suppress(OSError):
+        for partial in path.glob("*.partial"):
+            with suppress(OSError):
+                if time.time() - partial.stat().st_mtime > _ABANDONED_AFTER:
+                    partial.unlink()
+    entries = sorted(_entries(path), key=lambda entry: entry[1].st_mtime)
+    size = sum(found.st_size for _, found in entries)
+    if size <= max_bytes:
+        return
+    for name, found in entries:
+        if size <= max_bytes * 3 // 4:
+            return
+        with suppress(OSError):
+            os.unlink(name)
+        size -= found.st_size
+
+
+# Sources.
+
+#: By module, read when its kernels are defined: the file may be edited while the process runs.
+_sources: dict[str, str] = {}
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))", re.M
+)
+
+
+def _remember_sources(module: str) -> None:
+    """Read the source of a module that defines a kernel, and those of the modules it can have imported."""
+    if module in _sources:
+        return
+    package = "beam_volumes.kernels" if module.startswith("beam_volumes.") else module.split(".")[0]
+    loaded = [n for n in sys.modules if n.startswith((f"{package}.", "beam_volumes.kernels."))]
+    for name in (module, *loaded):
+        if name not in _sources:
+            loader = getattr(sys.modules[name], "__loader__", None)
+            with suppress(Exception):  # there is no source: its kernels are not cached
+                _sources[name] = loader.get_source(name) or ""
+
+
+@cache
+def source_digest(module: str) -> str | None:
+    """Return a digest of a module's source and of the kernel modules it imports, directly or not.
+
+    None without a source, as in a notebook.
+    """
+    found: set[str] = set()
+    left = [module]
+    while left:
+        name = left.pop()
+        if name in found:
+            continue
+        if not _sources.get(name):
+            if name == module:
+                return None
+            continue
+        found.add(name)
+        left += _imported(name)
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for name in sorted(found):
+        digest.update(f"{name}\0{_sources[name]}\0".encode())
+    return digest.hexdigest()
+
+
+def _imported(module: str) -> set[str]:
+    """Return the modules with a known source that a module imports."""
+    names: set[str] = set()
+    for origin, parts, modules in _IMPORT.findall(_sources[module]):
+        if origin.startswith("."):
+            package = (
+                module
+                if hasattr(sys.modules.get(module), "__path__")
+                else module.rpartition(".")[0]
+            )
+            with suppress(ImportError):
+                origin = importlib.util.resolve_name(origin, package)
+        words = re.findall(r"[\w.]+", parts or modules)
+        names |= {f"{origin}.{word}" for word in words} | {origin} if origin else set(words)
+    return names & _sources.keys()
+
+
+# Kernels.
+
+
+class KernelCache(_Cache):
+    """The cache of one kernel, for all signatures; numba's dispatcher loads from it and saves to it.
+
+    Processes that need a kernel at the same time all compile it, and write the same entry.
+    """
+
+    _pruned = False
+
+    def __init__(self, dispatcher: Any) -> None:
+        self._dispatcher = dispatcher
+        self._enabled = True
+        _remember_sources(dispatcher.py_func.__module__)
+
+    @property
+    def cache_path(self) -> str:
+        return str(folder())
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        """Do nothing: an outdated entry cannot be found."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        name = self._name(sig, target_context.codegen())
+        if name is None:
+            return None
+        for place in _folders():
+            payload = _read(place / name)
+            if payload is not None:
+                with suppress(Exception):  # an unusable entry is compiled again
+                    return CompileResult._rebuild(target_context, *pickle.loads(payload))
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        name = self._name(sig, data.codegen)
+        if name is None or data.library.has_dynamic_globals or data.lifted:
+            return
+        payload = dumps(data._reduce())
+        for place in _folders():
+            with suppress(OSError):
+                _write(place / name, payload)
+                break
+        else:
+            return
+        if not KernelCache._pruned:
+            KernelCache._pruned = True
+            prune(place, MAX_BYTES)
+
+    def _name(self, sig: Any, codegen: Any) -> str | None:
+        """Return the file name of the kernel for a signature; None if it cannot be cached."""
+        function = self._dispatcher.py_func
+        source = source_digest(function.__module__)
+        types = str(sig)
+        if not self._enabled or source is None or " at 0x" in types:
+            return None
+        cells = tuple(c.cell_contents for c in function.__closure__ or ())
+        parts = (
+            *(function.__module__, function.__qualname__, function.__code__.co_firstlineno),
+            *(function.__code__.co_code, dumps(cells) if cells else b""),
+            *(source, types, codegen.magic_tuple(), sorted(self._dispatcher.targetoptions.items())),
+            *(_VERSIONS, [(s, getattr(config, s, None)) for s in _SETTINGS]),
+        )
+        digest = hashlib.blake2b(repr(parts).encode(), digest_size=_DIGEST).hexdigest()
+        return f"{function.__name__}-{digest}{_SUFFIX}"
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the payload of a file; None if the file is missing or damaged."""
+    try:
+        data = path.read_bytes()
+        if time.time() - path.stat().st_mtime > _MARK_AFTER:
+            with suppress(OSError):  # read-only
+                os.utime(path)
+    except OSError:
+        return None
+    payload = data[_DIGEST:]
+    return payload if data[:_DIGEST] == _checksum(payload) else None
+
+
+def _write(path: Path, payload: bytes) -> None:
+    """Write a file that readers see either whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_checksum(payload) + payload)
+        os.chmod(
+            partial, 0o644
+        )  # as other files of a cache: an image may be filled by another user
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _checksum(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=_DIGEST).digest()

@@ -1,0 +1,165 @@
+"""Compiled kernels are found by their content, and an entry that is found is right."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from beam_volumes.kernels import cache
+
+#: A package with a kernel, and a callee and a constant of other modules.
+SOURCES = {
+    "__init__.py": "",
+    "constants.py": "ADDED = 1\n",
+    "callees.py": """
+from beam_volumes.kernels.jit import kernel
+from kernelled import constants
+@kernel
+def increased(x):
+    return x + constants.ADDED
+""",
+    "callers.py": """
+from beam_volumes.kernels.jit import kernel
+from kernelled.callees import increased
+@kernel
+def total(values):
+    result = 0
+    for x in values:
+        result += increased(x)
+    return result
+""",
+}
+PROGRAM = """
+import numpy as np
+from beam_volumes.kernels.jit import compilations
+from kernelled.callers import total
+with compilations() as found:
+    print(total(np.arange(4)), *[c.name for c in found])
+"""
+
+
+def place(folder, **changed):
+    """Write the package into a folder, and return how it is run there."""
+    (folder / "kernelled").mkdir(parents=True, exist_ok=True)
+    for name, source in (SOURCES | changed).items():
+        (folder / "kernelled" / name).write_text(source)
+    return folder
+
+
+def run(folder, kernels, **environment):
+    """Run the program on the copy in a folder: what its kernel returns, and what it compiled."""
+    path = os.pathsep.join([str(folder), os.getcwd(), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(kernels), **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_copies_of_a_package_share_kernels_and_a_changed_callee_is_compiled_again(tmp_path):
+    kernels = tmp_path / "kernels"
+    assert run(place(tmp_path / "a"), kernels) == ["10", "total"]
+    assert run(place(tmp_path / "b"), kernels) == ["10"]
+    changed = SOURCES["callees.py"].replace("x +", "2 * x +")
+    assert run(place(tmp_path / "b", **{"callees.py": changed}), kernels) == ["16", "total"]
+    assert run(place(tmp_path / "b", **{"constants.py": "ADDED = 3\n"}), kernels) == ["18", "total"]
+    assert run(tmp_path / "a", kernels) == ["10"]
+    # Bounds checks are another option of compiling, and another entry of the same cache.
+    assert run(tmp_path / "a", kernels, NUMBA_BOUNDSCHECK="1") == ["10", "total"]
+    assert run(tmp_path / "b", kernels, NUMBA_BOUNDSCHECK="1") == ["18", "total"]
+    assert run(tmp_path / "a", kernels, NUMBA_BOUNDSCHECK="1") == ["10"]
+
+
+def test_processes_racing_for_a_kernel_both_get_it(tmp_path):
+    place(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        raced = [*pool.map(lambda _: run(tmp_path, tmp_path / "kernels"), range(2))]
+    assert [r[0] for r in raced] == ["10", "10"]
+    assert run(tmp_path, tmp_path / "kernels") == ["10"]
+    assert not list((tmp_path / "kernels").rglob("*.partial"))
+
+
+def test_a_folder_that_cannot_be_written_is_replaced_by_one_of_the_users_own(tmp_path):
+    place(tmp_path)
+    (tmp_path / "file").touch()
+    own = {"TMPDIR": str(tmp_path)}
+    assert run(tmp_path, tmp_path / "file", **own) == ["10", "total"]
+    assert run(tmp_path, tmp_path / "file", **own) == ["10"]
+    (found,) = tmp_path.glob("beam_volumes-kernels-*")
+    assert found.stat().st_mode & 0o777 == 0o700
+    found.chmod(0o777)  # another user may have put something there, and it would be executed
+    assert run(tmp_path, tmp_path / "file", **own) == ["10", "total"]
+
+
+@pytest.fixture
+def kernels(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    return tmp_path / "beam_volumes"
+
+
+def twice(tmp_path):
+    """Whether a new process would compile a kernel or load it; what it returns is right."""
+    (tmp_path / "doubling.py").write_text(
+        "from beam_volumes.kernels.jit import kernel\n@kernel\ndef twice(x): return 2 * x\n"
+    )
+    spec = importlib.util.spec_from_file_location("doubling", tmp_path / "doubling.py")
+    sys.modules["doubling"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.twice(np.int64(21)) == 42
+    return "compiled" if module.twice.stats.cache_misses else "loaded"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:-1], lambda data: b"", lambda data: data[:-1] + bytes([data[-1] ^ 1])],
+)
+def test_a_damaged_entry_is_compiled_again(kernels, tmp_path, damage):
+    assert (twice(tmp_path), twice(tmp_path)) == ("compiled", "loaded")
+    (entry,) = kernels.iterdir()
+    whole = entry.read_bytes()
+    entry.write_bytes(damage(whole))
+    assert (twice(tmp_path), twice(tmp_path)) == ("compiled", "loaded")
+    assert entry.stat().st_size == len(whole)
+
+
+def test_a_source_edited_after_it_was_imported_does_not_count(kernels, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(place(tmp_path))
+    monkeypatch.setattr(cache, "_sources", {})
+    from kernelled import callees, callers
+
+    before = cache._sources["kernelled.callees"]
+    place(tmp_path, **{"callees.py": SOURCES["callees.py"].replace("x +", "3 * x +")})
+    assert callers.total(np.arange(4)) == 10 and callees.increased(1) == 2
+    assert cache._sources["kernelled.callees"] == before == SOURCES["callees.py"]
+
+
+def test_the_least_recently_used_kernels_go_first(tmp_path):
+    for age in range(8):
+        (tmp_path / f"{age}.kernel").write_bytes(bytes(100))
+        os.utime(tmp_path / f"{age}.kernel", (0, time.time() - 1000 * age))
+    (tmp_path / "dead.partial").touch()
+    os.utime(tmp_path / "dead.partial", (0, 0))
+    (tmp_path / "young.partial").touch()
+    cache.prune(tmp_path, 800)
+    assert len(list(tmp_path.glob("*.kernel"))) == 8
+    cache.prune(tmp_path, 799)
+    assert {p.name for p in tmp_path.iterdir()} == {f"{n}.kernel" for n in range(5)} | {
+        "young.partial"
+    }
+    cache.prune(tmp_path / "missing", 0)
+
+
+def test_a_kernel_in_use_is_marked_as_used(kernels, tmp_path):
+    twice(tmp_path)
+    (entry,) = kernels.iterdir()
+    os.utime(entry, (0, 0))
+    assert twice(tmp_path) == "loaded"
+    assert time.time() - entry.stat().st_mtime < 1000
