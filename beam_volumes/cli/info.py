@@ -18,9 +18,13 @@ from beam_volumes.cli.options import budgeting, no_others, opening, parse_index,
 from beam_volumes.cli.say import say
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels import cache
+from beam_volumes.kernels.jit import processor
+from beam_volumes.plan.machine import cores, machine_memory
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
+from beam_volumes.session.provenance import versions
 from beam_volumes.storage import provenance
 from beam_volumes.storage.checking import Check
 from beam_volumes.storage.formats.format import Format, Listing
@@ -46,11 +50,16 @@ Facts = dict[str, Any]
 def register(verbs: Any) -> None:
     parser = verb(verbs, "info", act)
     parser.description = (
-        "Say what is at a path: a volume, a group of them, or a run. Only metadata are read, but for --stats "
-        "and --check."
+        "Describe what is at a path: a volume, a group of volumes, or a run. Only metadata are read, except "
+        "with --stats and --check. --machine describes this machine instead."
     )
     parser.add_argument(
-        "path", metavar="PATH", help="a path, glob or URL, or a TensorStore spec as JSON"
+        "path", metavar="PATH", nargs="?", help="a path, glob or URL, or a TensorStore spec as JSON"
+    )
+    parser.add_argument(
+        "--machine",
+        action="store_true",
+        help="describe this machine instead: processor, memory, versions and the cache of compiled kernels",
     )
     parser.add_argument(
         "--stats", action="store_true", help="read all voxels for their range, mean and histogram"
@@ -68,7 +77,9 @@ def register(verbs: Any) -> None:
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> int:
     no_others(others, parser)
-    facts = found(args)
+    if args.machine == (args.path is not None):
+        raise ValueError("info takes a PATH or --machine" + (", not both" if args.machine else ""))
+    facts = of_machine() if args.machine else found(args)
     if args.json:
         say(json.dumps(facts, indent=1, default=str))
     else:
@@ -112,6 +123,22 @@ def found(args: argparse.Namespace) -> Facts:
     if args.check:
         facts["check"] = checked(source)
     return facts
+
+
+# this machine
+
+
+def of_machine() -> Facts:
+    """Return what decides speed here: processor, memory, versions, and the compiled kernels."""
+    kernels, size = cache.usage()
+    return {
+        "kind": "machine",
+        "versions": versions(),
+        "processor": processor(),
+        "cores": cores(),
+        "memory": machine_memory(),
+        "kernels": {"path": str(cache.folder()), "kernels": kernels, "bytes": size},
+    }
 
 
 # a volume
@@ -334,8 +361,25 @@ def of_run(journal: Journal) -> Facts:
 
 def lines(facts: Facts) -> Iterator[str]:
     """What was found, for people."""
-    kinds = {"volume": _volume_lines, "group": _group_lines, "run": _run_lines}
+    kinds = {
+        "volume": _volume_lines,
+        "group": _group_lines,
+        "run": _run_lines,
+        "machine": _machine_lines,
+    }
     yield from kinds[facts["kind"]](facts)
+
+
+def _machine_lines(facts: Facts) -> Iterator[str]:
+    kernels = facts["kernels"]
+    rows = {
+        **{name: version or "not installed" for name, version in facts["versions"].items()},
+        "processor": f"{facts['processor']}, {counted(facts['cores'], 'core')}",
+        "memory": format_bytes(facts["memory"]),
+        "kernels": f"{counted(kernels['kernels'], 'compiled kernel')}, {format_bytes(kernels['bytes'])}, "
+        f"in {kernels['path']}",
+    }
+    yield from _table(rows)
 
 
 def _volume_lines(facts: Facts) -> Iterator[str]:
@@ -376,15 +420,19 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         rows["check"] = f"{counted(good, 'chunk')} can be read" + (
             f", of which {absent:,} are not stored: they are one value" if absent else ""
         )
-    width = max(map(len, rows)) + 2
-    for name, text in rows.items():
-        if text:
-            yield f"{name:<{width}}{text}"
+    yield from _table(rows)
     if check is not None:
         for damage in check["damaged"]:
             yield f"damaged: {damage['where']}: {damage['why']}"
         if not check["is_all"]:
             yield f"and more: the search ended at {MOST}"
+
+
+def _table(rows: Mapping[str, str]) -> Iterator[str]:
+    width = max(map(len, rows)) + 2
+    for name, text in rows.items():
+        if text:
+            yield f"{name:<{width}}{text}"
 
 
 def _provenance_rows(told: Facts | None) -> dict[str, str]:

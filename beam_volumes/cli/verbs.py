@@ -17,7 +17,7 @@ class Verb:
 
 
 VERBS = {
-    "info": Verb("say what is at a path: a volume, a group of them, or a run"),
+    "info": Verb("describe a volume, a group of volumes, a run, or this machine"),
     "preview": Verb("write a picture of three sections of a volume"),
     "convert": Verb("write a volume in another format, in other chunks, or as another dtype"),
     "downsample": Verb("add coarser levels to a volume that is stored in one size"),

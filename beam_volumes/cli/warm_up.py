@@ -17,8 +17,8 @@ import beam_volumes as bv
 from beam_volumes.cli.options import no_others, setting, verb
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels.cache import folder
 from beam_volumes.kernels.jit import Compiled, compilations, processor
-from beam_volumes.kernels.rows import copy_row
 from beam_volumes.plan.machine import cores
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
@@ -115,7 +115,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         print(line)
     print(
         f"{counted(len(found), 'kernel')} compiled in {time.perf_counter() - begin:.0f} s for {processor()} "
-        f"and kept in folders like {copy_row.stats.cache_path}"
+        f"and kept in {folder()}"
     )
 
 

@@ -65,11 +65,16 @@ def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
         "steps": steps[:_MOST],
         "steps_in_all": len(steps),
         "inputs": [provenance.told(s) for s in list(sources.values())[:_MOST]],
-        "versions": {
-            "beam_volumes": __version__,
-            "python": platform.python_version(),
-            **{name: _version(name) for name in _LIBRARIES},
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions of the package, Python, and the libraries that results may depend on."""
+    return {
+        "beam_volumes": __version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _LIBRARIES},
     }
 
 

@@ -10,6 +10,8 @@ import tifffile
 import zarr
 
 import beam_volumes as bv
+from beam_volumes.kernels import cache
+from beam_volumes.plan.machine import cores
 from beam_volumes.runs.failure import as_data
 from beam_volumes.runs.journal import find_run
 from beam_volumes.storage.formats.registry import formats
@@ -36,6 +38,18 @@ def text(command, *arguments):
 
 def wrote(path, volume, **how):
     bv.compute(volume.to(path, **how), runner=None, progress=False)
+
+
+def test_the_machine(command):
+    code, out, _ = command("info", "--machine", "--json")
+    found = json.loads(out)
+    assert code == 0 and found["cores"] == cores() and found["versions"]["numpy"] == np.__version__
+    assert found["kernels"]["path"] == str(cache.folder())
+    told = text(command, "--machine")
+    assert told["beam_volumes"] == bv.__version__ and told["kernels"].endswith(str(cache.folder()))
+    for both in ((), ("somewhere", "--machine")):
+        code, _, err = command("info", *both)
+        assert code == 2 and "a PATH or --machine" in err
 
 
 def test_a_volume(work, info, command):
