@@ -28,7 +28,7 @@ import llvmlite
 import numba
 import numpy as np
 import platformdirs
-from numba.core import config
+from numba.core import config as _config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps, pickle
@@ -40,6 +40,8 @@ _MARK_AFTER = 86400
 #: Seconds after which a partly written file is removed: its process has died.
 _ABANDONED_AFTER = 3600
 _SUFFIX = ".kernel"
+#: Numba's settings: attributes made when it is imported.
+config: Any = _config
 _DIGEST = 32
 
 #: What decides machine code besides sources, signature, options and processor.
@@ -136,7 +138,7 @@ def _remember_sources(module: str) -> None:
     loaded = [n for n in sys.modules if n.startswith((f"{package}.", "beam_volumes.kernels."))]
     for name in (module, *loaded):
         if name not in _sources:
-            loader = getattr(sys.modules[name], "__loader__", None)
+            loader: Any = getattr(sys.modules[name], "__loader__", None)
             with suppress(Exception):  # there is no source: its kernels are not cached
                 _sources[name] = loader.get_source(name) or ""
 

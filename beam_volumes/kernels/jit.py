@@ -17,7 +17,7 @@ import numba
 from llvmlite import binding
 from numba.core import event
 
-from beam_volumes.kernels.cache import KernelCache
+from beam_volumes.kernels.cache import KernelCache, config
 
 
 def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -25,7 +25,7 @@ def _compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compile_and_keep(function: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        if not numba.config.DISABLE_JIT:
+        if not config.DISABLE_JIT:
             dispatcher._cache = KernelCache(dispatcher)
         return dispatcher
 
