@@ -1,6 +1,8 @@
 # make demo    the demonstration of the README (sets everything up by itself)
 # make test    the tests
 # make test-thorough    and those of them that take longer than a change can wait
+# make formats and then
+# make test    the tests of files that need half a gigabyte of other packages, too
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
 # make docs    docs/coverage.md and docs/images, from code
@@ -17,19 +19,26 @@ MINUTES ?= 10
 # Most tests start processes, and half the time of their imports is compiling what is not kept.
 unexport PYTHONDONTWRITEBYTECODE
 PIP = $(VENV)/bin/python -m pip --disable-pip-version-check --no-input
+# uv installs in a fraction of the time. Where it cannot, pip does: of an index that only pip is told of.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+UV = VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install --quiet
+INSTALL = install() { $(UV) "$$@" || $(PIP) install --quiet --no-compile "$$@"; }; install
 
-.PHONY: venv demo test test-thorough engines test-engines soak docs site lint bench clean
+.PHONY: venv demo test test-thorough formats engines test-engines soak docs site lint bench clean
 
 venv: $(VENV)/.checks
 
 # What running needs, and what checking needs on top: the demo does not wait for the latter.
 $(VENV)/.ready: pyproject.toml setup.py
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -e .
+	$(PIP) install --quiet uv || true
+	$(INSTALL) -e .
 	touch $@
 
 $(VENV)/.checks: $(VENV)/.ready
-	$(PIP) install --quiet -e '.[test,lint]'
+	$(INSTALL) -e '.[test,lint]'
 	touch $@
 
 demo: $(VENV)/.ready
@@ -41,6 +50,12 @@ test: venv
 
 test-thorough: venv
 	$(VENV)/bin/python -m pytest -n $(JOBS) --dist worksteal -m thorough
+
+formats: $(VENV)/.formats
+
+$(VENV)/.formats: $(VENV)/.checks
+	$(INSTALL) -e '.[test-formats]'
+	touch $@
 
 engines: venv
 	PYTHON=$(abspath $(VENV))/bin/python engines/install.sh
@@ -61,7 +76,7 @@ site: $(VENV)/.docs
 	$(VENV)/bin/python docs/site/build.py build/site
 
 $(VENV)/.docs: $(VENV)/.ready
-	$(PIP) install --quiet -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 lint: venv
@@ -79,7 +94,7 @@ bench: $(VENV)/.bench
 	$(VENV)/bin/python benchmarks/convert.py
 
 $(VENV)/.bench: $(VENV)/.ready
-	$(PIP) install --quiet -e '.[bench]'
+	$(INSTALL) -e '.[bench]'
 	touch $@
 
 clean:

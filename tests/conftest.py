@@ -6,6 +6,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.peers import missing_peers
 from tests.tiers import is_common, thorough
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
@@ -31,6 +32,9 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(
             "left out: the tests on Flink, Prism, S3 and GCS; make engines test-engines"
         )
+        if missing := missing_peers():
+            names = ", ".join(missing)
+            terminalreporter.write_line(f"left out: the tests that need {names}; make formats")
 
 
 @pytest.fixture(autouse=True)

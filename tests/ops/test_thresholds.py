@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.ops.measure import threshold_formulas as formulas
+from tests.peers import peer
 from tests.tiers import examples
 
 METHODS = ["otsu", "multiotsu", "li", "yen", "triangle", "isodata", "minimum"]
@@ -138,7 +139,7 @@ def moments_of_itk(x):
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "f4"])
 def test_moments(dtype):
-    sitk = pytest.importorskip("SimpleITK")
+    sitk = peer("SimpleITK")
     for seed in range(6):
         x = two_tissues(dtype, seed)
         whole = x.astype(np.int64)

@@ -3,7 +3,6 @@
 import argparse
 import http.client
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import beam_volumes as bv
 from beam_volumes.cli.view import items
 from beam_volumes.show.chunks import Chunks
 from beam_volumes.show.serving import Server
+from tests.peers import in_ci
 from tests.show import browser
 from tests.tiers import thorough
 from tests.waiting import PATIENCE
@@ -238,7 +238,7 @@ def test_the_command(tmp_path):
 @pytest.fixture
 def chromium():
     """Pages are looked at where chromium is installed; where CI is set it has to be."""
-    if browser.CHROMIUM is None and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+    if browser.CHROMIUM is None and in_ci():
         pytest.fail("chromium is missing, and CI is set: install it (apt-get install chromium)")
     if browser.CHROMIUM is None:
         pytest.skip("needs chromium")

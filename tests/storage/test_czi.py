@@ -9,8 +9,9 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.storage.opening import open_source
+from tests.peers import peer
 
-czi = pytest.importorskip("pylibCZIrw.czi")
+czi = peer("pylibCZIrw.czi")
 
 
 def voxels(shape, dtype="u2", seed=1):

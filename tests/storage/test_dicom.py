@@ -14,6 +14,7 @@ import beam_volumes as bv
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import dicom_frames
 from beam_volumes.storage.opening import open_source
+from tests.peers import peer
 
 pydicom = pytest.importorskip("pydicom")
 from pydicom.data import get_testdata_file  # noqa: E402
@@ -102,7 +103,7 @@ def series(folder, array, step=2.5, names="{:03d}.dcm", **how):
 
 def image_of(path):
     """What SimpleITK reads."""
-    sitk = pytest.importorskip("SimpleITK")
+    sitk = peer("SimpleITK")
     if path.is_dir():
         reader = sitk.ImageSeriesReader()
         reader.SetFileNames(reader.GetGDCMSeriesFileNames(str(path)))

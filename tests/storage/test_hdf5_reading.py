@@ -15,6 +15,7 @@ from beam_volumes.geometry import Box
 from beam_volumes.storage import open_source
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import hdf5_trial
+from tests.peers import peer
 from tests.storage.files_of_h5py import CHUNKED, DTYPES, KINDS, SHAPE, counting, voxels, write
 
 h5py = pytest.importorskip("h5py")
@@ -47,7 +48,7 @@ def test_versions_of_the_format(tmp_path, libver, block, kind):
 
 @pytest.mark.parametrize("name", ["Blosc", "Zstd", "LZ4", "Bitshuffle"])
 def test_filters_of_others(tmp_path, name):
-    plugin = pytest.importorskip("hdf5plugin")
+    plugin = peer("hdf5plugin")
     array = voxels()
     path = write(tmp_path / "a.h5", array, **CHUNKED, **getattr(plugin, name)())
     source = open_source(path)
@@ -316,7 +317,7 @@ def test_a_file_that_is_being_written(tmp_path):
 
 def test_the_program_says_so(tmp_path):
     """Whatever is decoded under a lock is said by the plan."""
-    plugin = pytest.importorskip("hdf5plugin")
+    plugin = peer("hdf5plugin")
     path = write(tmp_path / "a.h5", voxels(), **CHUNKED, **plugin.Bitshuffle())
     told = bv.plan(bv.maximum_filter(bv.open(path), 3).to(tmp_path / "b.zarr")).explain()
     assert "under h5py's lock: its filter 32008" in told

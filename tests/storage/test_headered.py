@@ -14,6 +14,7 @@ from beam_volumes.space import Space
 from beam_volumes.storage.opening import open_source
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
+from tests.peers import peer
 
 SHAPE = (5, 7, 9)
 NAMES = ["a.mrc", "a.nii", "a.nii.gz", "a.nrrd", "a.mha"]
@@ -202,7 +203,7 @@ def test_points_in_time_and_channels(tmp_path, name, leading):
     elif name == "a.nrrd":
         found = pytest.importorskip("nrrd").read(str(path))[0].T
     elif name == "a.mha":
-        sitk = pytest.importorskip("SimpleITK")
+        sitk = peer("SimpleITK")
         found = sitk.GetArrayFromImage(sitk.ReadImage(str(path)))
         if "c" in leading:
             found = np.moveaxis(found, -1, array.ndim - 4)

@@ -19,6 +19,7 @@ import beam_volumes as bv
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.bioio import Bioio
 from beam_volumes.storage.place import Place
+from tests.peers import peer
 from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
@@ -177,7 +178,7 @@ def make_mrc(folder):
 
 @maker
 def make_itk(folder):
-    sitk = pytest.importorskip("SimpleITK")
+    sitk = peer("SimpleITK")
     image = sitk.GetImageFromArray(voxels("i2"))
     for name in ("a.nrrd", "a.mha"):
         sitk.WriteImage(image, str(folder / name))
@@ -219,7 +220,7 @@ def make_nd2(folder):
 
 @maker
 def make_czi(folder):
-    czi = pytest.importorskip("pylibCZIrw.czi")
+    czi = peer("pylibCZIrw.czi")
     path = folder / "a.czi"
     with czi.create_czi(str(path)) as file:
         for z, image in enumerate(voxels()):

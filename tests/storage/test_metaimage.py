@@ -7,8 +7,9 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.storage.errors import VolumeError
+from tests.peers import peer
 
-sitk = pytest.importorskip("SimpleITK")
+sitk = peer("SimpleITK")
 
 SHAPE = (5, 7, 9)
 STORED = ["u1", "i1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"]

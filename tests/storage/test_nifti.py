@@ -14,6 +14,7 @@ from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.opening import open_source
+from tests.peers import peer
 
 nib = pytest.importorskip("nibabel")
 
@@ -207,7 +208,7 @@ def test_written(tmp_path, stored, name):
 
 @pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
 def test_written_and_read_by_itk(tmp_path, name):
-    sitk = pytest.importorskip("SimpleITK")
+    sitk = peer("SimpleITK")
     volume = bv.open(voxels(), voxel_size=(4, 3, 2), unit="mm", origin=(1, 2, 3))
     bv.compute(volume.to(tmp_path / name), runner=None)
     image = sitk.ReadImage(str(tmp_path / name))

@@ -7,6 +7,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.storage.errors import VolumeError
+from tests.peers import peer
 
 nrrd = pytest.importorskip("nrrd")
 
@@ -165,7 +166,7 @@ def test_written(tmp_path, stored):
 
 
 def test_written_and_read_by_itk(tmp_path):
-    sitk = pytest.importorskip("SimpleITK")
+    sitk = peer("SimpleITK")
     volume = bv.open(voxels(), voxel_size=(4, 3, 2), unit="mm", origin=(1, 2, 3))
     bv.compute(volume.to(tmp_path / "a.nrrd"), runner=None)
     image = sitk.ReadImage(str(tmp_path / "a.nrrd"))
