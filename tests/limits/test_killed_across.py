@@ -46,7 +46,6 @@ def finished(out: Path, sweep: int) -> int:
 MOMENTS = {
     "a worker, first sweep over": ("FnApiRunner", "multi_processing", "worker", (SLABS, 0)),
     "labels half written": ("none", "in_memory", "driver", (SLABS, 10)),
-    "a worker, labels half written": ("FnApiRunner", "multi_processing", "worker", (SLABS, 7)),
     "labels written, tables not": ("FnApiRunner", "in_memory", "driver", (SLABS, SLABS)),
 }
 
@@ -128,7 +127,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 @thorough
-def test_one_run_killed_ten_times(tmp_path):
+def test_one_run_killed_five_times(tmp_path):
     """At moments from a seed, and each time continued by the command, which knows the folder alone."""
     chance = random.Random(5)
     source, whole, out = (tmp_path / name / "x.zarr" for name in ("in", "whole", "out"))
@@ -137,11 +136,11 @@ def test_one_run_killed_ten_times(tmp_path):
     assert len(files(whole)) > 100
     resume = [sys.executable, "-m", "beam_volumes.cli.main", "resume", str(out), "--quiet"]
     process = killed.run(source, out, "FnApiRunner", "in_memory", "new", "everything")
-    for _ in range(10):
+    for _ in range(5):
         # The first thing is a manifest: before that there is nothing to resume.
         manifest, enough = (
             Path(f"{out}.run/manifest.json"),
-            killed.records(out) + chance.randrange(6),
+            killed.records(out) + chance.randrange(12),
         )
         wait_until(
             lambda at=manifest, n=enough: at.exists() and killed.records(out) >= n,
