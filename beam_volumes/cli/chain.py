@@ -64,7 +64,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     # Options of the run may stand anywhere among the words.
     args, more = parser.parse_known_args(words.rest, args)
     options = run_options(args, more, parser)
-    recipe = checked_recipe(document(words))
+    recipe = checked_recipe(document(words), on_command_line=True)
     if args.print_recipe:
         say(printed(recipe.document).rstrip())
         return

@@ -16,6 +16,7 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.override import override, substitute
+from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.place import Place
 from beam_volumes.text import counted, nearest
@@ -168,14 +169,25 @@ def recipe_from(given: str | Mapping[str, Any], settings: Sequence[str] = ()) ->
     return read_recipe(given.strip(), settings)
 
 
-def checked_recipe(root: Entry, settings: Sequence[str] = ()) -> Recipe:
-    """As `read_recipe`, of a document that is read already."""
+def checked_recipe(
+    root: Entry, settings: Sequence[str] = (), on_command_line: bool = False
+) -> Recipe:
+    """As `read_recipe`, of a document that is read already.
+
+    One that the user typed, ``on_command_line``, has no variables of its own. Its specs may name environment
+    variables.
+    """
     root.mapping("a recipe")
     for setting in settings:
         override(root, setting)
     root.check_keys(_TOP, "a recipe")
-    top = substitute(root).value
+    top = root.value if on_command_line else substitute(root).value
     inputs = _inputs(top, root)
+    for item in () if on_command_line else inputs.values():
+        try:
+            refuse_variables([item.what, item.options], item.where)
+        except ValueError as error:
+            raise RecipeError(item.where, str(error)) from None
     steps = _steps(top.get("steps"), inputs)
     _check_references(inputs, steps)
     return Recipe(

@@ -2,7 +2,8 @@
 
 TensorStore finds keys for buckets by itself, in each process: from the environment, from files in the home
 directory, from the machine. What else a spec can hold is refused where it is literal; headers for an HTTP
-server may name environment variables.
+server may name environment variables. Only a spec that the user gives in Python or on the command line may do so:
+a file that names variables could send them to a server of its author.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from beam_volumes.storage.errors import VolumeError
+from beam_volumes.text import printable
 
 #: Headers that are not secret, whatever they say.
 _HARMLESS = {
@@ -67,6 +69,33 @@ def check_no_secrets(spec: Any) -> None:
                 f"{without_secrets(text)}: an address that is signed would be written into plans and "
                 "journals; use s3:// or gs:// with keys of the environment, or a TensorStore spec with "
                 "a header that names an environment variable"
+            )
+
+
+def refuse_variables(spec: Any, where: str) -> None:
+    """Refuse a spec from a file whose headers name environment variables.
+
+    Parameters
+    ----------
+    spec : object
+        A TensorStore spec, or anything that contains some.
+    where : str
+        How messages name the file.
+
+    Examples
+    --------
+    >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")
+    Traceback (most recent call last):
+    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, which is not sent where a \
+file says: give the spec in Python, or as an input on the command line
+    """
+    for header in _headers(spec):
+        match = _VARIABLE.search(header)
+        if match is not None:
+            raise ValueError(
+                f"{where}: the header {printable(header.partition(':')[0].strip())!r} names the environment "
+                f"variable {match[1]}, which is not sent where a file says: give the spec in Python, or as an "
+                "input on the command line"
             )
 
 

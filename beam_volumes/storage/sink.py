@@ -18,6 +18,7 @@ from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.claims import Document, changed, replaced
 from beam_volumes.storage.context import opened
+from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Content, WritableFormat
@@ -274,6 +275,7 @@ class Sink(Description, OwnedOutput):
         >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()
         True
         """
+        refuse_variables(data["kvstore"], str(data["name"]))
         known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("shape", "chunk", "shard", "codec", "leading", "leading_unit", "at"):
             known[name] = None if known.get(name) is None else tuple(known[name])

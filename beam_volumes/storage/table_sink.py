@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.storage.formats.format import PROVENANCE, RUN
 from beam_volumes.storage.formats.table_format import Columns, TableFormat, table_formats
 from beam_volumes.storage.ownership import OwnedOutput
@@ -86,6 +87,7 @@ class TableSink(OwnedOutput):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TableSink:
+        refuse_variables(data["kvstore"], str(data["name"]))
         return cls(*(data[f.name] for f in fields(cls)))
 
     def token(self) -> str:

@@ -13,6 +13,9 @@ import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.recipes.recipe import recipe_from
+from beam_volumes.runs.manifest import Manifest
+from beam_volumes.storage import credentials
 from beam_volumes.storage.credentials import check_no_secrets
 from beam_volumes.storage.place import kvstore_spec
 
@@ -142,3 +145,61 @@ def test_an_endpoint_of_the_environment_holds_no_password(monkeypatch):
 )
 def test_what_is_no_secret_is_taken(spec):
     check_no_secrets({"driver": "zarr3", "kvstore": spec})
+
+
+@pytest.fixture
+def expanded(monkeypatch):
+    """The headers whose variables were replaced by their values."""
+    found = []
+    monkeypatch.setenv("ENTRY", SECRET)
+    monkeypatch.setattr(credentials, "_expanded", lambda header: found.append(header) or header)
+    return found
+
+
+SENDING = {"driver": "http", "base_url": "http://127.0.0.1:9", "path": "/in.zarr/"}
+SENDING["headers"] = ["X-Key: Bearer ${ENTRY}"]
+STORES = {
+    "plain": SENDING,
+    "layers": {"driver": "kvstack", "layers": [{"base": SENDING}]},
+    "archive": {"driver": "zip", "base": SENDING},
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("key", ["spec", "path"])
+def test_a_recipe_sends_no_environment_variable(name, key, expanded, tmp_path, capsys):
+    # What looks like a variable of the recipe is one of the environment once it is put together.
+    store = json.loads(json.dumps(STORES[name]).replace("${ENTRY}", "${dollar}{ENTRY}"))
+    spec = {"driver": "cast", "dtype": "u1", "base": {"driver": "zarr3", "kvstore": store}}
+    document = {"variables": {"dollar": "$"}, "input": {key: spec}, "output": "a.zarr"}
+    (tmp_path / "r.yaml").write_text(json.dumps(document))
+    assert main(["check", str(tmp_path / "r.yaml")]) == 2
+    assert "variable ENTRY, which is not sent" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="variable ENTRY, which is not sent"):
+        recipe_from(document)
+    assert not expanded
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("made", ["volume", "table"])
+def test_a_manifest_sends_no_environment_variable(name, made, expanded, tmp_path):
+    v = bv.open(np.ones((2, 3, 4), "u1"))
+    target = v.to(tmp_path / "a.zarr") if made == "volume" else None
+    target = target or bv.regionprops_table(bv.label(v)).to(tmp_path / "a.csv")
+    bv.compute(target, runner=None, progress=False)
+    path = next(tmp_path.glob("*.run")) / "manifest.json"
+    manifest = Manifest.from_json(path.read_bytes())
+    for output in manifest.outputs:
+        output["kvstore"] = STORES[name]
+    path.write_text(manifest.to_json())
+    with pytest.raises(ValueError, match="variable ENTRY, which is not sent"):
+        bv.verify(path.parent)
+    assert not expanded
+
+
+def test_a_spec_on_the_command_line_may_name_a_variable(server, monkeypatch, capsys):
+    address, array = server
+    monkeypatch.setenv("ENTRY", SECRET)
+    spec = json.dumps(guarded(address, "Bearer ${ENTRY}"))
+    assert main(["chain", spec, "max", "--runner", "none"]) == 0
+    assert str(array.max()) in capsys.readouterr().out
