@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -165,8 +166,15 @@ def of_catalogue(processes: int) -> Iterator[tuple[str, list[Compiled]]]:
     Dtypes are shared out to so many processes: one process compiles one kernel at a time.
     """
     spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, spawned) as pool:
-        yield from pool.map(of_dtype, (*DTYPES, *LABELS))
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"  # nothing is imported from the current directory
+    try:
+        with ProcessPoolExecutor(processes, spawned) as pool:
+            yield from pool.map(of_dtype, (*DTYPES, *LABELS))
+    finally:
+        del os.environ["PYTHONSAFEPATH"]
+        if before is not None:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def of_dtype(dtype: str) -> tuple[str, list[Compiled]]:

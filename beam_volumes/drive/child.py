@@ -96,7 +96,3 @@ def pickled(error: BaseException) -> bytes:
             continue
         return data
     return cloudpickle.dumps((RuntimeError(f"{type(error).__name__}: {error}"), trace))
-
-
-if __name__ == "__main__":
-    main()

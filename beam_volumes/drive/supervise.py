@@ -75,13 +75,12 @@ def supervise(
     ours, theirs = Pipe()
     with ours:
         with theirs:
-            command = [sys.executable, "-m", "beam_volumes.drive.child"]
             child = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(os.getpid())],
+                [*command_of("beam_volumes.drive.child"), str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=_environment(),
+                env=environment(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -139,8 +138,20 @@ def _receive(channel: Connection, timeout: float) -> tuple[str, bytes] | None:
     return None
 
 
-def _environment() -> dict[str, str]:
-    """Let the child, and the workers it starts, import whatever this process can."""
+def command_of(module: str) -> list[str]:
+    """The command that calls a module's ``main``, to be started with `environment`.
+
+    Python puts the current directory before all other places of modules, for ``-m`` and for ``-c``. It is taken
+    out before anything is imported, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
+    """
+    program = (
+        f"import sys; sys.path = [p for p in sys.path if p]; from {module} import main; main()"
+    )
+    return [sys.executable, "-c", program]
+
+
+def environment() -> dict[str, str]:
+    """Let a child, and the workers it starts, import what this process can, and nothing else."""
     path = [os.path.abspath(p) for p in sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 

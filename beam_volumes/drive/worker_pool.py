@@ -25,6 +25,8 @@ import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
+from beam_volumes.drive.supervise import command_of, environment
+
 
 class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Starts a worker process whenever a runner asks for one."""
@@ -62,14 +64,15 @@ class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 def _start_nursery() -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", f"from {__name__} import nurse; nurse()"],
+        command_of(__name__),
         stdin=subprocess.PIPE,
         stdout=sys.stderr,
+        env=environment(),
         start_new_session=True,
     )
 
 
-def nurse() -> None:
+def main() -> None:
     """Fork a worker for every line of standard input: an address, and the worker's number.
 
     Nothing is opened here, no channel and no store: what a worker uses it opens after the fork.
