@@ -141,8 +141,8 @@ def _receive(channel: Connection, timeout: float) -> tuple[str, bytes] | None:
 def command_of(module: str) -> list[str]:
     """The command that calls a module's ``main``, to be started with `environment`.
 
-    Python puts the current directory before all other places of modules, for ``-m`` and for ``-c``. It is taken
-    out before anything is imported, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
+    With ``-m`` and ``-c`` Python looks for modules in the current directory first. That is taken out before
+    anything is imported, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
     """
     program = (
         f"import sys; sys.path = [p for p in sys.path if p]; from {module} import main; main()"

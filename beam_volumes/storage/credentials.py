@@ -2,8 +2,8 @@
 
 TensorStore finds keys for buckets by itself, in each process: from the environment, from files in the home
 directory, from the machine. What else a spec can hold is refused where it is literal; headers for an HTTP
-server may name environment variables. Only a spec that the user gives in Python or on the command line may do so:
-a file that names variables could send them to a server of its author.
+server may name environment variables. Only a spec that the user gives in Python or on the command line may
+do so: a file that names variables could send them to a server of its author.
 """
 
 from __future__ import annotations
@@ -84,18 +84,17 @@ def refuse_variables(spec: Any, where: str) -> None:
 
     Examples
     --------
-    >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")
+    >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, which is not sent where a \
-file says: give the spec in Python, or as an input on the command line
+    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, ..., on the command line
     """
     for header in _headers(spec):
         match = _VARIABLE.search(header)
         if match is not None:
             raise ValueError(
                 f"{where}: the header {printable(header.partition(':')[0].strip())!r} names the environment "
-                f"variable {match[1]}, which is not sent where a file says: give the spec in Python, or as an "
-                "input on the command line"
+                f"variable {match[1]}, which is not sent where a file says: give the spec in Python, or as "
+                "an input, on the command line"
             )
 
 
