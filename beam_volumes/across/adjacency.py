@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_volumes.across.exact import Wide, add_groups
-from beam_volumes.across.tables import as_labels
+from beam_volumes.across.tables import EXTREMES, as_labels
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import adjacency as kernels
 from beam_volumes.kernels.labels.regions import magnitudes
@@ -87,8 +87,8 @@ def adjacency(
         What a face's value is of the two voxels it separates; in float64.
     edges : ndarray, optional
         Edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
-    nan : {"raise", "omit"}
-        Whether values that are not finite are an error, or the faces beside them have no value.
+    nan : {"raise", "omit", "extremes"}
+        Whether values that are not finite are an error, or faces next to them have no value; or `EXTREMES`.
     core : tuple of int, optional
         The shape of the core, by default all of the block. Of 0 slices: of the single slice given
         only faces to ``below`` count.
@@ -118,10 +118,12 @@ def adjacency(
         values_under = np.empty((0, 0), values[0].dtype)
         if below is not None and below[1] is not None:
             values_under = _numbers(below[1])
+    only_extremes = nan == EXTREMES
+    if boundary is not None and not only_extremes:
         sizes = [magnitudes(v) for v in (values if value == "upper" else values[:1])]
         least, most = min(s[0] for s in sizes), max(s[1] for s in sizes)
         bad = sum(s[2] for s in sizes)
-        if bad and nan != "omit":
+        if bad and nan == "raise":
             raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
         also_least, also_most, _ = magnitudes(values_under[None])
         least, most = min(least, also_least), max(most, also_most)
@@ -140,7 +142,7 @@ def adjacency(
     extremes = np.tile([np.inf, -np.inf], (n, 1))
     cells = np.zeros((n, width), np.int64)
     bins = np.zeros((n, max(0, edges.size - 1)), np.int64)
-    how = (boundary is not None, RULES[value], edges, base)
+    how = (boundary is not None, RULES[value], only_extremes, edges, base)
     into = (keys, place, *how, faces, count, extremes, cells, bins)
     z, y, x = values
     kernels.faces(labels, under, (z, y, x), values_under, own, into)

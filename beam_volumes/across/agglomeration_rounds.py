@@ -21,8 +21,7 @@ from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regio
 from beam_volumes.across.chains import TableStep
 from beam_volumes.across.records import RecordRows
 from beam_volumes.across.rounds import Flow, Key, Message, Round
-from beam_volumes.across.score_rounds import sums_of
-from beam_volumes.across.table_rounds import Columns, mixed, table_flow
+from beam_volumes.across.table_rounds import Columns, label_column, mixed, table_flow
 from beam_volumes.text import format_bytes
 
 #: Nodes below one, and levels above the leaves.
@@ -149,7 +148,7 @@ class _Edges(Round):
 
     def read(self, given: Columns) -> Boundaries:
         """What counts of rows, the smaller label first; no boundary of a region with itself."""
-        a, b = (np.asarray(given[n]).astype(np.uint64) for n in ("label_a", "label_b"))
+        a, b = (label_column(given, n, "agglomerate") for n in ("label_a", "label_b"))
         used = a != b
         known = _known(given, self.linkage)
         # Without an affinity: NaN that was left out.
@@ -157,7 +156,9 @@ class _Edges(Round):
             used &= known[:, 1] != 0 if self.linkage == "mean" else known.any(axis=1)
         elif "affinity_count" in given:
             used &= np.asarray(given["affinity_count"]) > 0
-        if known.dtype.kind == "f" and not np.isfinite(known[used]).all():
+        # Heights may be infinite: they are compared, and not added up.
+        fits = np.isfinite if self.linkage != "lowest" else lambda heights: ~np.isnan(heights)
+        if known.dtype.kind == "f" and not fits(known[used]).all():
             raise ValueError(
                 f"agglomerate: {NEEDED[self.linkage][0]} has values that are not finite: leave such rows out"
             )
@@ -185,17 +186,22 @@ def _known(given: Columns, linkage: str) -> np.ndarray:
 class _Sizes(Round):
     """Under a shard of sizes: that it is there, to the census; the rows wait."""
 
-    names: tuple[str, str]
+    names: tuple[str, ...]
     marks: bool
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        labels, sizes = (np.asarray(values[0][name]) for name in self.names)
-        sizes = sizes != 0 if self.marks else sizes
-        yield (
-            "place",
-            (1, *key),
-            {"label": labels.astype(np.uint64), "size": sizes.astype(np.int64)},
-        )
+        labels = label_column(values[0], self.names[0], "agglomerate: sizes=")
+        columns = [np.asarray(values[0][name]) for name in self.names[1:]]
+        if self.marks:
+            sizes = np.logical_or.reduce([c != 0 for c in columns])
+        else:
+            (sizes,) = columns
+            if len(sizes) and not 0 <= sizes.min() <= sizes.max() < 1 << 63:
+                raise ValueError(
+                    f"agglomerate: sizes= has sizes from {sizes.min()} to {sizes.max()}: they are from 0 to "
+                    "2**63 - 1"
+                )
+        yield "place", (1, *key), {"label": labels, "size": sizes.astype(np.int64)}
         yield "census", (), ((1, *key), 0, *_sample(np.empty(0, np.uint64), 0))
 
 
@@ -322,7 +328,14 @@ class _Regions(Round):
             parts = {shard: part for what, shard, *part in values if what == "size"}
             known, sums = np.empty(0, np.uint64), np.empty(0, np.int64)
             if parts:
-                known, sums = sums_of(*map(np.concatenate, zip(*parts.values(), strict=True)))
+                given, sums = map(np.concatenate, zip(*parts.values(), strict=True))
+                known, first, times = np.unique(given, return_index=True, return_counts=True)
+                sums = sums[first]
+                if len(known) < len(given):
+                    raise ValueError(
+                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once: give each one "
+                        "row"
+                    )
             at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
             missing = known[at] != labels if len(known) else np.ones(len(labels), bool)
             if missing.any():
@@ -462,7 +475,7 @@ class _Reaching(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         rows = values[0]
-        a, b = (np.asarray(rows[name]).astype(np.uint64) for name in ("label_a", "label_b"))
+        a, b = (label_column(rows, name, "cut") for name in ("label_a", "label_b"))
         if self.threshold is not None:
             used = np.asarray(rows["score"]) >= self.threshold
             a, b = a[used], b[used]
@@ -498,21 +511,21 @@ class _Segments(Round):
 
 @dataclass(frozen=True, eq=False)
 class Marking(TableStep):
-    """The mark of each label: that of the labels that it merged with.
+    """The mark of each label, or of the labels that it merged with.
 
-    The first input is a table of merges, the second one of all labels and their marks, 0 for none; of labels
-    that merged at most one has a mark.
+    The first input is a table of merges, the second one of all labels with the smallest and the largest of
+    their marks and 0; of labels that merged at most one has a mark.
 
     Attributes
     ----------
     dtype : numpy.dtype
         Of the marks.
-    columns : tuple of two str
-        Of labels and marks.
+    columns : tuple of three str
+        Of labels, smallest and largest marks.
     """
 
     dtype: np.dtype
-    columns: tuple[str, str]
+    columns: tuple[str, str, str]
 
     entries = ("merges", "marks")
 
@@ -542,13 +555,13 @@ class Marking(TableStep):
 
 @dataclass(frozen=True, eq=False)
 class _Onward(Round):
-    """Under a shard: two columns, to all."""
+    """Under a shard: some columns, the first one of labels, to all."""
 
-    columns: tuple[str, str]
+    columns: tuple[str, ...]
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        a, b = (np.asarray(values[0][name]) for name in self.columns)
-        yield "all", (), ((self.name, *key), a.astype(np.uint64), b)
+        labels, *others = (np.asarray(values[0][name]) for name in self.columns)
+        yield "all", (), ((self.name, *key), labels.astype(np.uint64), *others)
 
 
 @dataclass(frozen=True, eq=False)
@@ -561,7 +574,7 @@ class _Marks(Round):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         parts = {shard: part for shard, *part in values}
-        need = MERGE_BYTES * sum(len(a) for a, _ in parts.values())
+        need = MERGE_BYTES * sum(len(part[0]) for part in parts.values())
         if self.limit_bytes is not None and need > self.limit_bytes:
             raise ValueError(
                 f"watershed: all basins meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
@@ -573,7 +586,8 @@ class _Marks(Round):
             return np.concatenate([part[k] for shard, part in parts.items() if shard[0] == what])
 
         a, b = column("merges", 0), column("merges", 1).astype(np.uint64)
-        labels, marks = column("marks", 0), column("marks", 1)
+        labels, low, high = (column("marks", k) for k in range(3))
+        marks = np.where(high != 0, high, low)  # of a basin with a negative mark 0 is the largest
         order = np.argsort(a)
         a, ends = a[order], roots(a[order], b[order])
         of = labels.copy()
@@ -582,6 +596,7 @@ class _Marks(Round):
             of = np.where(a[at] == labels, ends[at], labels)
         groups, place = np.unique(of, return_inverse=True)
         found = np.zeros(len(groups), marks.dtype)
-        np.maximum.at(found, place.reshape(-1), marks)
+        marked = marks != 0
+        found[place.reshape(-1)[marked]] = marks[marked]
         part = self.rows.of(label=labels, mark=found[place.reshape(-1)])
         yield from self.table.step((0,), [self.rows.merge([part])])

@@ -32,10 +32,13 @@ class Floods(TableStep):
         Of levels.
     columns : tuple of two str
         Of basins and levels.
+    zero : float
+        The sign of zero that floods have: rows come in any order, so that it cannot be anybody's own.
     """
 
     dtype: np.dtype
     columns: tuple[str, str]
+    zero: float
 
     entries = ("passes", "levels")
 
@@ -50,7 +53,7 @@ class Floods(TableStep):
             (
                 Onward("passes", ("all",), ("label_a", "label_b", "boundary_min")),
                 Onward("levels", ("all",), self.columns),
-                _All("all", first.to, first, self.rows, self.name, limit_bytes),
+                _All("all", first.to, first, self.rows, self.name, self.zero, limit_bytes),
                 *rest,
             ),
             table.ports,
@@ -81,6 +84,7 @@ class _All(Round):
     table: Round
     rows: RecordRows
     what: str
+    zero: float
     limit_bytes: int | None
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
@@ -108,8 +112,8 @@ class _All(Round):
         floods = lowest_floods(
             ends[0].astype(np.int64),
             ends[1].astype(np.int64),
-            height[order],
-            own.astype(np.float64),
+            np.where(height == 0, self.zero, height)[order],
+            np.where(own == 0, self.zero, own.astype(np.float64)),
         )
         made = self.rows.records({"label": labels, "level": floods.astype(self.rows.names[1][1])})
         yield from self.table.step(key or (0,), [made])

@@ -16,7 +16,7 @@ import numpy as np
 from beam_volumes.across.chains import TableStep
 from beam_volumes.across.merge import Keep, Largest, cutoff_of, largest
 from beam_volumes.across.rounds import Flow, Key, Message, Round
-from beam_volumes.across.table_rounds import mixed
+from beam_volumes.across.table_rounds import label_column, mixed
 
 #: Labels of a mapping that meet at once, about.
 BUCKET = 1 << 19
@@ -118,6 +118,11 @@ def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
                 raise ValueError(
                     f"the mapping's value {value} does not fit {dtype}: give a wider dtype="
                 )
+        if values.dtype.kind == "f" and (fractional := values[values != np.floor(values)]).size:
+            raise ValueError(
+                f"the mapping's value {fractional[0]} is not whole, and the result is of {dtype}: give a "
+                "dtype= of floats, or round the values"
+            )
     return values.astype(dtype)
 
 
@@ -542,10 +547,8 @@ class _Mapped(Round):
     buckets: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        labels, new = (np.asarray(values[0][name]) for name in self.columns)
-        if labels.dtype.kind == "i" and len(labels) and labels.min() < 0:
-            raise ValueError(f"a mapping of label {labels.min()}: labels are not negative")
-        labels = labels.astype(np.uint64)
+        labels = label_column(values[0], self.columns[0], "a mapping")
+        new = np.asarray(values[0][self.columns[1]])
         for bucket, at in _cut(labels, self.buckets):
             yield "bucket", (bucket,), Part(labels[at], new[at])
 

@@ -208,6 +208,16 @@ class PairRows(RowKind):
         return pairs.columns(part, self.boundary)
 
 
+def label_column(columns: Columns, name: str, what: str) -> np.ndarray:
+    """A column of labels as uint64; what would wrap around or be cut off is an error."""
+    labels = np.asarray(columns[name])
+    if labels.dtype.kind not in "bui":
+        raise TypeError(f"{what}: {name} is of {labels.dtype}: labels are integers")
+    if labels.dtype.kind == "i" and len(labels) and labels.min() < 0:
+        raise ValueError(f"{what}: {name} has label {labels.min()}: labels are not negative")
+    return labels.astype(np.uint64)
+
+
 def mixed(numbers: np.ndarray) -> np.ndarray:
     """Other 64-bit numbers that look random, one to one (the finalizer of splitmix64)."""
     x = numbers.astype(np.uint64)

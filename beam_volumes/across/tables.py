@@ -48,6 +48,10 @@ INTENSITY = (
 )
 
 
+#: For ``nan=``: only extremes are found, of infinite values too, and no sums. It is not a user's choice.
+EXTREMES = "extremes"
+
+
 @dataclass(frozen=True, eq=False)
 class Intensities:
     """What is known of the intensities of some labels; arrays are per label.
@@ -254,9 +258,22 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
+    only_extremes = nan == EXTREMES
+    first, width = (0, 1) if only_extremes else _digits(values, nan)
+    least, most = np.full(n, np.inf), np.full(n, -np.inf)
+    cells = np.zeros((n, 5, width), np.int64)
+    count = np.zeros(n, np.int64)
+    how = 32 * first, only_extremes
+    kernels.floats(labels, values, origin, keys, place, *how, count, least, most, cells)
+    dtype = values.dtype
+    return Intensities(count, least.astype(dtype), most.astype(dtype), Wide.of(cells, first))
+
+
+def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
+    """The first digit of the sums of floats, and how many there are."""
     least_size, most_size, bad = kernels.magnitudes(values)
     single = values.dtype.itemsize == 4
-    if bad and nan != "omit":
+    if bad and nan == "raise":
         raise ValueError(
             f'{bad} intensities are NaN or infinite: give nan="omit" to leave them out'
         )
@@ -267,13 +284,7 @@ def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensiti
     # The last bit of v, of its square (of float64 in two halves), all in whole digits
     last = max(-1074, min(low - 52, 2 * (low if single else low - 52) - 52))
     first = last // 32
-    width = (max(high + 30, 2 * high) - 32 * first) // 32 + 4
-    least, most = np.full(n, np.inf), np.full(n, -np.inf)
-    cells = np.zeros((n, 5, width), np.int64)
-    count = np.zeros(n, np.int64)
-    kernels.floats(labels, values, origin, keys, place, 32 * first, count, least, most, cells)
-    dtype = values.dtype
-    return Intensities(count, least.astype(dtype), most.astype(dtype), Wide.of(cells, first))
+    return first, (max(high + 30, 2 * high) - 32 * first) // 32 + 4
 
 
 def merge(parts: Iterable[Regions]) -> Regions:
@@ -489,10 +500,15 @@ class _Finish:
         return sum(self.part.faces[:, a] * f for a, f in zip(self.axes, each, strict=True))
 
     def intensity_min(self):
-        return self.part.intensities.least
+        return self._where_known(self.part.intensities.least)
 
     def intensity_max(self):
-        return self.part.intensities.most
+        return self._where_known(self.part.intensities.most)
+
+    def _where_known(self, values):
+        """NaN for labels without a value; integers all have one."""
+        known = self.part.intensities.count > 0
+        return values if known.all() else np.where(known, values, values.dtype.type(np.nan))
 
     def intensity_sum(self):
         inner = self.part.intensities

@@ -11,6 +11,7 @@ import numpy as np
 from beam_volumes.exports import pictured, public
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import Barrier
+from beam_volumes.storage.arrays import exact_array
 from beam_volumes.storage.table_sink import TableSink
 
 if TYPE_CHECKING:
@@ -243,6 +244,8 @@ class Table(dict[str, np.ndarray]):
         ------
         ValueError
             If there is no such column.
+        TypeError
+            If ``index`` is not made of integers.
 
         Examples
         --------
@@ -255,14 +258,19 @@ class Table(dict[str, np.ndarray]):
             raise ValueError(f"no column {column!r}; there are {', '.join(self.columns)}")
         table = self._kept()
         labels = table[table.column_names[0]].to_numpy()
-        wanted = np.asarray(index)
+        wanted = exact_array(index, "index") if np.size(index) else np.empty(0, labels.dtype)
+        if wanted.dtype.kind not in "bui":
+            raise TypeError(f"index={index!r}: labels are integers")
+        info = np.iinfo(labels.dtype)
+        possible = (wanted >= info.min) & (wanted <= info.max)
+        wanted = wanted.astype(labels.dtype)  # two dtypes would be compared as float64
         at = np.minimum(np.searchsorted(labels, wanted), max(0, len(labels) - 1))
         results = []
         for name in names:
             values = table[name].to_numpy()
             found = np.full(wanted.shape, np.nan if values.dtype.kind == "f" else 0, values.dtype)
             if len(labels):
-                np.copyto(found, values[at], where=labels[at] == wanted)
+                np.copyto(found, values[at], where=possible & (labels[at] == wanted))
             results.append(found)
         return results[0] if len(results) == 1 else np.stack(results, axis=-1)
 

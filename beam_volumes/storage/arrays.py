@@ -240,3 +240,39 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
         leading=view.shape[:first],
         leading_chunk=(1,) * first,
     )
+
+
+def exact_array(given: object, what: str) -> np.ndarray:
+    """Numbers as an array that holds Python's integers exactly.
+
+    numpy makes float64 of integers on both sides of 2**63, and objects of larger ones.
+
+    Examples
+    --------
+    >>> exact_array([1, 2**63 + 1], "index")
+    array([                  1, 9223372036854775809], dtype=uint64)
+    """
+    array = np.asarray(given)
+    if array.dtype.kind not in "fO" or (isinstance(given, np.ndarray) and array.dtype.kind == "f"):
+        return array
+    items = np.asarray(given, object).ravel().tolist()
+    whole = [item for item in items if _is_whole(item)]
+    if not whole:
+        return array
+    if len(whole) == len(items):
+        low, high = int(min(whole)), int(max(whole))
+        for dtype in (np.int64, np.uint64):
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return np.asarray(given, object).astype(dtype)
+        raise ValueError(f"{what} has {low} and {high}: no dtype of integers holds both")
+    if array.dtype.kind == "f":
+        for item in whole:
+            if int(float(item)) != item:
+                raise ValueError(
+                    f"{what} has {item} next to numbers that are not whole: float64 would round it"
+                )
+    return array
+
+
+def _is_whole(item: object) -> bool:
+    return isinstance(item, int | np.integer) and not isinstance(item, bool)

@@ -117,7 +117,7 @@ def _discover(labels, shape, below, under, core):
 @row_kernel
 def _add_row(row, other, p, q, axis, into):
     """Add the faces between two rows of labels beside each other, with values ``p`` and ``q``."""
-    keys, place, valued, rule, edges, base, faces, used, extremes, cells, bins = into
+    keys, place, valued, rule, only_extremes, edges, base, faces, used, extremes, cells, bins = into
     known_u = np.uint64(0)
     known_v = np.uint64(0)
     i = 0
@@ -132,12 +132,15 @@ def _add_row(row, other, p, q, axis, into):
         if not valued:
             continue
         a, b = p[x], (p[x] if rule == OWN else q[x])
-        if not (abs(a) < np.inf and abs(b) < np.inf):
+        finite = abs(a) < np.inf and abs(b) < np.inf
+        if not finite and not (only_extremes and a == a and b == b):
             continue
         value = (0.5 * a + 0.5 * b if rule == MEAN else max(a, b)) + 0.0
         used[i] += 1
         extremes[i, 0] = min(extremes[i, 0], value)
         extremes[i, 1] = max(extremes[i, 1], value)
+        if only_extremes:
+            continue
         add_double(cells[i], base, value)
         n = edges.size - 1
         if n > 0 and edges[0] <= value <= edges[n]:
@@ -169,6 +172,7 @@ def faces(
         ``keys, place``: the table of `discover`, and the row of each slot's pair;
         ``valued``: whether there is a boundary volume;
         ``rule``: `MEAN`, `LARGEST` or `OWN`;
+        ``only_extremes``: whether sums and bins stay empty, and infinite values count, too;
         ``edges``: of the histogram's bins, float64 ascending; the last bin holds its upper edge,
         values outside count in no bin;
         ``base``: of `add_double`;

@@ -373,6 +373,7 @@ def floats(
     keys: np.ndarray,
     place: np.ndarray,
     base: int,
+    only_extremes: bool,
     count: np.ndarray,
     least: np.ndarray,
     most: np.ndarray,
@@ -380,19 +381,21 @@ def floats(
 ) -> None:
     """Sums of v, v**2, z*v, y*v and x*v of finite intensities, coordinates from the volume's origin.
 
+    With ``only_extremes`` there are no sums, and infinite intensities count.
+
     ``cells`` is (labels, 5, digits) of `add_double`. Of float32 every product is exact; of float64
     the products with coordinates are rounded once, which does not depend on the block.
     """
     single = values.itemsize == 4
     _floats(
-        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, count,
-        least, most, cells,
+        strided(labels), strided(values), labels.shape, origin, keys, place, base, single, only_extremes,
+        count, least, most, cells,
     )  # fmt: skip
 
 
 @row_kernel
 def _floats(
-    labels, values, shape, origin, keys, place, base, single, count, least, most, cells
+    labels, values, shape, origin, keys, place, base, single, only_extremes, count, least, most, cells
 ):  # fmt: skip
     flat, step_z, step_y = labels
     voxels, next_z, next_y = values
@@ -409,7 +412,7 @@ def _floats(
                 if label == np.uint64(0):
                     continue
                 v = np.float64(voxels[at + x]) + 0.0  # -0.0 becomes 0.0
-                if not abs(v) < np.inf:
+                if not (abs(v) < np.inf or (only_extremes and v == v)):
                     continue
                 if label != known:
                     i = place[_slot(keys, label)]
@@ -417,7 +420,7 @@ def _floats(
                 count[i] += 1
                 least[i] = min(least[i], v)
                 most[i] = max(most[i], v)
-                if v != 0:
+                if v != 0 and not only_extremes:
                     _add_products(
                         cells[i], base, single, v, origin[0] + z, origin[1] + y, origin[2] + x
                     )

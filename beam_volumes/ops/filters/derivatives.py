@@ -128,7 +128,7 @@ def _smoothed_difference(
 ) -> Volume:
     volume = as_volume(volume)
     chosen = par.axes_of(volume, None, name)
-    along = par.axes_of(volume, axis, name)[0]
+    along = par.axis_of(volume, axis, name)
     modes = par.modes_of(mode, chosen, name)
     passes = [(along, np.array([-1.0, 0.0, 1.0]), 1)]
     passes += [(a, np.array(across), 1) for a in chosen if a != along]

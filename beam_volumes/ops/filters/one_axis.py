@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
@@ -339,7 +337,7 @@ def convolve1d(
 def _row(
     volume: Volume, name: str, weights: Any, axis: int, mode: str, cval: float, origin: int
 ) -> Footprint:
-    row = np.asarray(weights, np.float64)
+    row = par.element(weights, "weights", name)
     if row.ndim != 1 or not len(row):
         raise ValueError(f"{name}: weights of shape {row.shape}; give a row of one or more")
     return Footprint.of_weights(as_volume(volume), name, row, origin, axis, mode, cval)
@@ -347,7 +345,7 @@ def _row(
 
 def _along(volume: Volume, around: Footprint, axis: int, dtype: Any) -> Volume:
     volume = as_volume(volume)
-    (along,) = par.axes_of(volume, axis, around.name)
+    along = par.axis_of(volume, axis, around.name)
     assert around.numbers is not None
     passes = [(along, around.numbers.ravel(), around.before[along])]
     return separable(volume, around.name, passes, around.modes, around.cval, dtype)

@@ -246,9 +246,7 @@ def coordinates(volume: Volume, axis: int, *, physical: bool = False) -> Volume:
     array([ 0.,  8., 16.])
     """
     v = as_volume(volume)
-    if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
-        raise TypeError(f"coordinates: axis={axis!r} is not a number of an axis, 0 to {v.ndim - 1}")
-    at = par.axes_of(v, int(axis), "coordinates")[0]
+    at = par.axis_of(v, axis, "coordinates")
     size = v.space.voxel_size
     if physical and size is None:
         raise ValueError(

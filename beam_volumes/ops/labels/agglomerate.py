@@ -105,7 +105,9 @@ def agglomerate(
         raise ValueError(f"{name}: quantile={quantile!r}: give a number from 0 to 1")
     if max_size is not None:
         max_size = par.whole_number(max_size, "max_size", name)
-    table = as_table(edges, ("label_a", "label_b", *NEEDED[linkage]), name, "edges")
+    counts = NEEDED[linkage][linkage == "mean" :] if linkage in ("mean", "quantile") else ()
+    needed = ("label_a", "label_b", *NEEDED[linkage])
+    table = as_table(edges, needed, name, "edges", ("label_a", "label_b", *counts))
     if linkage == "mean" and table.columns["affinity_sum"].kind == "f":
         raise TypeError(
             f"{name}: affinity_sum of floats: sums are compared exactly, as integers; scale and round the "
@@ -113,7 +115,8 @@ def agglomerate(
         )
     inputs = [table]
     if sizes is not None:
-        inputs.append(as_table(sizes, ("label", "num_pixels"), name, "sizes"))
+        columns = ("label", "num_pixels")
+        inputs.append(as_table(sizes, columns, name, "sizes", columns))
     step = Agglomeration(
         name, linkage, float(quantile), float(threshold), max_size, sizes is not None
     )
@@ -171,6 +174,7 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     name = "cut"
     if threshold is not None and (not par.is_number(threshold) or np.isnan(threshold)):
         raise ValueError(f"{name}: threshold={threshold!r}: give a number")
-    table = as_table(merges, ("label_a", "label_b", "score"), name, "merges")
+    pair = ("label_a", "label_b")
+    table = as_table(merges, (*pair, "score"), name, "merges", pair)
     limit = None if threshold is None else float(threshold)
     return Table(behind(Cutting(name, limit), [table], name))

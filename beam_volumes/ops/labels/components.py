@@ -489,8 +489,8 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     for which, limit in (("low", low), ("high", high)):
         if not isinstance(limit, int | float | np.number | Scalar):
             raise TypeError(f"apply_hysteresis_threshold: {which}={limit!r} is not a number")
-    lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
-    low = np.minimum(low, high) if lazy else min(low, high)
+    # As scikit-image: `low` is limited by `high`, which makes it a number of a dtype of its own.
+    low = np.minimum(low if isinstance(low, Scalar) else np.asarray(low)[()], high)
     element = connectivity_structure(1)
     above = image > low
     return _kept(
@@ -566,7 +566,7 @@ def _structure(volume: Volume, connectivity: int, structure: Any, name: str) -> 
                 f"{name}: connectivity={connectivity!r}: it is from 1 to the volume's {len(axes)} axes"
             )
         return connectivity_structure(connectivity)
-    element = np.asarray(structure).astype(bool)
+    element = par.element(structure, "structure", name) != 0
     if (
         element.shape != (3,) * len(axes)
         or (element != element[(slice(None, None, -1),) * element.ndim]).any()

@@ -17,6 +17,7 @@ from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.objects import Region, for_each_label
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.storage.arrays import exact_array
 from beam_volumes.text import format_bytes
 
 #: What an entry of a list takes, and an object's slices.
@@ -162,13 +163,14 @@ def labeled_comprehension(
             f"{name}: without labels or index the function would be given all voxels at once: give "
             "those labels that count"
         )
-    wanted = np.asarray(index)
+    wanted = exact_array(index, f"{name}: index") if np.size(index) else np.empty(0, np.uint64)
     if wanted.dtype.kind not in "ui":
         raise TypeError(f"{name}: index={index!r}: labels are integers")
     if wanted.size and wanted.min() < 1:
         raise ValueError(
             f"{name}: index has label {wanted.min()}: labels are above 0, the background"
         )
+    wanted = wanted.astype(np.uint64)
     dtype = np.dtype(out_dtype)
     call = Comprehension(func, bool(pass_positions), opened.shape)
     table = for_each_label(labels, call, {"value": dtype}, volumes=(opened,))

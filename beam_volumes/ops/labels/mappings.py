@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.ops.parameters.checks import is_number, is_whole
+from beam_volumes.storage.arrays import exact_array, refuse_masked
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.parquet import ParquetTable
 from beam_volumes.sweep.stage import digest
@@ -23,12 +25,17 @@ def mapping_arrays(mapping: Any, name: str = "relabel") -> tuple[np.ndarray, np.
     >>> mapping_arrays({3: 1, 70: 2})
     (array([ 3, 70], dtype=uint64), array([1, 2]))
     """
-    if isinstance(mapping, AnyMapping):
-        old, new = np.array(list(mapping)), np.array(list(mapping.values()))
-        if not mapping:
-            old, new = np.empty(0, np.uint64), np.empty(0, np.uint64)
-    else:
-        old, new = map(np.asarray, mapping)
+    pair = (list(mapping), list(mapping.values())) if isinstance(mapping, AnyMapping) else mapping
+    if len(pair) != 2:
+        raise ValueError(
+            f"{name}: a mapping of {len(pair)} items: give two arrays, labels and values"
+        )
+    for items in pair:
+        refuse_masked(items)
+    old, new = (
+        exact_array(items, f"{name}: the mapping") if np.size(items) else np.empty(0, np.uint64)
+        for items in pair
+    )
     if old.ndim != 1 or old.shape != new.shape:
         raise ValueError(
             f"{name}: a mapping of {old.shape} labels to {new.shape} values: give one of each"
@@ -59,7 +66,14 @@ def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) ->
                 "missing="
             )
         return
-    if dtype.kind in "ui" and not np.iinfo(dtype).min <= missing <= np.iinfo(dtype).max:
+    if not is_number(missing) and not isinstance(missing, bool | np.bool_):
+        raise TypeError(f'{name}: missing={missing!r}; use "error", "keep" or a number')
+    fits = True
+    if dtype.kind in "ui":
+        fits = missing == missing // 1 and np.iinfo(dtype).min <= missing <= np.iinfo(dtype).max
+    elif is_whole(missing) and dtype.kind == "f":
+        fits = abs(missing) <= np.finfo(dtype).max and int(dtype.type(missing)) == missing
+    if not fits:
         raise ValueError(f"{name}: missing={missing!r} does not fit the result's {dtype}")
 
 

@@ -26,6 +26,7 @@ from beam_volumes.ops.labels.label_surveys import (
     UniqueSurvey,
 )
 from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
+from beam_volumes.ops.labels.stored_tables import column_values
 from beam_volumes.storage.extent import Extent
 
 #: Rows of a mapping that is kept in memory by every worker.
@@ -182,4 +183,4 @@ def _columns(table: Any, columns: tuple[str, str] | None) -> Any:
             f"relabel: the table has the columns {', '.join(map(str, names))}; give columns=(labels, "
             "values), two of them"
         )
-    return tuple(table[c].to_numpy() for c in chosen)
+    return tuple(column_values(table[c], f"relabel: column {c}") for c in chosen)

@@ -20,9 +20,13 @@ from beam_volumes.ops.labels.mappings import check_labels
 from beam_volumes.ops.labels.overlap_surveys import ContingencySurvey
 from beam_volumes.ops.measure.statistics import count_nonzero
 from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
+from beam_volumes.ops.morphology.distance import distance_transform_edt
 from beam_volumes.ops.morphology.footprints import ball, cross
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
+
+#: The largest ball that boundaries are dilated by: beyond, distances cost less.
+LARGEST_BALL = 16
 
 
 @documented
@@ -93,6 +97,8 @@ def _two(
             f"({' '.join(b.axes)}) do not match; crop them to one shape first"
         )
     shared_space(name, a, b)
+    if not isinstance(ignore_labels, Iterable) or isinstance(ignore_labels, str):
+        raise TypeError(f"{name}: ignore_labels={ignore_labels!r}: give a list of labels")
     ignored = tuple(ignore_labels)
     for label in ignored:
         if not isinstance(label, int | np.integer) or not 0 <= label < 1 << 64:
@@ -256,8 +262,8 @@ def boundary_scores(
     Notes
     -----
     A boundary voxel has a voxel of another label across a face, as in scikit-image with
-    ``connectivity=1`` and ``mode="thick"``. One sweep. Voxels are counted exactly, and each score is
-    rounded once.
+    ``connectivity=1`` and ``mode="thick"``. One sweep, or two with a ``tolerance`` above 16. Voxels
+    are counted exactly, and each score is rounded once.
 
     References
     ----------
@@ -278,12 +284,18 @@ def boundary_scores(
         raise ValueError(f"{name}: tolerance={tolerance!r}: give a number from 0 on")
     found = [_boundaries(v) for v in (truth, test)]
     near = found
-    if tolerance >= 1:
+    if tolerance > LARGEST_BALL:
+        reach = min(float(tolerance), float(sum(truth.shape)))
+        apart = [distance_transform_edt(~b, squared=True) for b in found]
+        near = [d <= reach**2 * (1 + 1e-12) for d in apart]  # as `ball` rounds
+    elif tolerance >= 1:
         near = [binary_dilation(b, ball(tolerance, b.ndim)) for b in found]
     counted = None
+    largest = 1 if truth.dtype.kind == "b" else np.iinfo(truth.dtype).max
     for label in ignored:
-        apart = truth != truth.dtype.type(label)
-        counted = apart if counted is None else counted & apart
+        if label <= largest:
+            other = truth != truth.dtype.type(label)
+            counted = other if counted is None else counted & other
     if counted is not None:
         found = [b & counted for b in found]
     a, b = found

@@ -16,6 +16,7 @@ from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
 from beam_volumes.ops.labels.chain_survey import StoredSurvey
+from beam_volumes.storage.arrays import exact_array, refuse_masked
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.parquet import ParquetTable
 from beam_volumes.sweep.stage import digest
@@ -96,14 +97,37 @@ class ParquetColumns(StoredTable):
         return digest("ParquetColumns", self.names, ParquetTable.of(self.table.name))
 
 
-def as_table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
+def as_table(
+    given: Any, needed: Sequence[str], name: str, what: str, whole: Sequence[str] = ()
+) -> Table:
     """Return a lazy table that has some columns, made of another table or Parquet files if need be.
+
+    The columns in ``whole`` are of integers: labels and counts.
 
     Raises
     ------
     ValueError, TypeError
-        It is none of these, or lacks columns, or some are not of numbers.
+        It is none of these, or lacks columns, or some are not of numbers or integers.
     """
+    table = _table(given, needed, name, what)
+    stored = getattr(table.barrier.survey, "table", None)
+    for column in whole:
+        dtype = table.columns[column]
+        if dtype.kind not in "ui":
+            raise TypeError(
+                f"{name}: column {column} of {what} is of {dtype}: labels and counts are integers; convert "
+                "it first"
+            )
+        if isinstance(stored, ArrayTable):  # of other tables the values are known later
+            values = stored.columns[list(needed).index(column)]
+            if len(values) and values.min() < 0:
+                raise ValueError(
+                    f"{name}: column {column} of {what} has {values.min()}: it holds none below 0"
+                )
+    return table
+
+
+def _table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
     if isinstance(given, Table):
         table = given
         _check(list(table.columns), needed, name, what)
@@ -125,6 +149,18 @@ def as_table(given: Any, needed: Sequence[str], name: str, what: str) -> Table:
     return Table(Barrier.of(StoredSurvey(what, stored), (nothing,)))
 
 
+def column_values(column: Any, what: str) -> np.ndarray:
+    """Return a column of a table in memory as an array; a row without a value is an error."""
+    refuse_masked(column)
+    empty = getattr(column, "null_count", 0)  # of pyarrow a number, of polars a method
+    if empty() if callable(empty) else empty:
+        raise ValueError(f"{what} has rows without a value")
+    if hasattr(column, "to_numpy"):
+        values = column.to_numpy()
+        return exact_array(values, what) if values.dtype == object else values
+    return exact_array(column, what) if len(column) else np.empty(0, np.uint64)
+
+
 def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> ArrayTable:
     if isinstance(given, Mapping):
         have: list[Any] = list(given)
@@ -140,8 +176,7 @@ def _in_memory(given: Any, needed: Sequence[str], name: str, what: str) -> Array
     _check(have, needed, name, what)
     columns = []
     for column in needed:
-        values = given[column]
-        values = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+        values = column_values(given[column], f"{name}: column {column} of {what}")
         if values.ndim != 1 or values.dtype.kind not in "uif":
             raise TypeError(
                 f"{name}: column {column} of {what} is of shape {values.shape} and {values.dtype}; give a "

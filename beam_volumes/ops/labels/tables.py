@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from beam_volumes.across.tables import EXTREMES
 from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.spaces import shared_space
@@ -218,6 +220,12 @@ def region_adjacency(
         labels.dtype, boundary, value, bins, range, nan, voxels_per_label=each
     )
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
+
+
+def extremes_of_labels(labels: Volume, intensity: Volume, *ends: str) -> Table:
+    """Return a table of ``intensity_min`` or ``intensity_max``; infinite intensities count, NaN does not."""
+    barrier = regionprops_table(labels, intensity, ends).barrier
+    return Table(Barrier.of(replace(barrier.survey, nan=EXTREMES), barrier.operands))
 
 
 def check_affinities(affinities: Volume, name: str) -> None:

@@ -7,6 +7,8 @@ import math
 import numpy as np
 
 from beam_volumes.across.agglomeration_rounds import Agglomeration, Marking
+from beam_volumes.across.tables import EXTREMES
+from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
@@ -16,7 +18,13 @@ from beam_volumes.ops.labels.agglomerate import cut
 from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.component_surveys import EdgeSurvey, RelabelEdges
 from beam_volumes.ops.labels.relabel import relabel
-from beam_volumes.ops.labels.tables import check_affinities, region_adjacency, regionprops_table
+from beam_volumes.ops.labels.table_surveys import AdjacencySurvey
+from beam_volumes.ops.labels.tables import (
+    check_affinities,
+    extremes_of_labels,
+    region_adjacency,
+    regionprops_table,
+)
 from beam_volumes.ops.labels.watershed_stages import ByAffinity, ByHeight, Codes, HighCodes
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -112,7 +120,7 @@ def watershed(
         raise TypeError(
             f"{name}: heights of {height.dtype}: use bool, integers or floats to 64 bit"
         )
-    roles = (height == height) | True
+    roles: Volume | None = None
     volumes = [height]
     marked = None
     if markers is not None:
@@ -124,11 +132,11 @@ def watershed(
                 f"{name}: heights of {height.dtype} with markers: passes are compared as float64; cast the "
                 "heights with astype first"
             )
-        roles = where(marked != 0, np.uint8(2), roles.astype(np.uint8))
+        roles = where(marked != 0, np.uint8(2), np.uint8(1))
         volumes.append(marked)
     if mask is not None:
         inside = one_channel(as_volume(mask))
-        roles = where(inside != 0, roles.astype(np.uint8), np.uint8(0))
+        roles = where(inside != 0, np.uint8(1) if roles is None else roles, np.uint8(0))
         volumes.append(inside)
     for v in volumes[1:]:
         if v.shape != height.shape or v.axes != height.axes:
@@ -136,24 +144,21 @@ def watershed(
                 f"{name}: heights of shape {height.shape} ({' '.join(height.axes)}) and markers or mask of "
                 f"shape {v.shape} ({' '.join(v.axes)}) do not match; crop them to one shape first"
             )
-    roles = roles.astype(np.uint8)
     space = shared_space(name, *volumes)
     heights = kernel_input(_as_integers(height))
-    way = ByHeight(name, _BYTE, heights.node.shape)
-    choices = StageNode.of(way, (heights.node, roles.node))
-    beside = () if marked is None else (_as_integers(marked).node,)
-    basins = _basins(name, StageNode.of(Codes(name, _BYTE), (choices, *beside)))
-    divided = Volume(basins, space)
+    divided = Volume(basins_of(name, heights, roles, marked, "leave them out by mask=, or "), space)
     if marked is None:
         return divided
-    edges = region_adjacency(divided, heights, value="max")
-    marks = regionprops_table(divided, _as_integers(marked), ["intensity_max"])
-    step = Agglomeration(
-        name, "lowest", 0.5, -math.inf, 1, True, ("label", "intensity_max"), marks=True
-    )
+    basins = divided.node
+    each = voxels_per_label(basins)
+    passes = AdjacencySurvey(name, heights.dtype, "max", 0, None, EXTREMES, voxels_per_label=each)
+    edges = Table(Barrier.of(passes, (basins, heights.node)))
+    ends = "intensity_min", "intensity_max"
+    marks = extremes_of_labels(divided, _as_integers(marked), *ends)
+    step = Agglomeration(name, "lowest", 0.5, -math.inf, 1, True, ("label", *ends), marks=True)
     merges = Table(behind(step, [edges, marks], name))
     dtype = marks.columns["intensity_max"]
-    marking = Marking(name, dtype, ("label", "intensity_max"))
+    marking = Marking(name, dtype, ("label", *ends))
     table = Table(behind(marking, [merges, marks], name))
     return relabel(divided, table, dtype=marked.dtype)
 
@@ -247,6 +252,25 @@ def watershed_affinities(
     step = Agglomeration(name, "max", 0.5, float(low), None, True, min_size=min_size)
     merges = Table(behind(step, [graph, sizes], name))
     return relabel(basins, cut(merges), missing="keep", dtype=basins.dtype)
+
+
+def basins_of(
+    name: str,
+    heights: Volume,
+    roles: Volume | None = None,
+    marked: Volume | None = None,
+    remedy: str = "",
+) -> Node:
+    """Return the node of the basins of heights; by default every voxel is free.
+
+    ``remedy`` is what the caller can do about NaN, in addition to replacing it.
+    """
+    if roles is None:
+        roles = ((heights == heights) | True).astype(np.uint8)
+    way = ByHeight(name, _BYTE, heights.node.shape, remedy)
+    choices = StageNode.of(way, (heights.node, roles.node))
+    beside = () if marked is None else (_as_integers(marked).node,)
+    return _basins(name, StageNode.of(Codes(name, _BYTE), (choices, *beside)))
 
 
 def _as_integers(volume: Volume) -> Volume:

@@ -22,9 +22,12 @@ class ByHeight(Stage):
     ----------
     shape : tuple of int
         Of the volume.
+    remedy : str
+        What the caller can do about NaN, in addition to replacing it.
     """
 
     shape: Triple
+    remedy: str = ""
 
     compiled = True
     cost = 25.0
@@ -36,9 +39,7 @@ class ByHeight(Stage):
         heights, roles = (b.as_rows for b in inputs)
         where = y0, y1, out.cols, out.start, self.shape
         if kernels.choose_by_height(heights, roles, out.as_rows, *where):
-            raise ValueError(
-                f"{self.name}: heights that are NaN: leave them out by mask=, or replace them"
-            )
+            raise ValueError(f"{self.name}: voxels that are NaN: {self.remedy}replace them")
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,7 +95,10 @@ class Count(Fold):
 
 @dataclass(frozen=True, eq=False)
 class _Extreme(Fold):
-    """The state is the smallest or largest voxel, or None. -0.0 is less than 0.0."""
+    """The state is the smallest or largest voxel, or None. -0.0 is less than 0.0.
+
+    With ``nan="NaN"``, which users cannot give, only NaN is left out; of no voxels the result is NaN.
+    """
 
     cost = 1.0
 
@@ -112,6 +115,11 @@ class _Extreme(Fold):
         raise NotImplementedError
 
     def fold(self, voxels: np.ndarray, mask: np.ndarray | None, values: tuple[Any, ...]) -> Any:
+        if self.nan == "NaN" and self.source.kind == "f":
+            voxels = voxels if mask is None else voxels[mask]
+            if voxels.size == 0 or np.isnan(low := np.fmin.reduce(voxels, axis=None)):
+                return None
+            return self.extreme(low + 0, np.fmax.reduce(voxels, axis=None) + 0)
         _, bad, low, high = accumulate.extent(voxels, mask)
         self.strict(bad)
         return self.extreme(low, high)
@@ -124,6 +132,8 @@ class _Extreme(Fold):
         return self.extreme(a, b) if a <= b else self.extreme(b, a)
 
     def finish(self, state: Any, values: tuple[Any, ...]) -> np.generic:
+        if state is None and self.nan == "NaN" and self.source.kind == "f":
+            return self.dtype.type(np.nan)
         self.some(state is not None)
         return self.dtype.type(state)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.morphology.basic import (
@@ -279,8 +277,8 @@ def binary_hit_or_miss(
     name = "binary_hit_or_miss"
     if structure1 is None:
         structure1 = cross_around(len(par.axes_of(volume, axes, name)))
-    hit = np.asarray(structure1).astype(bool)
-    miss = ~hit if structure2 is None else np.asarray(structure2).astype(bool)
+    hit = par.element(structure1, "structure1", name) != 0
+    miss = ~hit if structure2 is None else par.element(structure2, "structure2", name) != 0
     origin2 = origin1 if origin2 is None else origin2
     there = volume if volume.dtype == bool else volume != 0
     fits = binary_erosion(there, hit, origin=origin1, axes=axes)

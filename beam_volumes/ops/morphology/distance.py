@@ -170,7 +170,7 @@ def _is_chessboard(name: str, metric: Any, ndim: int) -> bool:
         if metric not in _METRICS:
             raise ValueError(f"{name}: metric={metric!r}; there are {', '.join(_METRICS)}")
         return _METRICS[metric]
-    structure = np.asarray(metric) != 0
+    structure = par.element(metric, "metric", name) != 0
     if structure.shape == (3,) * ndim:
         if structure.all():
             return True
@@ -296,9 +296,7 @@ def cumsum(volume: Volume, axis: int = 0) -> Volume:
            [ 3, 11]])
     """
     volume = as_volume(volume)
-    if not par.is_whole(axis):
-        raise TypeError(f"cumsum: axis={axis!r}; give one axis, 0 to {volume.ndim - 1}")
-    (along,) = par.axes_of(volume, axis, "cumsum")
+    along = par.axis_of(volume, axis, "cumsum")
     dtype = cumsum_dtype(volume.dtype)
     if volume.node.shape[along] == 1:
         return volume.astype(dtype)

@@ -13,8 +13,7 @@ from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.morphology import plateaus as kernels
 from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.labels.components import binary_propagation
-from beam_volumes.ops.measure.reductions import max as greatest
-from beam_volumes.ops.measure.reductions import min as least
+from beam_volumes.ops.measure.statistics import all as every
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import touching
 from beam_volumes.sweep.stage import Block, Stage
@@ -149,9 +148,9 @@ def _extrema(
         slice(None) if a in image.space.visible else 1 for a in range(3)
     )
     some = structure[visible]
-    highest = found != 0
+    highest = found != int(kernels.BELOW)
     spoilt = binary_propagation(found == int(kernels.SPOILT), some, highest)
-    several = apply_ufunc("not_equal", greatest(image, nan="omit"), least(image, nan="omit"))
+    several = apply_ufunc("logical_not", every(highest))
     return apply_ufunc("logical_and", highest & ~spoilt, several)
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from beam_volumes.across.peaks import Peaks
 from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.rank import maximum_filter
 from beam_volumes.ops.geometry.rearrange import coordinates
 from beam_volumes.ops.labels.chain_survey import behind
-from beam_volumes.ops.labels.tables import regionprops_table
-from beam_volumes.ops.measure.reductions import max as greatest
-from beam_volumes.ops.measure.reductions import min as least
+from beam_volumes.ops.labels.tables import extremes_of_labels
+from beam_volumes.ops.measure.folds import Max, Min
+from beam_volumes.ops.measure.reductions import fold
 from beam_volumes.ops.measure.statistics import all as every
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
@@ -41,12 +43,13 @@ def peak_local_max(
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. A voxel near NaN is no peak.
+        A lazy volume of up to three axes, or an array, which is opened. A voxel near NaN is no peak;
+        infinite ones are compared as others are.
     min_distance : int or sequence of int, default: 1
         A peak is as high as all voxels that are so many steps away, and no two peaks are nearer to each
         other; one number for all axes, or one for each.
     threshold_abs : float, optional
-        Peaks are above; by default above the least voxel.
+        Peaks are above; by default above the smallest voxel.
     threshold_rel : float, optional
         Peaks are above this share of the greatest voxel, too.
     exclude_border : bool, int or sequence of int, default: True
@@ -116,11 +119,16 @@ def peak_local_max(
         border = _whole_numbers(exclude_border, len(shape), "exclude_border", name)
     if footprint is None:
         footprint = np.ones([2 * d + 1 for d in distance], bool)
-    element = np.asarray(footprint) != 0
-    low = least(image, nan="omit") if threshold_abs is None else threshold_abs
+    element = par.element(footprint, "footprint", name) != 0
+    for what, threshold in (("threshold_abs", threshold_abs), ("threshold_rel", threshold_rel)):
+        if not (threshold is None or par.is_number(threshold) or isinstance(threshold, Scalar)):
+            raise TypeError(f"{name}: {what}={threshold!r} is not a number")
+    if not image.size:
+        threshold_abs, threshold_rel = 0, None
+    low = _end(Min, image) if threshold_abs is None else threshold_abs
     if threshold_rel is not None:
-        share = apply_ufunc("multiply", greatest(image, nan="omit"), threshold_rel)
-        low = apply_ufunc("maximum", low, share)
+        share = apply_ufunc("multiply", _end(Max, image), threshold_rel)
+        low = apply_ufunc("fmax", low, share)
     peaks = apply_ufunc("greater", image, low)
     if element.size > 1 and image.size > 1:
         if element.all():
@@ -137,11 +145,16 @@ def peak_local_max(
         if width:
             peaks = peaks & (at >= width) & (at < n - width)
     labels = where(peaks, index + 1, 0).astype(np.uint64)
-    table = regionprops_table(labels, image, ["intensity_max"], nan="omit")
+    table = extremes_of_labels(labels, image, "intensity_max")
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
     step = Peaks(name, shape, tuple(image.axes), dtype, alike, float(p_norm), most)
     return Table(behind(step, [table], name))
+
+
+def _end(kind: type[Min | Max], image: Volume) -> Scalar:
+    """Return the smallest or largest voxel, infinite ones included, but not NaN."""
+    return fold(replace(kind.of(image.dtype), nan="NaN"), image, None)
 
 
 def _whole_numbers(given: Any, count: int, what: str, name: str) -> tuple[int, ...]:

@@ -18,8 +18,8 @@ from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.saddle_survey import SaddleSurvey
-from beam_volumes.ops.labels.tables import regionprops_table
-from beam_volumes.ops.labels.watershed import watershed
+from beam_volumes.ops.labels.tables import extremes_of_labels
+from beam_volumes.ops.labels.watershed import basins_of
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.measure.reductions import min as least
 from beam_volumes.ops.parameters import checks as par
@@ -206,7 +206,10 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
     h = dtype.type(h) if dtype.kind == "f" else int(h)
     up = name == "h_minima"
     wide = image.astype(np.int64) if dtype.kind in "ui" else image
-    spread = apply_ufunc("subtract", greatest(wide), least(wide))
+    if not image.size:
+        return image.astype(np.uint8)
+    # What is NaN or infinite has no shifted value: it is refused there.
+    spread = apply_ufunc("subtract", greatest(wide, nan="omit"), least(wide, nan="omit"))
     if dtype.kind == "f":
         slack = apply_ufunc("multiply", np.abs(image), dtype.type(2 * np.finfo(dtype).resolution))
         shifted = image + h + slack if up else image - h - slack
@@ -249,18 +252,19 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
     structure = touching(mask, footprint, name)
     work = np.dtype({"?": "u1", "e": "f4"}.get(dtype.char, dtype))
     turned = method == "dilation"
+    nan = "voxels that are NaN" + (" or infinite" if name != "reconstruction" else "")
     checked = StageNode.of(
-        Within(name, work, turned), (seed.astype(work).node, mask.astype(work).node)
+        Within(name, work, turned, nan), (seed.astype(work).node, mask.astype(work).node)
     )
     space = shared_space(name, seed, mask)
     # Of dilation everything is turned upside down: floods come from where the seed stands lowest.
     low = _turned(Volume(checked, space), turned)
     heights = kernel_input(_turned(Volume(mask.astype(work).node, space), turned))
-    basins = watershed(heights)
+    basins = Volume(basins_of(name, heights), space)
     survey = SaddleSurvey(name, heights.dtype, "max", 0, None, "raise", structure)
     passes = Table(Barrier.of(survey, (basins.node, heights.node)))
-    levels = regionprops_table(basins, low, ["intensity_min"])
-    step = Floods(name, work, ("label", "intensity_min"))
+    levels = extremes_of_labels(basins, low, "intensity_min")
+    step = Floods(name, work, ("label", "intensity_min"), -0.0 if turned else 0.0)
     table = Table(behind(step, [passes, levels], name))
     flooded = apply_ufunc("maximum", heights, relabel(basins, table, dtype=work))
     return _turned(flooded, turned).astype(dtype)
@@ -275,9 +279,17 @@ def _turned(volume: Volume, turned: bool) -> Volume:
 
 @dataclass(frozen=True, eq=False)
 class Within(Stage):
-    """A seed, if it is nowhere above its mask (the second input), or else nowhere below."""
+    """A seed, if it is nowhere above its mask (the second input), or else nowhere below.
+
+    Attributes
+    ----------
+    below : bool
+    unknown : str
+        What voxels are wrong if one of the two is NaN.
+    """
 
     below: bool
+    unknown: str
 
     cost = 0.5
 
@@ -289,7 +301,9 @@ class Within(Stage):
     ) -> None:
         for k in range(out.depth):
             seed, mask = (b.slice(k, y0, y1) for b in inputs)
-            if ((seed > mask) if self.below else (seed < mask)).any():
+            if not ((seed <= mask) if self.below else (seed >= mask)).all():
+                if (seed != seed).any() or (mask != mask).any():
+                    raise ValueError(f"{self.name}: {self.unknown}: replace them")
                 side, way = ("above", "dilation") if self.below else ("below", "erosion")
                 raise ValueError(
                     f"{self.name}: the seed is {side} the mask in slice {out.start[0] + k}: for {way} it may "

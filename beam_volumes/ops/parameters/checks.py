@@ -15,6 +15,7 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume
 from beam_volumes.space import METRES
+from beam_volumes.storage.arrays import refuse_masked
 from beam_volumes.storage.axes import unit_name
 
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
@@ -36,7 +37,7 @@ def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list
     chosen = [axes] if isinstance(axes, int | np.integer) else list(axes)
     result = []
     for a in chosen:
-        if not isinstance(a, int | np.integer) or not -volume.ndim <= a < volume.ndim:
+        if not is_whole(a) or not -volume.ndim <= a < volume.ndim:
             raise ValueError(f"{name}: axes={axes!r}; the volume's axes are 0 to {volume.ndim - 1}")
         at = int(a) % volume.ndim - first
         if at < 0:
@@ -48,6 +49,17 @@ def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list
     if len(set(result)) != len(result):
         raise ValueError(f"{name}: axes={axes!r} names an axis twice")
     return result
+
+
+def axis_of(volume: Volume, axis: Any, name: str) -> int:
+    """The internal axis (0, 1, 2 for z, y, x) of an operation along one axis."""
+    if not is_whole(axis):
+        raise TypeError(
+            f"{name}: axis={axis!r}: give the number of one axis, 0 to {volume.ndim - 1}"
+        )
+    if not -volume.ndim <= axis < volume.ndim:
+        raise ValueError(f"{name}: axis={axis!r}; the volume's axes are 0 to {volume.ndim - 1}")
+    return axes_of(volume, axis, name)[0]
 
 
 def axes_of_space(volume: Volume) -> range:
@@ -209,6 +221,17 @@ def is_whole(value: Any) -> TypeGuard[int]:
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether it is a number, which a bool is not."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndarray:
+    """A footprint, a structure or weights as an array of numbers, which are finite by default."""
+    refuse_masked(given)
+    array = np.asarray(given)
+    if array.dtype.kind not in "buif":
+        raise TypeError(f"{name}: {what}={given!r}: give an array of bools or numbers")
+    if array.dtype.kind == "f" and (np.isnan(array) if infinite else ~np.isfinite(array)).any():
+        raise ValueError(f"{name}: {what} has numbers that are NaN or infinite")
+    return array
 
 
 def whole_number(value: Any, what: str, name: str, least: int = 1) -> int:

@@ -14,7 +14,6 @@ from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.ops.building import constant_in, exact, triple
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.space import AXES
-from beam_volumes.storage.arrays import refuse_masked
 from beam_volumes.sweep.stage import Padding
 
 #: Name, dtype, voxels before, extent and padding of a stage.
@@ -63,7 +62,12 @@ class Footprint:
         chosen = par.axes_of(volume, axes, name)
         numbers = None
         if heights is not None:
-            numbers = _expanded(_plain(heights, np.float64), chosen, "structure", name)
+            numbers = _expanded(
+                par.element(heights, "structure", name, True).astype(np.float64),
+                chosen,
+                "structure",
+                name,
+            )
             size = None
             if footprint is None:
                 footprint = np.ones(np.shape(heights), bool)
@@ -76,7 +80,9 @@ class Footprint:
         elif size is not None:
             raise ValueError(f"{name}: give size= or footprint=, not both")
         else:
-            inside = _expanded(_plain(footprint), chosen, "footprint", name).astype(bool)
+            inside = _expanded(
+                par.element(footprint, "footprint", name), chosen, "footprint", name
+            ).astype(bool)
         if numbers is not None and numbers.shape != inside.shape:
             raise ValueError(f"{name}: structure and footprint have different shapes")
         return cls._placed(volume, name, inside, numbers, origin, chosen, mode, cval)
@@ -99,7 +105,9 @@ class Footprint:
         chosen = par.axes_of(volume, axes, name)
         if structure is None:
             structure = cross_around(len(chosen))
-        inside = _expanded(_plain(structure), chosen, "structure", name).astype(bool)
+        inside = _expanded(
+            par.element(structure, "structure", name), chosen, "structure", name
+        ).astype(bool)
         return cls._placed(volume, name, inside, None, origin, chosen, "constant", border)
 
     @classmethod
@@ -108,9 +116,8 @@ class Footprint:
     ) -> Footprint:
         """From weights, of which zeros are no part of it."""
         chosen = par.axes_of(volume, axes, name)
-        numbers = _expanded(_plain(weights, np.float64), chosen, "weights", name)
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"{name}: the weights are not all finite")
+        numbers = par.element(weights, "weights", name).astype(np.float64)
+        numbers = _expanded(numbers, chosen, "weights", name)
         return cls._placed(volume, name, numbers != 0, numbers, origin, chosen, mode, cval)
 
     @classmethod
@@ -218,7 +225,7 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
         element = np.indices((3,) * len(axes)) - 1
         element = np.abs(element).sum(axis=0) <= steps
     else:
-        element = np.asarray(footprint) != 0
+        element = par.element(footprint, "footprint", name) != 0
         faces = cross_around(len(axes))
         if (
             element.shape != (3,) * len(axes)
@@ -238,12 +245,6 @@ def touching(volume: Volume, footprint: Any, name: str, connectivity: Any = None
 
 def _box(sizes: Sequence[int]) -> np.ndarray:
     return np.broadcast_to(np.True_, sizes)
-
-
-def _plain(given: Any, dtype: Any = None) -> np.ndarray:
-    """What a user gives as an array; a masked one is an error."""
-    refuse_masked(given)
-    return np.asarray(given, dtype)
 
 
 def _expanded(array: np.ndarray, chosen: Sequence[int], what: str, name: str) -> np.ndarray:
