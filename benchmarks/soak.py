@@ -398,7 +398,7 @@ def difference(case: Case, folder: Path, array: np.ndarray) -> str | None:
             return f"out.zarr ({stored.dtype}) and {name} ({other.dtype}) differ in {count} voxels"
     if "table.parquet" in results:
         table = pyarrow.parquet.read_table(folder / "table.parquet")
-        if not table.equals(results["table.parquet"]):
+        if not results["table.parquet"].equals(table):
             return "table.parquet and the same of this process, in one piece, differ"
         if table["num_pixels"].to_pylist() != np.bincount(stored.ravel())[1:].tolist():
             return "table.parquet and numpy.bincount differ"

@@ -186,15 +186,17 @@ def merge(parts: Iterable[Adjacency]) -> Adjacency:
     )
 
 
-def columns(part: Adjacency, boundary: bool = False) -> dict[str, np.ndarray]:
+def columns(
+    part: Adjacency, boundary: bool = False, axes: tuple[int, ...] = (0, 1, 2)
+) -> dict[str, np.ndarray]:
     """The table: ``label_a``, ``label_b``, ``faces-0`` ... and, with ``boundary``, its columns.
 
     Those of the boundary volume are ``boundary_mean``, ``boundary_min``, ``boundary_max`` (NaN where
     no face has a value) and ``boundary_histogram-0`` ...; sorted by ``label_a``, then ``label_b``.
     """
     table = {"label_a": part.pairs[:, 0], "label_b": part.pairs[:, 1]}
-    for axis in range(3):
-        table[f"faces-{axis}"] = part.faces[:, axis]
+    for k, axis in enumerate(axes):
+        table[f"faces-{k}"] = part.faces[:, axis]
     some = part.used > 0
     if boundary:
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -206,14 +208,16 @@ def columns(part: Adjacency, boundary: bool = False) -> dict[str, np.ndarray]:
     return table
 
 
-def affinity_columns(part: Adjacency, dtype: np.dtype) -> dict[str, np.ndarray]:
+def affinity_columns(
+    part: Adjacency, dtype: np.dtype, axes: tuple[int, ...] = (0, 1, 2)
+) -> dict[str, np.ndarray]:
     """The table of affinities of a dtype: ``label_a``, ``label_b``, ``faces-0`` ... and their columns.
 
     These are ``affinity_count``, the faces that have one; ``affinity_sum``, exact, of integers alone;
     ``affinity_mean`` (of no face NaN), ``affinity_min`` and ``affinity_max`` (of no face 0), of the dtype;
     and ``affinity_histogram-0`` ...
     """
-    table = {name: c for name, c in columns(part).items()}
+    table = {name: c for name, c in columns(part, axes=axes).items()}
     table["affinity_count"] = part.used
     if dtype.kind != "f":
         table["affinity_sum"] = part.sums.int64("a sum of affinities")

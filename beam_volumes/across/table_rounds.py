@@ -80,7 +80,7 @@ class RegionRows(RowKind):
         Of the volume.
     names : tuple of str or None
     spacing : tuple of float
-    ndim : int
+    axes : tuple of int
     intensity : numpy.dtype or None
         Of the intensities.
     """
@@ -88,7 +88,7 @@ class RegionRows(RowKind):
     shape: Triple
     names: tuple[str, ...] | None = None
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    ndim: int = 3
+    axes: tuple[int, ...] = (0, 1, 2)
     intensity: np.dtype | None = None
 
     def empty(self) -> Regions:
@@ -106,7 +106,7 @@ class RegionRows(RowKind):
         return tables.merge(parts)
 
     def columns(self, part: Regions) -> Columns:
-        return tables.properties(part, self.shape, self.names, self.spacing, self.ndim)
+        return tables.properties(part, self.shape, self.names, self.spacing, self.axes)
 
 
 @dataclass(frozen=True)
@@ -182,11 +182,14 @@ class PairRows(RowKind):
         Of its histogram.
     affinities : numpy.dtype or None
         Of affinities, if these are the boundary.
+    axes : tuple of int
+        Those of z, y, x that there are.
     """
 
     boundary: bool = False
     bins: int = 0
     affinities: np.dtype | None = None
+    axes: tuple[int, ...] = (0, 1, 2)
 
     def empty(self) -> Adjacency:
         edges = np.arange(self.bins + 1.0) if self.bins else None
@@ -204,8 +207,8 @@ class PairRows(RowKind):
 
     def columns(self, part: Adjacency) -> Columns:
         if self.affinities is not None:
-            return pairs.affinity_columns(part, self.affinities)
-        return pairs.columns(part, self.boundary)
+            return pairs.affinity_columns(part, self.affinities, self.axes)
+        return pairs.columns(part, self.boundary, self.axes)
 
 
 def label_column(columns: Columns, name: str, what: str) -> np.ndarray:

@@ -38,6 +38,14 @@ GEOMETRY = (
     "surface_area_faces",
     "touches_border",
 )
+#: What regions along one axis do not have.
+_PLANAR = (
+    "axis_major_length",
+    "axis_minor_length",
+    "inertia_tensor_eigvals",
+    "principal_axes",
+    "orientation",
+)
 INTENSITY = (
     "intensity_min",
     "intensity_max",
@@ -336,7 +344,7 @@ def batches(part: Regions, most: int = 4_000_000) -> Iterator[Regions]:
 
 def default_properties(ndim: int = 3, intensity: bool = False) -> tuple[str, ...]:
     """The names that `properties` knows."""
-    skip = () if ndim == 2 else ("orientation",)
+    skip = {1: _PLANAR, 2: ()}.get(ndim, ("orientation",))
     return tuple(p for p in GEOMETRY + (INTENSITY if intensity else ()) if p not in skip)
 
 
@@ -345,7 +353,7 @@ def properties(
     shape: tuple[int, int, int],
     names: Sequence[str] | None = None,
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0),
-    ndim: int = 3,
+    axes: tuple[int, ...] = (0, 1, 2),
 ) -> dict[str, np.ndarray]:
     """The columns of a table, by name, ``label`` first; rows are sorted by label.
 
@@ -361,8 +369,8 @@ def properties(
         the ``i``-th longest axis, its largest component positive.
     spacing : tuple of float
         Of a voxel along z, y, x.
-    ndim : {3, 2}
-        2 for a volume of one slice: columns are those of an image.
+    axes : tuple of int
+        Those of z, y, x that there are: columns are numbered by their position here.
 
     Notes
     -----
@@ -370,13 +378,14 @@ def properties(
     the lengths of the axes are those of an ellipsoid of the same moments. Without a definition there
     (a region of no weight) a value is NaN.
     """
+    ndim = len(axes)
     names = default_properties(ndim, part.intensities is not None) if names is None else names
     unknown = [n for n in names if n not in ("label", *default_properties(ndim, True))]
     if unknown:
         raise ValueError(f"no region property {', '.join(unknown)} in {ndim}-D")
     part = part[part.count > 0]
     table: dict[str, np.ndarray] = {"label": part.label}
-    finish = _Finish(part, shape, spacing, ndim)
+    finish = _Finish(part, shape, spacing, axes)
     for name in names:
         if name == "label":
             continue
@@ -395,11 +404,10 @@ def properties(
 class _Finish:
     """One method per property; arrays are (labels,) or (labels, axes)."""
 
-    def __init__(self, part, shape, spacing, ndim):
-        self.part, self.ndim = part, ndim
-        self.axes = range(3 - ndim, 3)
+    def __init__(self, part, shape, spacing, axes):
+        self.part, self.axes, self.ndim = part, axes, len(axes)
         self.shape = shape
-        self.spacing = np.array(spacing, np.float64)[3 - ndim :]
+        self.spacing = np.array(spacing, np.float64)[list(axes)]
         self.voxel = math.prod(self.spacing.tolist())
         self._eigen = None
 
@@ -440,13 +448,13 @@ class _Finish:
         n = self.ndim
         result = np.empty((len(part), n, n))
         for k, (i, j) in enumerate(_PRODUCTS):
-            if i not in self.axes:
+            if i not in self.axes or j not in self.axes:
                 continue
             # sum((i - ai) (j - aj)) = Sij - ai Sj - aj (Si - ai N)
             exact = part.sums[:, 3 + k] + part.sums[:, j].times(-at[:, i])
             exact = exact + first[i].times(-at[:, j])
             value = exact.floats() / part.count - mean[:, i] * mean[:, j]
-            a, b = i - (3 - n), j - (3 - n)
+            a, b = self.axes.index(i), self.axes.index(j)
             result[:, a, b] = result[:, b, a] = value * (self.spacing[a] * self.spacing[b])
         return result
 

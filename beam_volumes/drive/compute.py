@@ -17,7 +17,7 @@ from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.graph.table import Table, TableTarget
+from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.keywords import checked_keywords
@@ -132,9 +132,10 @@ def compute(
     -------
     object or tuple
         For each target the written `Volume`, a numpy array or number, the path of a table that
-        was written, or a `pyarrow.Table`; a tuple if there are several. None where ``options``
-        ask Dataflow's runner for a description of the job (``dry_run``, ``template_location``):
-        nothing is run then.
+        was written, or the rows of one that was not: a dict of columns that pandas, polars and
+        ``dict()`` take, with the methods of `pyarrow.Table`. A tuple if there are several. None where
+        ``options`` ask Dataflow's runner for a description of the job (``dry_run``,
+        ``template_location``): nothing is run then.
 
     Raises
     ------
@@ -357,7 +358,7 @@ def _result(
     if isinstance(result, Value):
         return evaluate(result, known)
     if isinstance(result, TableSink):
-        return result.read() if back.kind == "rows" else result.name
+        return ComputedTable(result.read()) if back.kind == "rows" else result.name
     if back.kind == "volume":
         return of_source(result.read_back())
     arrays = [_array(back.dtype, sink) for sink in results]

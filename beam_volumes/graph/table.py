@@ -19,10 +19,100 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
+    """The rows of a computed table, as a dict of its columns.
+
+    ``pd.DataFrame(rows)``, ``polars.DataFrame(rows)``, ``pyarrow.table(rows)`` and ``dict(rows)`` take it.
+    It also has the attributes and methods of `pyarrow.Table`; ``rows.to_pyarrow()`` is that table itself,
+    for functions of pyarrow that take nothing else. Its length is the number of rows.
+
+    Examples
+    --------
+    >>> rows = bv.compute(bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]))
+    >>> {name: column.to_pylist() for name, column in dict(rows).items()}
+    {'label': [1, 2], 'area': [2.0, 1.0]}
+    >>> rows.num_rows, rows.to_pydict() == rows.to_pyarrow().to_pydict()
+    (2, True)
+    """
+
+    __slots__ = ("_rows",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, rows: pyarrow.Table):
+        super().__init__(zip(rows.column_names, rows.columns, strict=True))
+        self._rows = rows
+
+    def __reduce__(self) -> Any:
+        return type(self), (self._rows,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_rows":  # not made yet
+            raise AttributeError(name)
+        return getattr(self._rows, name)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        return int(self._rows.num_rows)
+
+    def __getitem__(self, name: Any) -> pyarrow.ChunkedArray:
+        return self._rows[name]
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self.equals(other)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    def equals(self, other: Any, **how: Any) -> bool:
+        """Find out whether another table has the same rows, as `pyarrow.Table.equals`.
+
+        Parameters
+        ----------
+        other : ComputedTable or pyarrow.Table
+            The other table.
+        **how : options
+            Those of `pyarrow.Table.equals`.
+
+        Returns
+        -------
+        bool
+            Whether names, dtypes and values are the same.
+
+        Examples
+        --------
+        >>> rows = bv.compute(bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]))
+        >>> rows.equals(rows.to_pyarrow())
+        True
+        """
+        other = other._rows if isinstance(other, ComputedTable) else other
+        return isinstance(other, type(self._rows)) and bool(self._rows.equals(other, **how))
+
+    def to_pyarrow(self) -> pyarrow.Table:
+        """Give the table of pyarrow.
+
+        Returns
+        -------
+        pyarrow.Table
+            The same rows.
+
+        Examples
+        --------
+        >>> rows = bv.compute(bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]))
+        >>> type(rows.to_pyarrow()).__name__
+        'Table'
+        """
+        return self._rows
+
+
 class Table(dict[str, np.ndarray]):
     """A lazy table, which is computed when it is asked for, sorted by its first column.
 
-    `compute` gives a `pyarrow.Table`; ``table.to(path)`` says where it is to be written, which may
+    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` says where it is to be written, which may
     be larger than memory. `regionprops_table` and `region_adjacency` make tables.
 
     It is a dict of its columns, as scikit-image has it: ``table["area"]``, ``pd.DataFrame(table)`` and
@@ -148,10 +238,10 @@ class Table(dict[str, np.ndarray]):
 
     def _kept(self) -> pyarrow.Table:
         if self._rows is None:
-            self._rows = computed(self)
+            self._rows = self.to_pyarrow()
         return self._rows
 
-    def compute(self, **options: Any) -> pyarrow.Table:
+    def compute(self, **options: Any) -> ComputedTable:
         """Compute the table.
 
         Parameters
@@ -161,15 +251,15 @@ class Table(dict[str, np.ndarray]):
 
         Returns
         -------
-        pyarrow.Table
-            The rows, sorted by the first column.
+        ComputedTable
+            The rows, sorted by the first column: a dict of columns, with the methods of `pyarrow.Table`.
 
         Examples
         --------
         >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).compute().num_rows
         2
         """
-        result: pyarrow.Table = public("compute")(self, **options)
+        result: ComputedTable = public("compute")(self, **options)
         return result
 
     @property
@@ -287,7 +377,8 @@ class Table(dict[str, np.ndarray]):
         >>> bv.regionprops_table(np.array([[1, 1, 2]], "u1"), properties=["area"]).to_pyarrow().num_rows
         2
         """
-        return computed(self)
+        rows: ComputedTable = computed(self)
+        return rows.to_pyarrow()
 
     def to_pandas(self) -> pandas.DataFrame:
         """Compute the table in this process, as a data frame; needs pandas.

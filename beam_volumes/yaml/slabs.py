@@ -379,7 +379,7 @@ class RegionTable(beam.PTransform):
         cut.volume = cut.volume.astype("uint64")
         measured = None if intensity is None else volume_of(intensity)
         if properties is None:
-            known = default_properties(2 if cut.volume.ndim == 2 else 3, measured is not None)
+            known = default_properties(len(cut.volume.space.visible), measured is not None)
             properties = [name for name in known if name != "surface_area_faces"]
         self.table = transforms.RegionTable(cut, measured, properties, spacing=spacing, nan=nan)
 

@@ -236,11 +236,12 @@ def test_what_meets_in_one_step_is_refused_beyond_its_memory(kind):
     count = 5000
     a = np.arange(1, count + 1, dtype=np.uint64)
     merges = {"label_a": a, "label_b": a + np.uint64(1), "score": np.ones(count)}
-    marks = {"label": a, "intensity_max": (a == 7).astype(np.uint8)}
+    high = (a == 7).astype(np.uint8)
+    marks = {"label": a, "intensity_min": np.zeros_like(high), "intensity_max": high}
     if kind == "cut":
         step, given_ = Cutting("cut", None), [merges]
     else:
-        columns = "label", "intensity_max"
+        columns = "label", "intensity_min", "intensity_max"
         step, given_ = Marking("watershed", np.dtype(np.uint8), columns), [merges, marks]
     source = Flow((Given("slabs", ("rows",)),), ("rows",))
     need = 100 * count * len(given_)

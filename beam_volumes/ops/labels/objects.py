@@ -259,10 +259,10 @@ class EachLabel(TableStep):
     def boxes(self, rows: Columns) -> np.ndarray:
         """Where the objects of some rows begin and end: n x 2 x 3."""
         ends = np.stack([rows[c] for c in rows if c.startswith("bbox-")], axis=1).astype(np.int64)
-        flat = 3 - ends.shape[1] // 2
         found = np.zeros((len(ends), 2, 3), np.int64)
         found[:, 1] = 1
-        found[:, :, flat:] = ends.reshape(len(ends), 2, 3 - flat)
+        visible = self.space.visible
+        found[:, :, visible] = ends.reshape(len(ends), 2, len(visible))
         return found
 
     def box(self, start: np.ndarray, stop: np.ndarray) -> Box:

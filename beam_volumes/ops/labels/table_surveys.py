@@ -200,8 +200,8 @@ class RegionSurvey(TableSurvey):
         Of the second input.
     spacing : tuple of float
         Of a voxel along z, y, x.
-    ndim : {3, 2}
-        2 for a volume of one slice whose columns are those of an image.
+    axes : tuple of int
+        Those of z, y, x that the user sees.
     nan : {"raise", "omit"}
     channels : tuple of str
         Names of the intensities' channels, each of which is an input; empty if there are none.
@@ -210,7 +210,7 @@ class RegionSurvey(TableSurvey):
     properties: tuple[str, ...]
     intensity: np.dtype | None
     spacing: tuple[float, float, float]
-    ndim: int
+    axes: tuple[int, ...]
     nan: str
     channels: tuple[str, ...] = ()
 
@@ -221,7 +221,7 @@ class RegionSurvey(TableSurvey):
         intensity: Any = None,
         properties: Sequence[str] | None = None,
         spacing: Sequence[float] = (1.0, 1.0, 1.0),
-        ndim: int = 3,
+        axes: tuple[int, ...] = (0, 1, 2),
         nan: str = "raise",
         name: str = "regionprops_table",
         channels: tuple[str, ...] = (),
@@ -238,6 +238,7 @@ class RegionSurvey(TableSurvey):
         """
         _check_labels(labels, name)
         _check_nan(nan, name)
+        ndim = len(axes)
         known = tables.default_properties(ndim, intensity is not None)
         names = known if properties is None else tuple(properties)
         for wanted in names:
@@ -252,11 +253,11 @@ class RegionSurvey(TableSurvey):
         z, y, x = map(float, spacing)
         if not min(z, y, x) > 0:
             raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
-        how = dtype, (z, y, x), ndim, nan, channels
+        how = dtype, (z, y, x), axes, nan, channels
         return cls(name, names, *how, voxels_per_label=voxels_per_label)
 
     def table(self, shape: Triple) -> RowKind:
-        rows = RegionRows(shape, self.properties, self.spacing, self.ndim, self.intensity)
+        rows = RegionRows(shape, self.properties, self.spacing, self.axes, self.intensity)
         return ChannelRows(rows, self.channels) if self.channels else rows
 
     @property
@@ -356,6 +357,8 @@ class AdjacencySurvey(TableSurvey):
     range : tuple of two floats or None
         Of the histogram.
     nan : {"raise", "omit"}
+    axes : tuple of int
+        Those of z, y, x that the user sees.
     """
 
     boundary: np.dtype | None
@@ -363,6 +366,7 @@ class AdjacencySurvey(TableSurvey):
     bins: int
     range: tuple[float, float] | None
     nan: str
+    axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
 
     @classmethod
     def of(
@@ -375,6 +379,7 @@ class AdjacencySurvey(TableSurvey):
         nan: str = "raise",
         name: str = "region_adjacency",
         voxels_per_label: int = VOXELS_PER_LABEL,
+        axes: tuple[int, ...] = (0, 1, 2),
     ) -> AdjacencySurvey:
         """Of labels and boundaries of some dtypes; what cannot be measured is refused.
 
@@ -403,7 +408,8 @@ class AdjacencySurvey(TableSurvey):
                 raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
             range = (low, high)
         dtype = None if boundary is None else _numbers(boundary, "boundary", name)
-        return cls(name, dtype, value, bins, range, nan, voxels_per_label=voxels_per_label)
+        how = dtype, value, bins, range, nan
+        return cls(name, *how, voxels_per_label=voxels_per_label, axes=axes)
 
     @property
     def edges(self) -> np.ndarray | None:
@@ -413,7 +419,7 @@ class AdjacencySurvey(TableSurvey):
 
     def table(self, shape: Triple) -> PairRows:
         affinities = self.boundary if self.value == "upper" else None
-        return PairRows(self.boundary is not None, self.bins, affinities)
+        return PairRows(self.boundary is not None, self.bins, affinities, self.axes)
 
     @property
     def cost(self) -> float:

@@ -106,7 +106,7 @@ def regionprops_table(
             None if intensity is None else operands[1].dtype,
             names,
             par.voxel_sizes(labels, spacing, "spacing", name),
-            2 if len(labels.space.axes) == 2 else 3,
+            tuple(labels.space.visible),
             nan,
             channels=operands[-1].channels,
             voxels_per_label=voxels_per_label(labels.node),
@@ -201,7 +201,7 @@ def region_adjacency(
     """
     name = "region_adjacency"
     labels, operands = _with(labels, intensity, name, "intensity")
-    each = voxels_per_label(labels.node)
+    each, axes = voxels_per_label(labels.node), tuple(labels.space.visible)
     if affinities is not None:
         if intensity is not None:
             raise ValueError(f"{name}: give intensity= or affinities=, not both")
@@ -210,14 +210,14 @@ def region_adjacency(
         if bins and range is None and edges.dtype == np.uint8:
             range = (0, 256)
         survey = AdjacencySurvey.of(
-            labels.dtype, edges.dtype, "upper", bins, range, nan, voxels_per_label=each
+            labels.dtype, edges.dtype, "upper", bins, range, nan, voxels_per_label=each, axes=axes
         )
         return Table(Barrier.of(survey, (labels.node, *edges.nodes)))
     if value == "upper":
         raise ValueError(f"{name}: value={value!r}; use max or mean")
     boundary = None if intensity is None else operands[1].dtype
     survey = AdjacencySurvey.of(
-        labels.dtype, boundary, value, bins, range, nan, voxels_per_label=each
+        labels.dtype, boundary, value, bins, range, nan, voxels_per_label=each, axes=axes
     )
     return Table(Barrier.of(survey, tuple(v.node for v in operands)))
 

@@ -111,7 +111,7 @@ class RegionTable(beam.PTransform):
             (1.0, 1.0, 1.0)
             if about is None
             else voxel_sizes(about, spacing, "spacing", "RegionTable"),
-            2 if about is not None and about.ndim == 2 else 3,
+            (0, 1, 2) if about is None else tuple(about.space.visible),
             nan,
             "RegionTable",
         )
