@@ -74,6 +74,24 @@ def check_in_place(
                 )
 
 
+def check_hidden_inputs(inputs: Sequence[Named], sinks: Sequence[Any]) -> None:
+    """Refuse to overwrite outputs while an input may read from any store: it may be one of them.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = ((name, e.hidden_by) for name, extents in inputs for e in extents)
+    hidden = next(((name, by) for name, by in found if by is not None), None)
+    there = next((sink.name for sink in sinks if sink.exists()), None)
+    if hidden is not None and there is not None:
+        raise ValueError(
+            f"the output {there} exists, and {hidden[0]} may read it: which files {hidden[1]} reads cannot "
+            "be known, and overwrite=True would delete the output first; write to another path, or move "
+            f"{there} away yourself if it is not an input"
+        )
+
+
 def run_folders(sinks: Sequence[Any]) -> list[Spec]:
     """The folder that a run keeps beside its first output."""
     return [beside(sink.kvstore, ".run") for sink in sinks[:1]]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from beam_volumes.nesting import check_not_nested
-from beam_volumes.plan.in_place import check_in_place
+from beam_volumes.plan.in_place import check_hidden_inputs, check_in_place
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.scratch import with_scratch
@@ -64,6 +64,8 @@ def begin(
         session = asked_again(plan, place, options.run_id, request)
         if session is not None:
             return replace(session, max_retries=options.max_retries)
+    if options.overwrite:
+        check_hidden_inputs(plan.inputs, plan.outputs)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
     for sink in plan.outputs:
         if not options.overwrite and sink.exists():

@@ -162,6 +162,30 @@ def _map_of(array: np.ndarray) -> np.memmap | None:
     return found
 
 
+def file_of(array: np.ndarray) -> str | None:
+    """The file that an array's memory is a map of, by whichever library; None if it is of none."""
+    whole = _map_of(array)
+    if whole is not None:
+        return os.fspath(whole.filename)  # type: ignore[arg-type]
+    part: object = array
+    while isinstance(part, np.ndarray):
+        part = part.base
+    if part is None or not array.size:
+        return None
+    at = array.ctypes.data
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            for line in maps:
+                span, _, _, _, inode, *name = line.split(None, 5)
+                first, last = (int(end, 16) for end in span.split("-"))
+                if first <= at < last:
+                    path = name[0].rstrip("\n") if name and inode != "0" else ""
+                    return path if os.path.isfile(path) else None
+    except OSError:  # another system
+        pass
+    return None
+
+
 def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
     """What tells an array in the map of a file: its place there, and when the file was written.
 
@@ -222,12 +246,11 @@ def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) 
     shown = tuple(slice(None) if a in chosen.axes else None for a in AXES)
     view = view[(slice(None),) * first + shown]
     z, y, x = view.shape[first:]
-    whole = _map_of(array)
-    place, extents = None, []
-    if whole is not None:
-        file = os.fspath(whole.filename)  # type: ignore[arg-type]
-        place = _place_of(view, whole, file) if view.size else None
-        extents.append(Extent({"driver": "file", "path": file}))
+    whole, file = _map_of(array), file_of(array)
+    place = None
+    if whole is not None and file is not None and view.size:
+        place = _place_of(view, whole, file)
+    extents = [] if file is None else [Extent({"driver": "file", "path": file})]
     return Source(
         name=name,
         shape=(z, y, x),

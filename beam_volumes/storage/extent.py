@@ -13,6 +13,7 @@ import tensorstore as ts
 
 from beam_volumes.storage.place import Spec
 
+_UNKNOWN = "unknown"
 #: Servers that stand for the same buckets as a driver without an endpoint.
 _OWN_SERVERS = ("amazonaws.com", "googleapis.com")
 
@@ -31,6 +32,18 @@ class Extent:
 
     store: Any
     names: Sequence[str] | None = None
+
+    @classmethod
+    def unknown(cls, what: str) -> Extent:
+        """Return an extent of code or an object, named by ``what``, that may read any store."""
+        return cls({"driver": _UNKNOWN, "path": what})
+
+    @property
+    def hidden_by(self) -> str | None:
+        """The code or object that hides which store is read; None where the store is known."""
+        store = self.store
+        is_unknown = isinstance(store, Mapping) and store.get("driver") == _UNKNOWN
+        return str(store["path"]) if is_unknown else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from beam_volumes.space import AXES, Space
 from beam_volumes.storage.arrays import refuse_masked
 from beam_volumes.storage.axes import DEFAULT_AXES, select
 from beam_volumes.storage.context import context
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.origins import extents_of
 from beam_volumes.storage.source import DTYPES, Source
 
 #: Voxels of a chunk of what has none.
@@ -196,7 +199,10 @@ class ObjectReader:
 
     portable = False
     remote = False
-    extents = ()
+
+    @cached_property
+    def extents(self) -> tuple[Extent, ...]:
+        return extents_of(self.item)
 
     def open(self) -> ts.TensorStore:
         layout = ts.ChunkLayout(chunk_shape=self.chunk)

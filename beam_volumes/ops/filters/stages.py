@@ -30,6 +30,8 @@ from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
 from beam_volumes.nesting import calling
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.origins import extents_of
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 
@@ -485,6 +487,10 @@ class Overlap(Stage):
     @property
     def deterministic(self) -> bool:
         return self.repeatable
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(e for e in extents_of(self.function) if e.hidden_by is None)
 
     def token(self) -> str:
         edges = self.edges.key

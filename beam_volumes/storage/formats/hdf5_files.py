@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from beam_volumes.storage.errors import VolumeError
@@ -13,6 +14,8 @@ from beam_volumes.storage.optional import needed
 from beam_volumes.text import printable
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+#: Soft links that are followed on a path.
+_MAX_LINKS = 64
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ims", ".mnc", ".nwb")
 
 
@@ -68,6 +71,84 @@ def opened_file(path: str) -> Iterator[Any]:
         if file.mode != "r":  # what it holds may not be on the disk yet
             raise VolumeError(f"{printable(path)} is open to write in this process: close it first")
         yield file
+
+
+def files_behind(node: Any) -> tuple[str, ...]:
+    """Absolute paths of all files that hold the voxels of an object of an open file, its own first.
+
+    Virtual datasets name other files, whose datasets may be links to further ones. Raw files hold voxels too.
+    A file that does not exist is listed as well.
+    """
+    path = os.path.abspath(os.fsdecode(node.file.filename))
+    found = {path: None}
+    left, seen = _sources(node, path), set()
+    while left:
+        file, inside = left.pop()
+        if (file, inside) in seen:
+            continue
+        seen.add((file, inside))
+        found[file] = None
+        if inside is not None and os.path.isfile(file):
+            with suppress(Exception):  # what is damaged is reported where it is read
+                left += _linked(file, inside)
+    return tuple(found)
+
+
+#: A file, and the path of an object in it; None of raw bytes.
+_Named = tuple[str, str | None]
+
+
+def _sources(node: Any, path: str) -> list[_Named]:
+    """What an object names in its file, or in others."""
+    h5py = library(path)
+    if not isinstance(node, h5py.Dataset):
+        links = (node.get(name, getlink=True) for name in node)
+        external = [link for link in links if isinstance(link, h5py.ExternalLink)]
+        return [(f, e.path) for e in external for f in _candidates(e.filename, path, "HDF5_EXT")]
+    plist = node.id.get_create_plist()
+    raw = [os.fsdecode(plist.get_external(k)[0]) for k in range(plist.get_external_count())]
+    found: list[_Named] = [(f, None) for r in raw for f in _candidates(r, path, "HDF5_EXTFILE")]
+    if plist.get_layout() == h5py.h5d.VIRTUAL:
+        named = {(s.file_name, s.dset_name) for s in node.virtual_sources()}
+        for name, inside in named:
+            files = [path] if name == "." else _candidates(name, path, "HDF5_VDS")
+            found += [(file, inside) for file in files]
+    return found
+
+
+def _linked(path: str, inside: str) -> list[_Named]:
+    """What a path in a file leads to: links on the way may lead to other files."""
+    h5py = library(path)
+    with h5py.File(path, "r") as file:
+        at, names = file, inside.split("/")
+        followed = 0
+        while names:
+            name = names.pop(0)
+            link = at.get(name, getlink=True) if name not in ("", ".") else None
+            if isinstance(link, h5py.ExternalLink):
+                rest = "/".join([link.path, *names])
+                return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT")]
+            if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
+                followed += 1
+                names = link.path.split("/") + names
+                at = file if link.path.startswith("/") else at
+            elif link is not None:
+                at = at[name]
+        return _sources(at, path)
+
+
+def _candidates(name: str, path: str, variable: str) -> list[str]:
+    """Where the library looks for a file that another one names: those that exist, or the first place."""
+    folder = os.path.dirname(path)
+    prefixes = os.environ.get(f"{variable}_PREFIX", "").split(":")
+    folders = [p.replace("${ORIGIN}", folder) for p in prefixes if p]
+    folders += [folder, os.path.dirname(os.path.realpath(path)), ""]
+    wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
+    pattern = re.compile(r"%\d*b")  # stands for the number of a block
+    if pattern.search(name):
+        patterns = (pattern.sub("*", glob.escape(w)) for w in wanted)
+        return [file for p in patterns for file in glob.glob(p)] or wanted[:1]
+    return list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
 
 
 @contextmanager

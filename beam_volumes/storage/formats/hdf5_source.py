@@ -17,7 +17,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import hdf5_layouts as layouts
 from beam_volumes.storage.formats.contiguous import contiguous, piece_of, slowest
 from beam_volumes.storage.formats.hdf5_arrays import Paths, dtype_of, present
-from beam_volumes.storage.formats.hdf5_files import library
+from beam_volumes.storage.formats.hdf5_files import files_behind, library
 from beam_volumes.storage.formats.hdf5_filters import OURS
 from beam_volumes.storage.formats.hdf5_reader import (
     MOST_CHUNKS,
@@ -156,15 +156,11 @@ def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str,
     """Why a dataset has to be read by h5py, if it has to, and which other files it has bytes in."""
     h5py = library(path)
     plist = node.id.get_create_plist()
-    folder = os.path.dirname(path)
+    others = tuple(sorted(set(files_behind(node)) - {path}))
     if plist.get_layout() == h5py.h5d.VIRTUAL:
-        files = {s.file_name for s in node.virtual_sources()} - {"."}
-        return "it is a virtual dataset", tuple(sorted(os.path.join(folder, f) for f in files))
+        return "it is a virtual dataset", others
     if plist.get_external_count():
-        files = {os.fsdecode(plist.get_external(k)[0]) for k in range(plist.get_external_count())}
-        return "its voxels are in other files", tuple(
-            sorted(os.path.join(folder, f) for f in files)
-        )
+        return "its voxels are in other files", others
     if plist.get_layout() == h5py.h5d.COMPACT:
         return "it is stored in its own header", ()
     for number, _ in filters_of(node):
