@@ -47,6 +47,8 @@ class Manifest:
         Seconds since the epoch.
     about : dict
         What the outputs are made of, as `session.provenance` tells it.
+    inputs : dict
+        The `storage.stamps` of the inputs, by their names.
     """
 
     run_id: str
@@ -59,6 +61,7 @@ class Manifest:
     closed: str = ""
     created: float = field(default_factory=time.time)
     about: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 
     def to_json(self) -> str:

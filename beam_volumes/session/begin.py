@@ -14,7 +14,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
-from beam_volumes.session.identity import journal_place, scratch_of
+from beam_volumes.session.identity import journal_place, scratch_of, stamps_of
 from beam_volumes.session.provenance import about
 from beam_volumes.session.resume import asked_again
 from beam_volumes.session.saved_plan import Request
@@ -78,7 +78,9 @@ def begin(
         if scratch is not None:
             where = f"beam-volumes-{run_id}-intermediate"
             plan = with_scratch(plan, join(kvstore_spec(scratch), where))
-        session = Session(plan, run_id, None, options.overwrite, request, replaces=there)
+        session = Session(
+            plan, run_id, None, options.overwrite, request, replaces=there, inputs=stamps_of(plan)
+        )
         return replace(session, max_retries=options.max_retries)
     journal = Journal(join(place, directory=True), run_id)
     there[journal.url] = check_replaceable(journal, plan.outputs, options.overwrite)

@@ -9,6 +9,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.storage.place import Spec, join, output_spec
+from beam_volumes.storage.stamps import Stamp, stamps
 from beam_volumes.version import __version__
 
 
@@ -24,6 +25,14 @@ def make_manifest(plan: Plan, run_id: str) -> Manifest:
         __version__,
         python_version(),
     )
+
+
+def stamps_of(plan: Plan) -> dict[str, list[Stamp]]:
+    """What tells whether the inputs of a plan have been replaced, by their names."""
+    found: dict[str, list[Stamp]] = {}
+    for name, extents in plan.inputs:
+        found.setdefault(name, []).extend(stamps(extents))
+    return found
 
 
 def python_version() -> str:

@@ -70,7 +70,7 @@ def finish_pass(
     Raises
     ------
     ValueError
-        Merging what surveys found would take more memory than there is.
+        Merging what surveys found would take more memory than there is, or an input has been replaced.
     """
     p = session.plan.passes[pass_index]
     journal = session.journal
@@ -78,6 +78,7 @@ def finish_pass(
     if journal is not None and (failure := journal.failure(session.launch)) is not None:
         raise revived(failure)
     with session.noted(f"finish-{pass_index}"):
+        session.check_inputs()
         values = {v.token: evaluate(v, near) for v in p.values}
         for b, load in loads(session.plan, pass_index):
             load.finish(states[load_token(b)], ())

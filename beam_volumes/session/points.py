@@ -125,6 +125,7 @@ def compute_point(
         plan=replace(plan, tables=tables),
         journal=None,
         parts=None,
+        inputs={},
         sweeps=session.sweeps or session.plan.sweeps_a_process,
         meters=(),
     )

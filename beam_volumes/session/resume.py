@@ -11,9 +11,9 @@ wrong with it and what to do.
    yet, a program begins one (`asked_again`).
 2. What is asked for is what the run computes, by their fingerprints (`differences`).
 3. The package and Python are of the versions that it was begun with (`check_versions`).
-4. Its plan is there, and its inputs are what they were, as far as metadata tell (`load_plan`,
-   `check_inputs`). A run that could not keep its plan has that of the program, if both store the same
-   between passes (`begun_plan`).
+4. Its plan is there, and its inputs are what they were, as far as metadata and times of files tell
+   (`load_plan`, `check_inputs`, `check_stamps`). A run that could not keep its plan has that of the program,
+   if both store the same between passes (`begun_plan`).
 5. Its plan is adapted to this machine and this runner: memory, workers, processes, threads
    (`for_this_machine`, `begun_plan`). From its folder alone, a run has the memory, the workers and the kind
    of runner that it was begun with, where the options do not say others (`Stopped.as_begun`).
@@ -49,12 +49,14 @@ from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
 from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, Journal, Tally, find_run
 from beam_volumes.runs.manifest import Difference, Manifest, compare
-from beam_volumes.session.identity import make_manifest, python_version, scratch_of
+from beam_volumes.session.identity import make_manifest, python_version, scratch_of, stamps_of
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
+from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.opening import reopened
-from beam_volumes.storage.place import Spec, join
+from beam_volumes.storage.place import Spec, join, kvstore_spec, url
 from beam_volumes.storage.source import Source
+from beam_volumes.storage.stamps import changed
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.text import counted
 from beam_volumes.version import __version__
@@ -158,10 +160,21 @@ def asked_again(
 def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request | None) -> Session:
     """What both ways end with."""
     plan = _in_its_own_slabs(plan, manifest)
+    tables = {url(kvstore_spec(e.store)) for e in _tables_of(plan)}
+    now = {name: found for name, found in stamps_of(plan).items() if name in tables}
+    if not journal.marked(ENDED):
+        check_stamps({**manifest.inputs, **now}, journal)
     check_outputs_are_there(plan, journal)
     there = {sink.name: sink.begun_run() for sink in plan.outputs}
     there[journal.url] = journal.run_id
-    return Session(plan, journal.run_id, journal, request=request, replaces=there)
+    return Session(plan, journal.run_id, journal, request=request, replaces=there, inputs=now)
+
+
+def _tables_of(plan: Plan) -> Iterator[Extent]:
+    """Tables that labels are looked up in: their tokens are of their content, whenever it was written."""
+    for p in plan.swept:
+        for b in p.program.surveys:
+            yield from b.survey.extents
 
 
 # What is looked at, and adapted, in this order.
@@ -249,6 +262,17 @@ def check_inputs(plan: Plan, journal: Journal) -> None:
             raise ValueError(
                 f"cannot resume {journal.url}: the run differs in input {name}, which has changed since; "
                 "start anew with overwrite=True"
+            )
+
+
+def check_stamps(inputs: Mapping[str, Any], journal: Journal) -> None:
+    """Refuse inputs whose files were written since their stamps were taken."""
+    for name, then in inputs.items():
+        if (place := changed(then)) is not None:
+            shown = name if place == name else f"{name} ({place})"
+            raise ValueError(
+                f"cannot resume {journal.url}: its input {shown} has been replaced or changed since; start "
+                "anew with overwrite=True"
             )
 
 

@@ -13,7 +13,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.runs.parts import Parts
-from beam_volumes.session.identity import make_manifest
+from beam_volumes.session.identity import make_manifest, stamps_of
 from beam_volumes.session.once import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
@@ -22,6 +22,7 @@ from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.stamps import changed
 from beam_volumes.sweep.meter import Meter
 
 
@@ -69,6 +70,8 @@ class Session(OncePerProcess):
     max_retries: int = 1
     #: By place of the journal and of the outputs, the run that was there when this one was asked for.
     replaces: Mapping[str, str | None] = field(default_factory=dict)
+    #: The stamps of the inputs by name, of a run without a journal; with one, instead of its manifest's.
+    inputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
     #: What tells errors of this run in a runner's text from all else in it; "" where nobody looks for them.
     secret: str = field(default="", repr=False)
 
@@ -89,7 +92,10 @@ class Session(OncePerProcess):
             Journal.create(
                 journal.spec,
                 replace(
-                    make_manifest(self.plan, self.run_id), closed=closed, about=dict(self.about)
+                    make_manifest(self.plan, self.run_id),
+                    closed=closed,
+                    about=dict(self.about),
+                    inputs=stamps_of(self.plan),
                 ),
                 plan=kept,
                 overwrite=True,  # `begin` has seen that it may be replaced
@@ -122,6 +128,23 @@ class Session(OncePerProcess):
                 raise Superseded(
                     f"{thing.name} is {'gone' if now is None else f'that of the run {now} by now'}: "
                     f"nothing more of the run {self.run_id} is written"
+                )
+
+    def check_inputs(self) -> None:
+        """Raise an error if an input has been replaced since the run was begun: results would be mixed."""
+        inputs = self.inputs
+        if self.journal is not None:
+            if self.journal.marked(ENDED):
+                return
+            manifest = Journal.load(self.journal.spec)
+            inputs = {**(manifest.inputs if manifest is not None else {}), **inputs}
+        for name, stamps in inputs.items():
+            if (place := changed(stamps)) is not None:
+                shown = name if place == name else f"{name} ({place})"
+                again = "" if self.journal is None else " with overwrite=True"
+                raise ValueError(
+                    f"the input {shown} has been replaced or changed since the run was begun, so that its "
+                    f"results would be a mixture; start anew{again} when nothing writes it any more"
                 )
 
     def end(self) -> None:

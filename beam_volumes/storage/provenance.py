@@ -16,9 +16,8 @@ from beam_volumes.storage.formats.format import PROVENANCE
 from beam_volumes.storage.ownership import OwnedOutput, home_of
 from beam_volumes.storage.place import Place, kvstore_spec
 from beam_volumes.storage.source import Source
+from beam_volumes.storage.stamps import DOCUMENTS
 
-#: Metadata that tell, by when they were written, whether an array is still what it was.
-_DOCUMENTS = ("zarr.json", ".zarray", ".zattrs", "attributes.json", "info")
 #: Files of an input that are looked at, and its places.
 _FILES, _PLACES = 256, 8
 
@@ -94,7 +93,7 @@ def _stamps(source: Source) -> Iterator[dict[str, Any]]:
 
 def _local(path: str, names: Any) -> Iterator[dict[str, Any]]:
     if names is None:
-        names = _DOCUMENTS if os.path.isdir(path) else ("",)
+        names = DOCUMENTS if os.path.isdir(path) else ("",)
         paths = [os.path.join(path, n).rstrip("/") for n in names]
     else:
         step = max(1, -(-len(names) // _FILES))
@@ -106,7 +105,7 @@ def _local(path: str, names: Any) -> Iterator[dict[str, Any]]:
 
 
 def _remote(place: Place, names: Any) -> Iterator[dict[str, Any]]:
-    for name in _DOCUMENTS if names is None else ():
+    for name in DOCUMENTS if names is None else ():
         read = place.store.read(name).result()
         if read.state == "value":
             yield {"file": place.name_of(name), "version": read.stamp.generation.hex()}
