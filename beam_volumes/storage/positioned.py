@@ -7,13 +7,15 @@ that has been replaced is read as it is now. Any number of threads may do so at 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from beam_volumes.geometry import Box, Triple
+from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.text import printable
 
@@ -59,6 +61,11 @@ def stamp_of(path: str) -> Stamp:
     """The stamp of the file that a path leads to now."""
     with reading(path) as handle:
         return Stamp.of(os.fstat(handle))
+
+
+def kept_of(what: str, path: str, make: Callable[[], Any]) -> Any:
+    """What this process keeps of a file, made anew once the file has been written anew."""
+    return opened(f"{what} {path} {stamp_of(path)}", make)
 
 
 def read_at(path: str, at: int, size: int) -> bytes:

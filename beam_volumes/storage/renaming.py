@@ -14,7 +14,7 @@ from beam_volumes.space import AXES, LEADING, Space
 from beam_volumes.storage.axes import position_along
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Spec
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.source import Source, TokenOfFields
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def _triple(values: Sequence[T]) -> tuple[T, T, T]:
 
 
 @dataclass(frozen=True, eq=False)
-class RenamedReader:
+class RenamedReader(TokenOfFields):
     """What a source reads, with its axes in another order.
 
     Attributes
@@ -181,9 +181,6 @@ class RenamedReader:
 
     def moved(self, move: Callable[[Spec], Spec]) -> RenamedReader:
         return replace(self, source=self.source.moved(self.source.name, move))
-
-    def token(self) -> str:
-        return digest("renamed", self.source.token(), self.places)
 
     @property
     def _inside(self) -> tuple[Any, ...]:

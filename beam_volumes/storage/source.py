@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +54,18 @@ class Reader(Protocol):
     def token(self) -> str:
         """What tells it from another, the same in every process."""
         ...
+
+
+class TokenOfFields:
+    """A dataclass of plain data: its token is a digest of all its fields.
+
+    A process opens what has one token once. So nothing that decoding depends on may be left out of it.
+    """
+
+    def token(self) -> str:
+        """What tells it from another, the same in every process."""
+        own: Any = self
+        return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(own)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +367,7 @@ def read_stack(parts: Sequence[tuple[Source, Box, np.ndarray]]) -> Transfer:
 
 
 @dataclass(frozen=True, eq=False)
-class PointReader:
+class PointReader(TokenOfFields):
     """One point in time or one channel of what a reader opens.
 
     Attributes
@@ -448,9 +460,6 @@ class PointReader:
         moved = getattr(self.whole, "moved", None)
         return self if moved is None else replace(self, whole=moved(move))
 
-    def token(self) -> str:
-        return digest("point", self.whole.token(), self.at)
-
     @property
     def _index(self) -> tuple[Any, ...]:
         return tuple(
@@ -459,7 +468,7 @@ class PointReader:
 
 
 @dataclass(frozen=True, eq=False)
-class ViewReader:
+class ViewReader(TokenOfFields):
     """A source with its axes in another order, some reversed, or only every so many-th voxel."""
 
     source: Source
@@ -505,14 +514,26 @@ class ViewReader:
     def moved(self, move: Callable[[Spec], Spec]) -> ViewReader:
         return replace(self, source=self.source.moved(self.source.name, move))
 
-    def token(self) -> str:
-        return digest("view", self.source.token(), self.axes, self.flipped, self.step)
-
 
 def digest(*parts: Any) -> str:
-    """A short hash of JSON-like data, the same in every process."""
-    text = json.dumps(parts, sort_keys=True, default=str)
+    """A short hash of plain data, the same in every process."""
+    text = json.dumps(parts, sort_keys=True, default=_plain)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _plain(part: Any) -> Any:
+    """What JSON has no notion of, in its terms."""
+    if hasattr(part, "token"):
+        return part.token()
+    if is_dataclass(part):
+        return [type(part).__name__, *(getattr(part, f.name) for f in fields(part))]
+    if isinstance(part, np.ndarray):
+        return [part.dtype.str, part.shape, hashlib.blake2b(part.tobytes()).hexdigest()]
+    if isinstance(part, np.dtype):
+        return part.str
+    if isinstance(part, bytes):
+        return part.hex()
+    return dict(part) if isinstance(part, Mapping) else str(part)
 
 
 def _without(items: tuple[int, ...], d: int) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.lost import stand_ins, told
 from beam_volumes.storage.numbered import in_natural_order
 from beam_volumes.storage.place import Spec, is_pattern
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.source import Source, TokenOfFields
 from beam_volumes.text import printable
 
 #: The largest chunk that holds a whole one of the volumes, where their own ones do not meet.
@@ -31,7 +31,7 @@ _WHOLE = 16 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class StackReader:
+class StackReader(TokenOfFields):
     """Sources along z.
 
     Attributes
@@ -111,10 +111,6 @@ class StackReader:
 
     def moved(self, move: Callable[[Spec], Spec]) -> StackReader:
         return replace(self, parts=tuple(part.moved(part.name, move) for part in self.parts))
-
-    def token(self) -> str:
-        lost = [dict(self.lost)] if self.lost else []
-        return digest("stack of volumes", [part.token() for part in self.parts], *lost)
 
 
 def with_stand_ins(

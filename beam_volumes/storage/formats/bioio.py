@@ -21,14 +21,15 @@ from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
 from beam_volumes.storage.optional import needed
 from beam_volumes.storage.place import Place
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.positioned import kept_of
+from beam_volumes.storage.source import Source, TokenOfFields
 from beam_volumes.text import printable
 
 _LETTERS = "TCZYXS"
 
 
 @dataclass(frozen=True, eq=False)
-class _Planes:
+class _Planes(TokenOfFields):
     """The planes of one scene; those with colours have samples."""
 
     path: str
@@ -37,16 +38,13 @@ class _Planes:
 
     names = None
 
-    def token(self) -> str:
-        return digest("bioio", self.path, self.scene)
-
     def open(self) -> ReadPlane:
-        image, lock = _opened(self.path, self.scene), threading.Lock()
         letters = "YXS" if self.samples else "YX"
 
         def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
             where = {a.upper(): k for a, k in at.items() if a in "tcz"}
             try:
+                image, lock = kept_of(f"bioio {self.scene}", self.path, self._opened)
                 with lock, warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     lazy = image.get_image_dask_data(letters, **where)
@@ -57,6 +55,10 @@ class _Planes:
                 ) from None
 
         return read
+
+    def _opened(self) -> tuple[Any, threading.Lock]:
+        """The scene, and what a thread holds while it reads."""
+        return _opened(self.path, self.scene), threading.Lock()
 
 
 class Bioio(Format):

@@ -23,7 +23,7 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
 from beam_volumes.storage.place import Spec
 from beam_volumes.storage.positioned import read_at, stamp_of, write_box
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
 
 #: Bytes that are read in one piece, and how many of whole planes.
 PIECE, PLANES = 1 << 20, 64 << 10
@@ -63,7 +63,7 @@ def slowest(chosen: Selection) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class ContiguousReader:
+class ContiguousReader(TokenOfFields):
     """Voxels side by side in a local file.
 
     Attributes
@@ -115,10 +115,6 @@ class ContiguousReader:
             context=context(),
         )
         return self.chosen.apply(store)
-
-    def token(self) -> str:
-        what = (self.shape, self.stored, self.dtype.str, self.at)
-        return digest("contiguous", self.file, what, self.chosen.fixed, self.chosen.dims)
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         stored = np.dtype(self.stored)

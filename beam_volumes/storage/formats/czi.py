@@ -21,7 +21,8 @@ from beam_volumes.storage.formats.format import Format
 from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
 from beam_volumes.storage.optional import needed
 from beam_volumes.storage.place import Place
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.positioned import kept_of
+from beam_volumes.storage.source import Source, TokenOfFields
 from beam_volumes.text import printable
 
 _MAGIC = b"ZISRAWFILE\0"
@@ -41,7 +42,7 @@ _LOOKED_AT = 64
 
 
 @dataclass(frozen=True, eq=False)
-class _Planes:
+class _Planes(TokenOfFields):
     """The planes of one scene.
 
     Attributes
@@ -61,17 +62,13 @@ class _Planes:
 
     names = None
 
-    def token(self) -> str:
-        return digest("czi", self.path, self.scene, dict(self.start), self.samples)
-
     def open(self) -> ReadPlane:
-        handle, lock = _opened(self.path), threading.Lock()
-
         def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
             plane = {a.upper(): k + self.start[a] for a, k in at.items() if a in "tczvhirb"}
             corner = (x.start + self.start["x"], y.start + self.start["y"])
             part = (*corner, x.stop - x.start, y.stop - y.start)
             try:
+                handle, lock = kept_of("czi", self.path, lambda: _opened_by_one(self.path))
                 with lock:
                     image = handle.read(roi=part, plane=plane, scene=self.scene)
             except (Exception, MemoryError) as error:
@@ -121,6 +118,11 @@ class Czi(Format):
 
 
 FORMATS = (Czi(),)
+
+
+def _opened_by_one(path: str) -> tuple[Any, threading.Lock]:
+    """A file, and what a thread holds while it reads."""
+    return _opened(path), threading.Lock()
 
 
 def _opened(path: str) -> Any:

@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import imagecodecs
 import numpy as np
@@ -15,7 +15,8 @@ import numpy as np
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.codestreams import jpeg2000_size, jpeg_size
 from beam_volumes.storage.formats.planes import ReadPlane
-from beam_volumes.storage.source import digest
+from beam_volumes.storage.positioned import kept_of
+from beam_volumes.storage.source import TokenOfFields
 from beam_volumes.text import printable
 
 _OWN = "1.2.840.10008.1.2"
@@ -116,7 +117,7 @@ class File:
 
 
 @dataclass(frozen=True, eq=False)
-class Frames:
+class Frames(TokenOfFields):
     """The frames of a volume in their order.
 
     Attributes
@@ -146,16 +147,11 @@ class Frames:
     def names(self) -> Sequence[str]:
         return [f.name for f in self.files]
 
-    def token(self) -> str:
-        return digest("dicom", asdict(self))
-
     def open(self) -> ReadPlane:
-        tables: dict[int, list[tuple[int, int]]] = {}
-
         def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
             k = at[self.along]
             number, frame = self.order[k]
-            return self._rescaled(self._decoded(number, frame, tables), k)[y, x]
+            return self._rescaled(self._decoded(number, frame), k)[y, x]
 
         return read
 
@@ -169,9 +165,7 @@ class Frames:
         wide = image.astype(np.int64) * int(slope) + int(intercept)
         return wide.astype(self.dtype)
 
-    def _decoded(
-        self, number: int, frame: int, tables: dict[int, list[tuple[int, int]]]
-    ) -> np.ndarray:
+    def _decoded(self, number: int, frame: int) -> np.ndarray:
         global decoded
         file = self.files[number]
         path = os.path.join(self.path, file.name)
@@ -179,7 +173,7 @@ class Frames:
             if self.pixels.codec is None:
                 image = _native(path, file, frame, self.pixels)
             else:
-                image = _compressed(path, file, frame, self.pixels, number, tables)
+                image = _compressed(path, file, frame, self.pixels)
         except VolumeError:
             raise
         except (Exception, MemoryError) as error:
@@ -254,19 +248,11 @@ def _doubled(values: np.ndarray, pixels: Pixels) -> np.ndarray:
     return image
 
 
-def _compressed(
-    path: str,
-    file: File,
-    frame: int,
-    pixels: Pixels,
-    number: int,
-    tables: dict[int, list[tuple[int, int]]],
-) -> np.ndarray:
-    pieces = tables.get(number)
-    if pieces is None:  # several threads may do so at once: they find the same
+def _compressed(path: str, file: File, frame: int, pixels: Pixels) -> np.ndarray:
+    if file.frames == 1:
         pieces = offsets(path, file)
-        if file.frames > 1:
-            tables[number] = pieces
+    else:
+        pieces = kept_of(f"frames {file}", path, lambda: offsets(path, file))
     wanted = _pieces(path, file, frame, pieces)
     size = sum(length for _, length in wanted)
     frame_bytes = math.prod(pixels.shape) * pixels.dtype.itemsize

@@ -29,7 +29,7 @@ from beam_volumes.storage.formats.hdf5_files import opened_file
 from beam_volumes.storage.formats.hdf5_filters import FLETCHER, OURS, SHUFFLE, undone
 from beam_volumes.storage.place import Spec
 from beam_volumes.storage.positioned import Stamp, read_from, reading, stamp_of
-from beam_volumes.storage.source import digest
+from beam_volumes.storage.source import TokenOfFields
 from beam_volumes.text import printable
 
 #: More chunks than that are not listed: 16 bytes each.
@@ -37,7 +37,7 @@ MOST_CHUNKS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Hdf5Reader:
+class Hdf5Reader(TokenOfFields):
     """Datasets of an HDF5 file, alike and side by side along the axes that have several of them.
 
     Attributes
@@ -127,12 +127,6 @@ class Hdf5Reader:
             context=context(),
         )
         return self.chosen.apply(store)
-
-    def token(self) -> str:
-        what = (repr(self.datasets), self.whole, self.shape, self.chunk, self.filters, self.fill)
-        scaling = [a.tobytes().hex() for a in self.scaling or ()]
-        of = (self.stored, self.dtype.str, scaling, self.chosen.fixed, self.chosen.dims)
-        return digest("hdf5", self.file, what, of)
 
     # used by what it opens
 

@@ -25,7 +25,7 @@ from beam_volumes.storage.formats.contiguous import ContiguousReader, copy_voxel
 from beam_volumes.storage.inflate import MOST, beginning, inflated
 from beam_volumes.storage.place import Place, Spec
 from beam_volumes.storage.positioned import first_bytes, read_at
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.source import DTYPES, Source
 from beam_volumes.text import printable
 
 #: Bytes of planes that are taken of a stream at a time.
@@ -111,9 +111,6 @@ class VoxelReader(ContiguousReader):
             if back:
                 store = store[ts.d[store.rank - 3 + axis].stride[-1]]
         return store[ts.d[:].translate_to[(0,) * store.rank]]
-
-    def token(self) -> str:
-        return digest("headered", super().token(), self.stream, self.scale, self.flipped)
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         stored = np.dtype(self.stored)

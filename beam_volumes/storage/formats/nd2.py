@@ -23,7 +23,8 @@ from beam_volumes.storage.formats.format import Format
 from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
 from beam_volumes.storage.optional import needed
 from beam_volumes.storage.place import Place
-from beam_volumes.storage.source import Source, digest
+from beam_volumes.storage.positioned import kept_of
+from beam_volumes.storage.source import Source, TokenOfFields
 from beam_volumes.text import printable
 
 _MAGIC, _OLD = b"\xda\xce\xbe\x0a", b"\x00\x00\x00\x0cjP  "
@@ -34,7 +35,7 @@ _TIME = 8
 
 
 @dataclass(frozen=True, eq=False)
-class _Frames:
+class _Frames(TokenOfFields):
     """The frames of one position.
 
     Attributes
@@ -62,13 +63,9 @@ class _Frames:
 
     names = None
 
-    def token(self) -> str:
-        return digest("nd2", self.path, self.loops, self.position, self.shape, self.dtype.str)
-
     def open(self) -> ReadPlane:
-        chunks = _chunks(self.path)
-
         def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
+            chunks = kept_of("nd2", self.path, lambda: _chunks(self.path))
             number = 0
             for axis, count in self.loops:
                 number = number * count + (self.position if axis == "p" else at[axis])

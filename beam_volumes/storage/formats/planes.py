@@ -16,7 +16,7 @@ from beam_volumes.storage.axes import Selection, select
 from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context
 from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
 from beam_volumes.text import printable
 
 #: Gives the part ``y``, ``x`` of the plane at a position along each of the other axes, as y, x or as y, x, c.
@@ -46,7 +46,7 @@ class Planes(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class PlaneReader:
+class PlaneReader(TokenOfFields):
     """A volume of planes.
 
     Attributes
@@ -107,11 +107,6 @@ class PlaneReader:
             if back:
                 found = found[ts.d[axis - 3].stride[-1]][ts.d[axis - 3].translate_to[0]]
         return found
-
-    def token(self) -> str:
-        chosen = (self.selection.fixed, self.selection.dims)
-        shape = (self.axes, self.sizes, self.dtype.str, self.flipped)
-        return digest("planes", self.planes.token(), shape, chosen)
 
 
 def source_of_planes(

@@ -16,11 +16,11 @@ from beam_volumes.storage.context import waiting_context
 from beam_volumes.storage.errors import VolumeError, explain
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.tensorstore_spec import SpecReader
-from beam_volumes.storage.source import digest
+from beam_volumes.storage.source import TokenOfFields
 
 
 @dataclass(frozen=True, eq=False)
-class Unpacked:
+class Unpacked(TokenOfFields):
     """Chunks in files of their own, some or all with gzip around them.
 
     Attributes
@@ -65,9 +65,6 @@ class Unpacked:
             context=waiting_context(),
         )
         return stored[ts.IndexTransform(json=self.packed.spec["transform"])]
-
-    def token(self) -> str:
-        return digest("unpacked", self.packed.token(), self.is_strict)
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         spec = self._whole

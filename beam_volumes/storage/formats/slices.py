@@ -34,7 +34,7 @@ from beam_volumes.storage.formats.marks import Mark
 from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, told
 from beam_volumes.storage.numbered import Series, in_natural_order, series_of
 from beam_volumes.storage.place import Place, Spec, join, kvstore_spec, url
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
 from beam_volumes.text import printable
 
 PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
@@ -58,7 +58,7 @@ _count = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
-class SliceReader:
+class SliceReader(TokenOfFields):
     """Slices in one directory, in order.
 
     Attributes
@@ -128,11 +128,6 @@ class SliceReader:
             chunk_layout=ts.ChunkLayout(chunk_shape=[*samples, 1, max(1, y), max(1, x)]),
             context=waiting_context() if self.remote else context(),
         )
-
-    def token(self) -> str:
-        names = repr(self.names) if isinstance(self.names, Series) else list(self.names)
-        lost = [dict(self.instead)] if self.instead else []
-        return digest("slices", self.directory, names, self.shape, self.dtype.str, self.mask, *lost)
 
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         *samples, z, y, x = domain.index_exp

@@ -21,7 +21,7 @@ from beam_volumes.storage.formats.tiff_files import Directory, File, Numbers, op
 from beam_volumes.storage.formats.tiff_segments import Segments
 from beam_volumes.storage.lost import told
 from beam_volumes.storage.place import Spec, url
-from beam_volumes.storage.source import digest
+from beam_volumes.storage.source import TokenOfFields
 from beam_volumes.text import printable
 
 #: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
@@ -54,7 +54,7 @@ class Pages:
 
 
 @dataclass(frozen=True, eq=False)
-class TiffReader:
+class TiffReader(TokenOfFields):
     """An image of some pages.
 
     Attributes
@@ -123,12 +123,6 @@ class TiffReader:
     def decode_bytes(self) -> int:
         """Of what is decoded together, with all samples."""
         return math.prod(self.chunk) * self.segments.dtype.itemsize
-
-    def token(self) -> str:
-        return digest(
-            "tiff", self.places, repr(self.pages), self.leading, repr(self.segments),
-            repr(self.selection), self.mask, *([dict(self.lost)] if self.lost else []),
-        )  # fmt: skip
 
     def whole(self) -> ts.TensorStore:
         """All axes of it: those along which pages follow each other, then those of a page."""
