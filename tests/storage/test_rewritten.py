@@ -66,7 +66,9 @@ META = (
 
 def nifti(order, slope, inter):
     def write(path, a):
-        image = nibabel.Nifti1Image(a, np.diag([2.0, 2, 2, 1]), nibabel.Nifti1Header(endianness=order))
+        image = nibabel.Nifti1Image(
+            a, np.diag([2.0, 2, 2, 1]), nibabel.Nifti1Header(endianness=order)
+        )
         image.header.set_slope_inter(slope, inter)
         with open(path, "wb") as file:
             image.header["vox_offset"] = 352

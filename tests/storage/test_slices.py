@@ -12,12 +12,14 @@ import pytest
 import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
 from beam_volumes.geometry import Box
 from beam_volumes.storage import open_source, read_into
-from beam_volumes.storage.formats import slices
+from beam_volumes.storage.formats import slices, tiff_layout
+from beam_volumes.storage.formats.tiff_layout import LONG, SHORT
 from beam_volumes.storage.numbered import in_natural_order, natural_key, series_of
 from tests.tiers import examples
 
@@ -201,14 +203,7 @@ def test_channels_of_a_pass_decode_each_slice_once(tmp_path, suffix, samples) ->
 
 @pytest.mark.parametrize("dtype", ["u2", "i4", "f4", "f8", "bool"])
 @pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("decoder", ["imagecodecs", "tifffile"])
-def test_tiffs_of_either_byte_order(tmp_path, monkeypatch, dtype, order, decoder) -> None:
-    if decoder == "tifffile":
-
-        def unsupported(data):
-            raise ValueError("this is not supported")
-
-        monkeypatch.setattr(imagecodecs, "tiff_decode", unsupported)
+def test_tiffs_of_either_byte_order(tmp_path, dtype, order) -> None:
     x = (voxels("f8") * 257).astype(dtype)
     for z, image in enumerate(x):
         tifffile.imwrite(tmp_path / f"{z:02}.tif", image, byteorder=order, metadata=None)
@@ -234,3 +229,84 @@ def test_jpeg_slices(tmp_path) -> None:
     (tmp_path / "s1.jpg").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(OSError, match=r"s1\.jpg is damaged"):
         open_source(tmp_path / "s*.jpg").read()
+
+
+def old_jpeg(path: Path, rgb: np.ndarray) -> None:
+    """A TIFF file of the first kind of JPEG, which has a stream beside its strips."""
+    stream = imagecodecs.jpeg8_encode(rgb, level=95)
+    y, x, _ = rgb.shape
+    entries = [
+        *((256, SHORT, x), (257, SHORT, y), (258, SHORT, [8, 8, 8]), (259, SHORT, 6)),
+        *((262, SHORT, 6), (277, SHORT, 3), (278, SHORT, y), (284, SHORT, 1)),
+        *((273, LONG, 8), (279, LONG, len(stream)), (513, LONG, 8), (514, LONG, len(stream))),
+    ]
+    at = 8 + len(stream) + len(stream) % 2
+    data = (tiff_layout.header(at, False) + stream).ljust(at, b"\0")
+    path.write_bytes(data + tiff_layout.directory(entries, at, None, False))
+
+
+RGB = ndi.gaussian_filter(voxels(shape=(40, 56, 3)).astype("f4"), (3, 3, 0)).astype("u1")
+CMYK = np.concatenate([RGB, RGB[..., :1]], -1)
+DEEP = RGB[..., 0].astype("u2") * 16
+HOLES = np.where(RGB[..., 0] > 60, np.nan, RGB[..., 0]).astype("f4")
+TIFFS = {
+    "CMYK in JPEG": lambda p: Image.fromarray(CMYK, "CMYK").save(p, compression="jpeg"),
+    "YCbCr in JPEG": lambda p: tifffile.imwrite(
+        p, RGB, photometric="ycbcr", compression="jpeg", subsampling=(2, 2)
+    ),
+    "planes of RGB": lambda p: tifffile.imwrite(
+        p, np.moveaxis(RGB, -1, 0), photometric="rgb", planarconfig="separate", rowsperstrip=7
+    ),
+    "12 bits in JPEG": lambda p: tifffile.imwrite(
+        p, DEEP, compression="jpeg", bitspersample=12, photometric="minisblack"
+    ),
+    "JPEG 2000": lambda p: tifffile.imwrite(p, DEEP, compression="jpeg2000", tile=(16, 32)),
+    "JPEG XL": lambda p: tifffile.imwrite(p, DEEP, compression="jpegxl"),
+    "LERC": lambda p: tifffile.imwrite(
+        p, HOLES, compression="lerc", compressionargs={"compression": "zstd"}, tile=(16, 32)
+    ),
+    "old JPEG": lambda p: old_jpeg(p, RGB),
+    "tiles": lambda p: tifffile.imwrite(
+        p, DEEP, tile=(16, 32), byteorder=">", compression="zlib", predictor=True
+    ),
+    "packed bits": lambda p: tifffile.imwrite(p, RGB[..., 0] > 60, rowsperstrip=9),
+}
+
+
+@pytest.mark.parametrize("kind", TIFFS)
+def test_a_slice_is_decoded_as_its_file_by_itself(tmp_path, kind) -> None:
+    for z in range(2):
+        TIFFS[kind](tmp_path / f"s{z}.tif")
+    alone, folder = bv.open(tmp_path / "s0.tif"), bv.open(tmp_path)
+    assert (folder.dtype, folder.channels) == (alone.dtype, alone.channels)
+    voxels = np.asarray(alone)
+    assert voxels.shape[-2:] == (40, 56)
+    for z in range(2):
+        np.testing.assert_array_equal(np.asarray(folder)[..., z, :, :], voxels)
+
+
+def test_values_of_compressions_that_either_reader_had_not(tmp_path) -> None:
+    TIFFS["LERC"](tmp_path / "a.tif")
+    np.testing.assert_array_equal(np.asarray(bv.open(tmp_path / "a.tif")), HOLES)
+    TIFFS["old JPEG"](tmp_path / "b.tif")
+    found = np.moveaxis(np.asarray(bv.open(tmp_path / "b.tif")), 0, -1)
+    assert np.abs(found.astype(int) - RGB).max() < 12
+
+
+def test_a_later_slice_of_several_pages_is_not_its_first_page(tmp_path) -> None:
+    tifffile.imwrite(tmp_path / "s0.tif", DEEP)
+    tifffile.imwrite(tmp_path / "s1.tif", np.stack([DEEP, DEEP]), photometric="minisblack")
+    with pytest.raises(OSError, match=r"s1\.tif has several pages"):
+        np.asarray(bv.open(tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "I;16"])
+def test_a_png_with_a_transparent_colour_has_the_samples_that_it_stores(tmp_path, mode) -> None:
+    image = {"L": RGB[..., 0], "RGB": RGB, "I;16": DEEP}[mode]
+    colour = (1, 2, 3) if mode == "RGB" else 3
+    # One slice of a stack may have such a colour, and another none.
+    Image.fromarray(image).save(tmp_path / "s0.png", transparency=colour)
+    Image.fromarray(image).save(tmp_path / "s1.png")
+    found = np.moveaxis(np.asarray(bv.open(tmp_path)), 0, -1) if mode == "RGB" else None
+    found = np.asarray(bv.open(tmp_path)) if found is None else found
+    np.testing.assert_array_equal(found, np.stack([image] * 2))

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import io
 import math
 import os
 import struct
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import imagecodecs
 import numpy as np
 import tensorstore as ts
-import tifffile
 
 from beam_volumes.space import Space
 from beam_volumes.storage.axes import select
@@ -31,6 +29,9 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import RUN, Format, Options
 from beam_volumes.storage.formats.marks import Mark
+from beam_volumes.storage.formats.tiff import colours_of, page_of
+from beam_volumes.storage.formats.tiff_files import PHOTOMETRIC, File
+from beam_volumes.storage.formats.tiff_reading import Page
 from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, told
 from beam_volumes.storage.numbered import Series, in_natural_order, series_of
 from beam_volumes.storage.place import Place, Spec, join, kvstore_spec, url
@@ -42,12 +43,8 @@ PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
 SINGLE = PNG + JPEG
 SUFFIXES = SINGLE + TIFF
 
-#: Names of the samples of a pixel, by their number.
-COLOURS: dict[int, Sequence[str]] = {
-    2: ("grey", "alpha"),
-    3: ("red", "green", "blue"),
-    4: ("red", "green", "blue", "alpha"),
-}
+#: Colour types of PNG without a sample of how opaque a pixel is.
+_NO_ALPHA = (0, 2)
 
 #: In the document of a folder that we have written: what its volume is.
 VOLUME = "volume"
@@ -149,16 +146,20 @@ class SliceReader(TokenOfFields):
         global decoded
         name = self.names[z]
         path = url(join(self.directory, name))
-        image = _decode(_content(self.directory, name, path), name, path)
+        image = _decode(_content(self.directory, name, path), name, path, self._check)
         with _count:
             decoded += 1
-        if image.shape != self.shape or image.dtype != self.dtype:
-            raise VolumeError(
-                f"slice {printable(path)} is {_what(image.shape, image.dtype)}, but "
-                f"{printable(self.names[0])} is {_what(self.shape, self.dtype)}: the slices of a stack must "
-                "be alike; convert it or leave it out by a glob"
-            )
+        self._check(image.shape, image.dtype, path)
         return image
+
+    def _check(self, shape: tuple[int, ...], dtype: np.dtype, path: str) -> None:
+        """Refuse a slice that is not like the first."""
+        if shape != self.shape or dtype != self.dtype:
+            raise VolumeError(
+                f"slice {printable(path)} is {_what(shape, dtype)}, but {printable(self.names[0])} is "
+                f"{_what(self.shape, self.dtype)}: the slices of a stack must be alike; convert it or "
+                "leave it out by a glob"
+            )
 
 
 class Slices(Format):
@@ -189,15 +190,13 @@ class Slices(Format):
         directory, listed, single = found
         names, instead = series_of(in_natural_order(listed), place.text, missing)
         first = url(join(directory, names[0]))
-        shape, dtype = _header(directory, names[0], first)
+        shape, dtype, channels = _header(directory, names[0], first)
         if dtype not in DTYPES:
             known = ", ".join(d.name for d in DTYPES)
             raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
         axes, sizes = ("y", "x"), shape[:2]
-        channels: Sequence[str] = ()
         if len(shape) == 3:
             axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
-            channels = COLOURS.get(shape[2], ())
         mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
         if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:
             channels = mark.space.channels
@@ -249,7 +248,7 @@ class Slices(Format):
         folder = os.path.commonpath(folders)
         directory = join({"driver": "file", "path": folder}, directory=True)
         try:
-            shape, dtype = _header(directory, os.path.relpath(names[0], folder), names[0])
+            shape, dtype, _ = _header(directory, os.path.relpath(names[0], folder), names[0])
         except ValueError:
             return None  # one of several pages, say
         y, x, *samples = shape
@@ -398,35 +397,97 @@ def _content(directory: Spec, name: str, path: str) -> bytes:
     return data
 
 
-def _decode(data: bytes, name: str, path: str) -> np.ndarray:
+def _decode(
+    data: bytes,
+    name: str,
+    path: str,
+    check: Callable[[tuple[int, ...], np.dtype, str], None] | None = None,
+) -> np.ndarray:
+    """The voxels of a slice; ``check`` is told what they will be, where its header says so."""
+    if _kind(name) == "TIFF":
+        try:
+            page = _page(File(_local(path), data), path)
+        except VolumeError:
+            raise
+        except ValueError as error:  # one that is as it should be, and not like the first
+            raise VolumeError(str(error)) from None
+        if check is not None:
+            check(_shape(page), page.segments.dtype, path)
+        return _plane(page)
     try:
-        kind = _kind(name)
-        if kind == "TIFF":
-            return _decode_tiff(data)
-        return imagecodecs.png_decode(data) if kind == "PNG" else imagecodecs.jpeg_decode(data)
+        if _kind(name) == "PNG":
+            image = imagecodecs.png_decode(data)
+            return _without_alpha(image) if data[25] in _NO_ALPHA else image
+        return imagecodecs.jpeg_decode(data)
     except Exception as error:
         raise VolumeError(
             f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
         ) from None
 
 
-def _decode_tiff(data: bytes) -> np.ndarray:
-    try:
-        return imagecodecs.tiff_decode(data)
-    except Exception as error:
-        # Some releases leave out one bit a voxel, which tifffile unpacks, more slowly.
-        if "not supported" not in str(error):
-            raise
-        image = np.asarray(tifffile.imread(io.BytesIO(data)))
-        return image.astype(image.dtype.newbyteorder("="), copy=False)
+def _without_alpha(image: np.ndarray) -> np.ndarray:
+    """The samples that a PNG stores: its decoder makes one more of a colour that is transparent."""
+    stored = {2: 1, 4: 3}.get(image.shape[2] if image.ndim == 3 else 0)
+    if stored is None:
+        return image
+    return np.ascontiguousarray(image[..., 0] if stored == 1 else image[..., :stored])
 
 
-def _header(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of a slice, from as little of it as possible."""
+def _local(path: str) -> Spec:
+    """A place of that name, for messages."""
+    return {"driver": "file", "path": path}
+
+
+def _page(file: File, path: str) -> Page:
+    """The one page of a TIFF slice."""
+    name = f"slice {printable(path)}"
+    page = page_of(file, Place.of(_local(path)), name)
+    if page.directory.following:
+        raise ValueError(f"{name} has several pages; a stack is made of files of one page each")
+    planes, depth, _, _, samples = page.segments.shape
+    if depth > 1 or min(planes, samples) > 1:
+        raise ValueError(
+            f"{name} has {planes} x {depth} planes of {samples} samples and is not a plain 2-D image; "
+            "a stack is made of files of one image each"
+        )
+    return page
+
+
+def _shape(page: Page) -> tuple[int, ...]:
+    """Of a page as `_plane` gives it."""
+    planes, _, y, x, samples = page.segments.shape
+    return (y, x) if planes * samples == 1 else (y, x, planes * samples)
+
+
+def _plane(page: Page) -> np.ndarray:
+    """A page as y, x, and the samples of a pixel if there are several."""
+    voxels = page.whole()[:, 0]
+    if len(voxels) > 1:
+        return np.ascontiguousarray(np.moveaxis(voxels[..., 0], 0, -1))
+    return voxels[0] if voxels.shape[-1] > 1 else voxels[0, ..., 0]
+
+
+class _Header(NamedTuple):
+    """What the first slice says of all."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    channels: Sequence[str]
+
+
+def _header(directory: Spec, name: str, path: str) -> _Header:
+    """What a slice is, from as little of it as possible."""
+    shape, dtype, photometric = _shape_of(directory, name, path)
+    samples = shape[2] if len(shape) == 3 else 1
+    return _Header(shape, dtype, colours_of(samples, photometric))
+
+
+def _shape_of(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape and dtype of a slice, and what its samples are, as TIFF numbers that."""
     local = directory.get("driver") == "file"
     if _kind(name) == "JPEG":
         image = _decode(_content(directory, name, path), name, path)
-        return image.shape, image.dtype
+        return image.shape, image.dtype, 5 if image.shape[2:] == (4,) else 2  # of four, CMYK
     if _kind(name) == "PNG":
         if local:
             with open(path, "rb") as file:
@@ -440,38 +501,14 @@ def _header(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.
         x, y, depth, colour = struct.unpack(">IIBB", head[16:26])
         if colour == 3:
             image = _decode(_content(directory, name, path), name, path)
-            return image.shape, image.dtype
+            return image.shape, image.dtype, 2
         samples = {0: 1, 2: 3, 4: 2, 6: 4}.get(colour, 1)
-        return ((y, x, samples) if samples > 1 else (y, x)), np.dtype("u2" if depth == 16 else "u1")
-    try:
-        with tifffile.TiffFile(
-            path if local else io.BytesIO(_content(directory, name, path))
-        ) as tiff:
-            page = tiff.pages[0]
-            several = _has(tiff.pages, 1)
-            shape, dtype, axes = page.shape, page.dtype, page.axes
-    except VolumeError:
-        raise
-    except Exception as error:
-        raise VolumeError(f"slice {printable(path)} is damaged: {error}; restore it") from None
-    if several:
-        raise ValueError(
-            f"slice {printable(path)} has several pages; a stack is made of files of one page each"
-        )
-    if dtype is None or axes not in ("YX", "YXS"):
-        raise ValueError(
-            f"slice {printable(path)} of shape {shape} (axes {axes}) is not a plain 2-D image; a stack is "
-            "made of files of one image each"
-        )
-    return tuple(shape), np.dtype(dtype).newbyteorder("=")
-
-
-def _has(pages: Any, i: int) -> bool:
-    try:
-        pages[i]
-    except IndexError:
-        return False
-    return True
+        shape = (y, x, samples) if samples > 1 else (y, x)
+        return shape, np.dtype("u2" if depth == 16 else "u1"), 2
+    page = _page(
+        File(_local(path)) if local else File(_local(path), _content(directory, name, path)), path
+    )
+    return _shape(page), page.segments.dtype, page.directory.number(page.file, PHOTOMETRIC, 1)
 
 
 def _what(shape: Sequence[int], dtype: Any) -> str:

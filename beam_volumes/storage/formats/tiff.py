@@ -11,7 +11,7 @@ import contextlib
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -23,11 +23,10 @@ from beam_volumes.storage.axes import Selection, select
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import tiff_files as tags
 from beam_volumes.storage.formats.format import Format, Listing, Options
-from beam_volumes.storage.formats.slices import COLOURS
 from beam_volumes.storage.formats.tensorstore_spec import TOO_LARGE
 from beam_volumes.storage.formats.tiff_files import Chain, File, Numbers, opened_file
-from beam_volumes.storage.formats.tiff_reading import Pages, TiffReader
-from beam_volumes.storage.formats.tiff_segments import Segments
+from beam_volumes.storage.formats.tiff_reading import Page, Pages, TiffReader
+from beam_volumes.storage.formats.tiff_segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.formats.tiff_told import Ome, first_of, tag_of, told_of, whole
 from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, stand_ins
 from beam_volumes.storage.place import Place, Spec
@@ -37,6 +36,20 @@ from beam_volumes.text import printable
 SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")
 #: From so many pages on, their tags are not read one by one where that is not needed.
 MANY = 512
+
+#: Names of the samples of a pixel, by their number.
+COLOURS: dict[int, Sequence[str]] = {
+    2: ("grey", "alpha"),
+    3: ("red", "green", "blue"),
+    4: ("red", "green", "blue", "alpha"),
+}
+#: The tags that decide how a page is decoded; of JPEG its streams do so, too.
+_DECIDING = (
+    *(256, 257, 258, 259, 262, 266, 277, 278, 284, 292, 293, 305, 317, 322, 323, 338, 339),
+    *(530, 32997, 32998, 42113),
+)
+#: Segments by the values of these tags: pages of many files are alike.
+_known: dict[Any, Segments] = {}
 
 
 class Tiff(Format):
@@ -95,16 +108,23 @@ def _is_tiff(place: Place) -> bool:
     return found is not None
 
 
+def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tifffile.TiffFile]:
+    """The file as tifffile understands it, with the others of its set."""
+    if place.local is not None:
+        path = place.local
+        return _understood(file, lambda: tifffile.TiffFile(path))
+    stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+    name = os.path.basename(place.text)
+    return _understood(file, lambda: tifffile.TiffFile(stream, name=name))
+
+
 @contextlib.contextmanager
-def _metadata(file: File, place: Place) -> Iterator[tifffile.TiffFile]:
-    """The file as tifffile understands it."""
+def _understood(
+    file: File, open_it: Callable[[], tifffile.TiffFile]
+) -> Iterator[tifffile.TiffFile]:
+    """What tifffile opens; what is wrong with it is a `VolumeError`."""
     try:
-        if place.local is not None:
-            tiff = tifffile.TiffFile(place.local)
-        else:
-            stream = io.BufferedReader(tags.Stream(file), 1 << 16)
-            tiff = tifffile.TiffFile(stream, name=os.path.basename(place.text))
-        with tiff:
+        with open_it() as tiff:
             yield tiff
     except (VolumeError, ValueError, NotImplementedError, FileNotFoundError) as error:
         if isinstance(error, tifffile.TiffFileError):
@@ -197,10 +217,11 @@ class _Image:
         shown = [d for d in range(len(names)) if names[d]]
         channels = list(told.channels)
         if not channels and "c" in names:
-            found = COLOURS.get(sizes[names.index("c")], ())
             samples = max(self.segments.shape[0], self.segments.shape[4])
-            channels = list(found) if samples > 1 and self.key.photometric in (2, 6, 1) else []
-        self._check_size(place)
+            if samples > 1:
+                count = sizes[names.index("c")]
+                channels = list(colours_of(count, int(self.key.photometric)))
+        _check_size(self.segments, opened_file(self.places[0]), place)
         chosen = select(
             [names[d] for d in shown], [sizes[d] for d in shown], index, place.text, channels
         )
@@ -266,21 +287,6 @@ class _Image:
         names.append(samples if sc > 1 else "")
         return names, [*(n for _, n in self.leading), sp, d, y, x, sc]
 
-    def _check_size(self, place: Place) -> None:
-        """Refuse tiles that no codec can make of a file of this size, and those that no memory holds."""
-        s = self.segments
-        nbytes = math.prod(s.tile) * s.shape[4] * s.dtype.itemsize
-        size = opened_file(self.places[0]).size
-        if s.is_plain and not s.tiled:  # rows are read as they are needed
-            nbytes, least = s.row_bytes, size
-        else:
-            least = (64 << 20) + 4096 * size
-        if nbytes > min(TOO_LARGE, least):
-            raise VolumeError(
-                f"{printable(place.text)}: tiles or strips of {' x '.join(map(str, s.tile))} voxels in a "
-                f"file of {size} bytes: it is damaged, or has to be converted to smaller tiles"
-            )
-
     def _mended(
         self, fixed: Mapping[int, int], place: Place, missing: str
     ) -> tuple[Pages, dict[str, str]]:
@@ -330,6 +336,57 @@ class _Image:
         """How a page is called: where it is along each axis."""
         at = np.unravel_index(page, [n for _, n in self.leading]) if self.leading else ()
         return ", ".join(f"{a} {int(i)}" for (a, _), i in zip(self.leading, at, strict=True)) or "0"
+
+
+def page_of(file: File, place: Place, name: str) -> Page:
+    """The first page of a file by itself, decoded as all that `Tiff` opens.
+
+    Parameters
+    ----------
+    file : File
+    place : Place
+        As messages call what is not read.
+    name : str
+        How they call the page.
+    """
+    directory = file.directory(tags.first_directory(file))
+    jpeg = directory.number(file, tags.COMPRESSION, 1) in JPEGS
+    key: Any = (file.flavour, *((c, directory.data(file, c)) for c in _DECIDING))
+    segments = None if jpeg else _known.get(key)
+    if segments is None:
+        stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+        with _understood(file, lambda: tifffile.TiffFile(stream)) as tiff:
+            segments = _segments(tiff.pages.first, place)
+        if len(_known) >= 256:
+            _known.clear()
+        _known[key] = segments
+    _check_size(segments, file, place)
+    return Page(file, directory, segments, lambda: name)
+
+
+def colours_of(samples: int, photometric: int) -> Sequence[str]:
+    """Names of the samples of a pixel, where they are grey or red, green and blue.
+
+    Examples
+    --------
+    >>> colours_of(3, 2), colours_of(4, 5)
+    (('red', 'green', 'blue'), ())
+    """
+    return COLOURS.get(samples, ()) if photometric in (1, 2, 6) else ()
+
+
+def _check_size(s: Segments, file: File, place: Place) -> None:
+    """Refuse tiles that no codec can make of a file of this size, and those that no memory holds."""
+    nbytes = math.prod(s.tile) * s.shape[4] * s.dtype.itemsize
+    if s.is_plain and not s.tiled:  # rows are read as they are needed
+        nbytes, least = s.row_bytes, file.size
+    else:
+        least = (64 << 20) + 4096 * file.size
+    if nbytes > min(TOO_LARGE, least):
+        raise VolumeError(
+            f"{printable(place.text)}: tiles or strips of {' x '.join(map(str, s.tile))} voxels in a "
+            f"file of {file.size} bytes: it is damaged, or has to be converted to smaller tiles"
+        )
 
 
 def _series(series: Sequence[Any], dataset: str | None, place: Place) -> int:
@@ -398,16 +455,20 @@ def _segments(page: Any, place: Place) -> Segments:
         )
     compression = int(page.compression)
     colours: tuple[Any, Any] = (None, None)
-    if compression in (7, 33007, 34892):
+    if compression in JPEGS:
         colours = tifffile.tifffile.jpeg_decode_colorspace(
             page.photometric, page.planarconfig, page.extrasamples, page.is_jfif
         )
         colours = tuple(c if c is None or isinstance(c, str) else int(c) for c in colours)  # type: ignore[assignment]
-    elif page.is_subsampled and page.photometric == 6 and compression not in (33003, 33005):
+    elif (
+        page.is_subsampled and page.photometric == 6 and compression not in (OLD_JPEG, 33003, 33005)
+    ):
         raise ValueError(f"{place.text}: colours at a lower resolution are not read; convert it")
     sp, d, y, x, sc = (int(n) for n in page.shaped)
-    if page.is_tiled:
+    if page.is_tiled and compression != OLD_JPEG:
         tile = (int(page.tiledepth), int(page.tilelength), int(page.tilewidth))
+    elif compression == OLD_JPEG:
+        tile = (1, y, x)
     else:
         tile = (1, max(1, min(int(page.rowsperstrip or y), y)), x)
     if min(tile) < 1:
@@ -415,7 +476,7 @@ def _segments(page: Any, place: Place) -> Segments:
     segments = Segments(
         shape=(sp, d, y, x, sc),
         tile=tile,
-        tiled=bool(page.is_tiled),
+        tiled=bool(page.is_tiled) and compression != OLD_JPEG,
         dtype=dtype,
         bits=int(page.bitspersample),
         compression=compression,

@@ -36,10 +36,12 @@ SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12:
 SIZES |= {16: 8, 17: 8, 18: 8}
 _INTEGERS = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
 
-WIDTH, LENGTH, BITS, COMPRESSION, FILL_ORDER = 256, 257, 258, 259, 266
+WIDTH, LENGTH, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 262, 266
 STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS, PLANAR = 273, 277, 278, 279, 284
 PREDICTOR, TILE_WIDTH, TILE_LENGTH, TILE_OFFSETS, TILE_COUNTS = 317, 322, 323, 324, 325
 SUB_IFDS, SAMPLE_FORMAT, JPEG_TABLES = 330, 339, 347
+#: Of old JPEG: a stream and its length, and its tables.
+JPEG_STREAM, JPEG_LENGTH, OLD_TABLES = 513, 514, (519, 520, 521)
 #: Tags that pages of one image have alike, with their defaults.
 ALIKE = {
     WIDTH: 0,
@@ -115,14 +117,17 @@ def flavour(head: bytes) -> Flavour | None:
 class File:
     """A file that threads read at once, at positions of their own; it is closed when it is let go.
 
-    It remembers the directories that were looked at last.
+    It remembers the directories that were looked at last. Of a file that has been read, ``content`` is all.
     """
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, content: bytes | None = None) -> None:
         self.name = url(spec)
         self._fd: int | None = None
         self._close = os.close  # still there when the interpreter ends
-        if spec.get("driver") == "file":
+        self._content = content
+        if content is not None:
+            self.size = len(content)
+        elif spec.get("driver") == "file":
             self._fd = os.open(spec["path"], os.O_RDONLY | getattr(os, "O_BINARY", 0))
             self.size = os.fstat(self._fd).st_size
         else:
@@ -146,6 +151,8 @@ class File:
         count = min(count, max(0, self.size - at))
         if at < 0 or count <= 0:  # a position may be any number
             return b""
+        if self._content is not None:
+            return self._content[at : at + count]
         if self._fd is None:
             return self._object.pread(count, at)
         data = os.pread(self._fd, count, at)
@@ -340,12 +347,18 @@ class Directory:
         For each code: type, count, and where its values lie.
     inline : dict
         The values that lie in the directory itself.
+    length : int
+        Its bytes, up to the position of the next one.
+    following : int
+        That position; 0 of the last one.
     """
 
     at: int
     order: str
     tags: dict[int, tuple[int, int, int]]
     inline: dict[int, bytes]
+    length: int = 0
+    following: int = 0
 
     @classmethod
     def read(cls, file: File, at: int) -> Directory:
@@ -366,7 +379,10 @@ class Directory:
             if size <= f.inline:
                 here[code], value = data[inside : inside + size], at + f.count.size + inside
             tags[code] = (kind, count, value)
-        return cls(at, f.order, tags, here)
+        length = f.count.size + n * f.entry
+        tail = file.pread(f.position.size, at + length)
+        following = f.position.unpack(tail)[0] if len(tail) == f.position.size else 0
+        return cls(at, f.order, tags, here, length, following)
 
     def numbers(
         self, file: File, code: int, first: int = 0, count: int | None = None
@@ -418,6 +434,13 @@ class Chain:
     alike: bool
 
 
+def first_directory(file: File) -> int:
+    """Where the first directory is."""
+    f = file.flavour
+    (at,) = f.position.unpack(file.read(f.head, 0, "its header")[-f.position.size :])
+    return int(at)
+
+
 def walk(file: File) -> Chain:
     """Find all directories of a file.
 
@@ -427,7 +450,7 @@ def walk(file: File) -> Chain:
         The chain loops, leaves the file, or a directory claims what the file cannot hold.
     """
     f = file.flavour
-    (at,) = f.position.unpack(file.read(f.head, 0, "its header")[-f.position.size :])
+    at = first_directory(file)
     offsets: list[int] = []
     seen: set[int] = set()
     #: Directories of the same number of tags, to be looked at together.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import tensorstore as ts
 
@@ -18,7 +19,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats import tiff_files as tags
 from beam_volumes.storage.formats.tiff_files import Directory, File, Numbers, opened_file
-from beam_volumes.storage.formats.tiff_segments import Segments
+from beam_volumes.storage.formats.tiff_segments import OLD_JPEG, Segments
 from beam_volumes.storage.lost import told
 from beam_volumes.storage.place import Spec, url
 from beam_volumes.storage.source import TokenOfFields
@@ -26,6 +27,8 @@ from beam_volumes.text import printable
 
 #: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
 STRIPS, ROWS = 1 << 18, 1 << 20
+#: Bytes of a table of old JPEG, at most.
+_OLD_TABLE = 16 + 256
 #: Pages that are known to be like the first, at a time.
 _ALIKE = 4096
 #: Tiles and strips decoded in this process so far; tests look at it.
@@ -208,19 +211,7 @@ class _Reading:
             if len(self._alike) >= _ALIKE:
                 self._alike.clear()
             self._alike[page] = directory
-        td, th, tw = s.tile
-        for iz in range(z0 // td, -(-z1 // td)):
-            za, zb = max(z0, iz * td), min(z1, (iz + 1) * td)
-            for ix in range(x0 // tw, -(-x1 // tw)):
-                xa, xb = max(x0, ix * tw), min(x1, (ix + 1) * tw)
-                grid = range(y0 // th, -(-y1 // th))
-                tiles = self._tiles(file, directory, page, (sample, iz, ix), grid, (y0, y1))
-                for iy, (top, found) in zip(grid, tiles, strict=True):
-                    ya, yb = max(y0, iy * th), min(y1, (iy + 1) * th)
-                    z, x = za - iz * td, xa - ix * tw
-                    out[za - z0 : zb - z0, ya - y0 : yb - y0, xa - x0 : xb - x0] = found[
-                        z : z + zb - za, ya - top : yb - top, x : x + xb - xa, c0:c1
-                    ]
+        Page(file, directory, s, lambda: self._where(page)).read(sample, at, stop, out)
 
     def _rows(self, file: File, at: int, count: int, page: int) -> np.ndarray:
         """Rows that are stored as they are."""
@@ -274,11 +265,61 @@ class _Reading:
                     "the pages of a volume must be alike"
                 )
 
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """A page of a file, of which any part can be decoded.
+
+    Attributes
+    ----------
+    file : File
+    directory : Directory
+    segments : Segments
+    name : callable
+        Gives what messages call it.
+    """
+
+    file: File
+    directory: Directory
+    segments: Segments
+    name: Callable[[], str]
+
+    def whole(self) -> np.ndarray:
+        """All of it: separate samples, depth, length, width, samples."""
+        s, shape = self.segments, self.segments.shape
+        if s.is_plain and not s.tiled:
+            offsets, counts = self._all_strips()
+            together = len(offsets) == s.count and counts.sum() == s.page_bytes
+            if together and offsets[0] and (np.diff(offsets) == counts[:-1]).all():
+                data = self.file.read(s.page_bytes, int(offsets[0]), self.name())
+                _counted()
+                stored = s.dtype.newbyteorder(self.directory.order)
+                return np.frombuffer(data, stored).reshape(shape).astype(s.dtype, copy=False)
+        out = np.empty(shape, s.dtype)
+        for sample in range(shape[0]):
+            self.read(sample, (0, 0, 0, 0), shape[1:], out[sample])
+        return out
+
+    def read(self, sample: int, at: Sequence[int], stop: Sequence[int], out: np.ndarray) -> None:
+        """Decode a part of one separate sample: depth, length, width, samples."""
+        s = self.segments
+        (z0, y0, x0, c0), (z1, y1, x1, c1) = at, stop
+        td, th, tw = s.tile
+        for iz in range(z0 // td, -(-z1 // td)):
+            za, zb = max(z0, iz * td), min(z1, (iz + 1) * td)
+            for ix in range(x0 // tw, -(-x1 // tw)):
+                xa, xb = max(x0, ix * tw), min(x1, (ix + 1) * tw)
+                grid = range(y0 // th, -(-y1 // th))
+                tiles = self._tiles((sample, iz, ix), grid, (y0, y1))
+                for iy, (top, found) in zip(grid, tiles, strict=True):
+                    ya, yb = max(y0, iy * th), min(y1, (iy + 1) * th)
+                    z, x = za - iz * td, xa - ix * tw
+                    out[za - z0 : zb - z0, ya - y0 : yb - y0, xa - x0 : xb - x0] = found[
+                        z : z + zb - za, ya - top : yb - top, x : x + xb - xa, c0:c1
+                    ]
+
     def _tiles(
         self,
-        file: File,
-        found: Directory,
-        page: int,
         at: tuple[int, int, int],
         rows: range,
         wanted: tuple[int, int],
@@ -287,7 +328,6 @@ class _Reading:
 
         Parameters
         ----------
-        file, found, page
         at : tuple of int
             Separate sample, and where in the grid along depth and width.
         rows : range
@@ -295,10 +335,13 @@ class _Reading:
         wanted : tuple of int
             Rows of the page: of strips that are not compressed, no others are read.
         """
-        s = self._s
+        s, file, found = self.segments, self.file, self.directory
+        if s.compression == OLD_JPEG:
+            yield 0, self._of_libtiff()
+            return
         sample, iz, ix = at
         indices = [s.index(sample, iz, iy, ix) for iy in rows]
-        offsets, counts = self._places(file, found, indices)
+        offsets, counts = self._places(indices)
         tables = file.data(found, tags.JPEG_TABLES)
         near = _Near(file)
         for k, iy in enumerate(rows):
@@ -316,14 +359,12 @@ class _Reading:
                     place, need = place + first * s.row_bytes, (last - first) * s.row_bytes
                     top, shape = top + first, (1, last - first, *shape[2:])
                 if 0 <= count < need and s.tiled:
-                    raise file.damaged(
-                        f"{self._called(page, iz, iy, ix)} has {count} bytes, not {need}"
-                    )
+                    raise file.damaged(f"{self._called(iz, iy, ix)} has {count} bytes, not {need}")
                 count = need
             elif count < 0:
                 raise file.damaged(f"its page at {found.at} does not say how long its tiles are")
             ahead = int(offsets[-1] + counts[-1]) if s.compression != 1 else place + count
-            data = near.read(count, place, ahead, lambda iy=iy: self._called(page, iz, iy, ix))  # type: ignore[misc]
+            data = near.read(count, place, ahead, lambda iy=iy: self._called(iz, iy, ix))  # type: ignore[misc]
             _counted()
             if s.is_plain:
                 voxels = np.frombuffer(data, s.dtype.newbyteorder(file.flavour.order))
@@ -333,20 +374,60 @@ class _Reading:
                 tile = s.decode(data, file.flavour.order, top, tables)
             except Exception as error:
                 raise VolumeError(
-                    f"{self._called(page, iz, iy, ix)} is damaged ({count} bytes at {place} of "
+                    f"{self._called(iz, iy, ix)} is damaged ({count} bytes at {place} of "
                     f"{printable(file.name)}): {error}; restore it"
                 ) from None
             yield top, tile
 
-    def _called(self, page: int, iz: int, iy: int, ix: int) -> str:
-        """How messages call a tile."""
-        where = (iz, iy, ix) if self._s.tile[0] > 1 else (iy, ix)
-        return f"tile {where} of {self._where(page)}"
+    def _of_libtiff(self) -> np.ndarray:
+        """The page, decoded by libtiff: of a copy of the file in which there is no other."""
+        s, file, found = self.segments, self.file, self.directory
+        copy = np.zeros(file.size, np.uint8)  # what is left out takes no memory
 
-    def _places(
-        self, file: File, found: Directory, indices: Sequence[int]
-    ) -> tuple[np.ndarray, np.ndarray]:
+        def put(at: int, count: int) -> None:
+            part = file.pread(count, at)
+            copy[max(0, at) :][: len(part)] = np.frombuffer(part, np.uint8)
+
+        f = file.flavour
+        put(0, f.head)
+        copy[f.head - f.position.size : f.head] = np.frombuffer(f.position.pack(found.at), np.uint8)
+        put(found.at, found.length)
+        for code, (kind, count, at) in found.tags.items():
+            if code not in found.inline:
+                put(at, tags.SIZES.get(kind, 1) * count)
+        offsets, counts = self._all_strips()
+        for at, count in zip(offsets.tolist(), counts.tolist(), strict=True):
+            put(at, count)
+        stream = found.number(file, tags.JPEG_STREAM, -1)
+        put(stream, found.number(file, tags.JPEG_LENGTH, int(offsets.min()) - stream))
+        for code in tags.OLD_TABLES:
+            for at in found.numbers(file, code).tolist():
+                put(at, _OLD_TABLE)
+        _counted()
+        try:
+            image = imagecodecs.tiff_decode(copy)
+            return s.fitted(np.asarray(image), (s.tile[0], *s.shape[2:]))
+        except Exception as error:
+            raise VolumeError(f"{self.name()} is damaged: {error}; restore it") from None
+
+    def _all_strips(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where all bytes of strips or tiles lie, and how many they are."""
+        file, found = self.file, self.directory
+        tiled = tags.TILE_OFFSETS in found.tags
+        offsets = found.numbers(file, tags.TILE_OFFSETS if tiled else tags.STRIP_OFFSETS)
+        counts = found.numbers(file, tags.TILE_COUNTS if tiled else tags.STRIP_COUNTS)
+        if not len(offsets) or len(offsets) != len(counts):
+            raise file.damaged(f"its page at {found.at} does not say where its strips are")
+        return offsets, counts
+
+    def _called(self, iz: int, iy: int, ix: int) -> str:
+        """How messages call a tile."""
+        where = (iz, iy, ix) if self.segments.tile[0] > 1 else (iy, ix)
+        return f"tile {where} of {self.name()}"
+
+    def _places(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Where the bytes of tiles lie, and how many they are; -1 where that is not said."""
+        file, found = self.file, self.directory
         at, count = (
             (tags.TILE_OFFSETS, tags.TILE_COUNTS)
             if tags.TILE_OFFSETS in found.tags
@@ -354,7 +435,7 @@ class _Reading:
         )
         first, n = indices[0], indices[-1] - indices[0] + 1
         if n > 4 * len(indices) + 1024:  # a column of a wide page
-            some = [self._places(file, found, [k]) for k in indices]
+            some = [self._places([k]) for k in indices]
             return np.concatenate([o for o, _ in some]), np.concatenate([c for _, c in some])
         offsets = file.table(found, at, first, n)
         counts = file.table(found, count, first, n)

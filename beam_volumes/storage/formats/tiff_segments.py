@@ -31,11 +31,16 @@ _IMAGES: dict[int, str] = {
     34927: "webp_decode",
     50001: "webp_decode",
     34933: "png_decode",
+    34887: "lerc_decode",
     50002: "jpegxl_decode",
     52546: "jpegxl_decode",
 }
-_JPEG = (7, 33007, 34892)
+JPEGS = (7, 33007, 34892)
+#: Its streams lie anywhere in a file: libtiff decodes a page as a whole.
+OLD_JPEG = 6
+_LERC = 34887
 _FAX: dict[int, str] = {2: "ccittrle_decode", 3: "ccittfax3_decode", 4: "ccittfax4_decode"}
+_LERC_MAGIC = b"Lerc2 "
 _JPEG2000 = (33003, 33004, 33005, 34712)
 NAMES = {
     1: "none", 2: "CCITT RLE", 3: "CCITT fax 3", 4: "CCITT fax 4", 5: "LZW", 6: "old JPEG", 7: "JPEG",
@@ -123,7 +128,7 @@ class Segments:
     def refusal(self) -> str | None:
         """Why its tiles cannot be decoded; None if they can."""
         c = self.compression
-        if c not in _BYTES and c not in _IMAGES and c not in _JPEG and c not in _FAX:
+        if not any(c in known for known in (_BYTES, _IMAGES, JPEGS, _FAX, (OLD_JPEG,))):
             return f"compression {c}{f' ({NAMES[c]})' if c in NAMES else ''} is not read"
         if self.predictor not in (1, 2, 3):
             return f"predictor {self.predictor} is not read"
@@ -133,9 +138,8 @@ class Segments:
         odd = self.bits not in (8, 16, 32, 64) and (self.dtype.kind == "f" or self.bits > 32)
         if odd and not is_float24:
             return f"{self.dtype.kind}{self.bits}-bit samples are not read"
-        name = (
-            _BYTES.get(c) or _IMAGES.get(c) or _FAX.get(c) or ("jpeg_decode" if c in _JPEG else "")
-        )
+        others = {OLD_JPEG: "tiff_decode", **dict.fromkeys(JPEGS, "jpeg_decode")}
+        name = _BYTES.get(c) or _IMAGES.get(c) or _FAX.get(c) or others.get(c, "")
         codec = getattr(imagecodecs, name.removesuffix("_decode").upper(), None)
         if name and not getattr(codec, "available", True):
             return f"this imagecodecs has no {name}; install a complete one"
@@ -171,14 +175,14 @@ class Segments:
         td, _, tw = self.tile
         shape = (td, self.rows(at), tw, self.shape[4])
         c = self.compression
-        if c in _JPEG or c in _IMAGES:
-            return self._fitted(self._image(data, shape, tables), shape)
+        if c in JPEGS or c in _IMAGES:
+            return self.fitted(self._image(data, shape, tables), shape)
         if self.fill_order == 2:
             data = imagecodecs.bitorder_decode(data)
         if c in _FAX:
             more = {"t4options": self.t4} if c == 3 else {}
             pixels = getattr(imagecodecs, _FAX[c])(data, shape[1], tw, **more)
-            return self._fitted(np.asarray(pixels), shape)
+            return self.fitted(np.asarray(pixels), shape)
         if c in (8, 32946) and imagecodecs.DEFLATE.available:  # the faster of two
             data = imagecodecs.deflate_decode(data, out=self.nbytes)
         elif c != 1:
@@ -187,10 +191,10 @@ class Segments:
 
     def _image(self, data: bytes, shape: tuple[int, ...], tables: bytes | None) -> np.ndarray:
         c = self.compression
-        size = jpeg_size(data) if c in _JPEG else jpeg2000_size(data) if c in _JPEG2000 else None
+        size = jpeg_size(data) if c in JPEGS else jpeg2000_size(data) if c in _JPEG2000 else None
         if size is not None and (size[0] > self.tile[0] * self.tile[1] or size[1] > self.tile[2]):
             raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
-        if c in _JPEG:
+        if c in JPEGS:
             found = imagecodecs.jpeg_decode(
                 data,
                 bitspersample=self.bits,
@@ -199,6 +203,8 @@ class Segments:
                 outcolorspace=self.colours[1],
                 shape=(shape[1], shape[2]),
             )
+        elif c == _LERC:
+            found = _lerc_decode(data, self.nbytes, shape)
         else:
             found = getattr(imagecodecs, _IMAGES[c])(data)
         return np.asarray(found)
@@ -245,7 +251,7 @@ class Segments:
             found = found & found.dtype.type((1 << self.bits) - 1)
         return found
 
-    def _fitted(self, found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def fitted(self, found: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """What a decoder has found, as a tile; at the far edges some writers store less than a tile."""
         if found.dtype != self.dtype:
             if found.dtype.itemsize > self.dtype.itemsize or self.dtype.kind not in "bui":
@@ -262,6 +268,26 @@ class Segments:
         rows, columns = min(found.shape[0], shape[1]), min(found.shape[1], shape[2])
         out[0, :rows, :columns] = found[:rows, :columns]
         return out
+
+
+def _lerc_decode(data: bytes, nbytes: int, shape: tuple[int, ...]) -> np.ndarray:
+    """A LERC stream, which may be compressed once more; floats that its mask leaves out are NaN."""
+    room = 2 * nbytes + (1 << 16)
+    if data[:4] == b"\x28\xb5\x2f\xfd":
+        data = imagecodecs.zstd_decode(data, out=room)
+    elif data[:6] != _LERC_MAGIC:
+        data = imagecodecs.zlib_decode(data, out=room)
+    if data[:6] != _LERC_MAGIC or len(data) < 22:
+        raise ValueError("it is no LERC of version 2")
+    (version,) = struct.unpack_from("<i", data, 6)
+    size = struct.unpack_from("<ii", data, 14 if version >= 3 else 10)
+    if size[0] > shape[0] * shape[1] or size[1] > shape[2]:
+        raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
+    found, mask = imagecodecs.lerc_decode(data, masks=True)
+    if mask is not None and found.dtype.kind == "f":
+        mask = mask.reshape(mask.shape + (1,) * (found.ndim - mask.ndim))
+        found = np.where(mask, found, found.dtype.type(np.nan))
+    return found
 
 
 def jpeg_size(data: bytes) -> tuple[int, int] | None:
