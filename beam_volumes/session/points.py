@@ -118,7 +118,7 @@ def compute_point(
         plan = with_scratch(plan, place)
     tables: dict[str, Any] = {
         token: tuple(PartOfTable(sink, k) for sink in sinks)
-        for token, sinks in session.plan.tables.items()
+        for token, sinks in _tables(session, p).items()
     }
     own = replace(
         session,
@@ -171,8 +171,14 @@ def compute_point(
 
 def finish_tables(session: Session, p: PointsPass, found: Mapping[str, Any]) -> None:
     """Make the tables of all points whole."""
-    for token, sinks in session.plan.tables.items():
+    for token, sinks in _tables(session, p).items():
         counts = np.asarray(found[rows_token(token)])
         shards = [shard_of(k, n) for k, many in enumerate(counts.tolist()) for n in range(many)]
         for sink in sinks:
             sink.finish(shards, session.run_id, session.durable)
+
+
+def _tables(session: Session, p: PointsPass) -> dict[str, tuple[TableSink, ...]]:
+    """By barrier, the tables that the points of a pass write rows of: a pass before it may write none."""
+    counted = {f.token for f in p.program.folds}
+    return {t: sinks for t, sinks in session.plan.tables.items() if rows_token(t) in counted}

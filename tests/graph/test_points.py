@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import zarr
 
@@ -264,16 +265,135 @@ def test_numbers_of_all_points_on_a_runner_and_resumed(tmp_path, monkeypatch):
     assert computed(top) == x[0].max()
 
 
-def test_numbers_of_all_points_are_refused_where_there_are_none_or_others():
+def test_numbers_of_all_points_are_refused_where_they_rest_on_others():
     v = bv.open(voxels((3, 2, 4, 8, 8)))
-    with pytest.raises(ValueError, match="no points in time"):
-        bv.mean(v[0], across="t")
     with pytest.raises(ValueError, match=r"across='c': only 't'"):
         v.std(across="c")
     with pytest.raises(ValueError, match=r"min is another one at each point .*across='t' too"):
         bv.histogram(v, range=(bv.min(v), bv.max(v)), across="t")
     with pytest.raises(TypeError, match=r"'across': .*by point and label together"):
         bv.label(v[:, 0] > 3, across="t")
+
+
+#: Numbers of all points in time, and of a volume without points.
+ACROSS = {
+    "mean": bv.mean,
+    "min": bv.min,
+    "max": bv.max,
+    "sum": bv.sum,
+    "std": bv.std,
+    "variance": bv.variance,
+    "any": bv.any,
+    "all": bv.all,
+    "count": bv.count_nonzero,
+    "percentile": lambda v, **k: bv.percentile(v, 30, **k),
+    "percentile of floats": lambda v, **k: bv.percentile(v * 1.5, 30, **k),
+    "histogram": lambda v, **k: bv.histogram(v, 5, **k)[0][2],
+    "joint histogram": lambda v, **k: bv.joint_histogram(v, v + 1, 4, **k)[0][1, 1],
+    "covariance": lambda v, **k: bv.covariance(v, v, **k)[0, 1],
+    "correlation": lambda v, **k: bv.correlation(v, v + 1, **k),
+    "otsu": bv.threshold_otsu,
+    "multiotsu": lambda v, **k: bv.threshold_multiotsu(v, 3, nbins=20, **k)[0],
+    "li": bv.threshold_li,
+    "yen": bv.threshold_yen,
+    "triangle": bv.threshold_triangle,
+    "isodata": bv.threshold_isodata,
+    "moments": bv.threshold_moments,
+}
+
+#: What reaches across slabs, of a volume less a number.
+BARRIERS = {
+    "label": lambda v: bv.label(v > 3),
+    "keep_largest": lambda v: bv.keep_largest(v > 3),
+    "remove_small_objects": lambda v: bv.remove_small_objects(v > 3, 4),
+    "remove_small_holes": lambda v: bv.remove_small_holes(v > 3, 4),
+    "binary_fill_holes": lambda v: bv.binary_fill_holes(v > 3),
+    "clear_border": lambda v: bv.clear_border(v > 3),
+    "hysteresis": lambda v: bv.apply_hysteresis_threshold(v, 3, 30),
+    "relabel": lambda v: bv.relabel(bv.label(v > 3), {1: 5}, missing="keep"),
+    "watershed": bv.watershed,
+    "watershed of markers": lambda v: bv.watershed(v, bv.label(v > 30)),
+    "reconstruction": lambda v: bv.reconstruction(v - 9, v),
+    "h_maxima": lambda v: bv.h_maxima(v, 9),
+    "h_minima": lambda v: bv.h_minima(v, 9),
+    "local_maxima": bv.local_maxima,
+    "distance": lambda v: bv.distance_transform_edt(v > 3),
+    "distance by a structure": lambda v: bv.distance_transform_cdt(v > 3, np.ones((3, 3, 3))),
+    "cumsum": lambda v: bv.cumsum(v, axis=-3),
+    "table": lambda v: bv.regionprops_table(bv.label(v > 3), v),
+    "adjacency": lambda v: bv.region_adjacency(bv.watershed(v), v),
+    "peaks": lambda v: bv.peak_local_max(v, 1),
+    "contingency": lambda v: bv.contingency(bv.label(v > 3), bv.label(v > 9)),
+    "boundaries": lambda v: bv.boundary_scores(bv.label(v > 3), bv.label(v > 9), tolerance=1)[0],
+    "scores": lambda v: bv.variation_of_information(bv.label(v > 3), bv.label(v > 9))[0],
+}
+
+
+def _rows(result):
+    """A result as a list of points; a table without its column of points."""
+    if hasattr(result, "to_pydict"):
+        columns = {n: c for n, c in result.to_pydict().items() if n != "t"}
+        return list(zip(*columns.values(), strict=True))
+    return np.asarray(result).tolist()
+
+
+def test_everything_that_reaches_across_slabs_may_rest_on_a_number_of_all_points():
+    series = voxels((3, 4, 9, 8), "u1").astype("f4")
+    mean = float(series.mean(dtype="f8"))
+    each = [computed([make(bv.open(p) - mean) for make in BARRIERS.values()]) for p in series]
+    v = bv.open(series, axes="tzyx")
+    above = v - bv.mean(v, across="t")
+    found = computed([make(above) for make in BARRIERS.values()])
+    for name, got, *points in zip(BARRIERS, found, *each, strict=True):
+        alone = [_rows(p) for p in points]
+        if not hasattr(got, "to_pydict"):
+            assert _rows(got) == alone, name
+            continue
+        rows = [row for point in alone for row in point]
+        assert _rows(got) == rows, name
+        # A run of one table has no other number of points that it could be counted under.
+        assert _rows(computed(BARRIERS[name](above))) == rows, name
+
+
+@pytest.mark.parametrize("points", [3, 1])
+def test_a_table_may_rest_on_any_number_of_all_points(points):
+    series = voxels((points, 4, 6, 8), "u1")
+    v = bv.open(series, axes="tzyx" if points > 1 else None)
+    numbers = [number(v, across="t") for number in ACROSS.values()]
+    tables = [bv.regionprops_table(bv.label(v > n)) for n in numbers]
+    tables.append(bv.regionprops_table(bv.label(v > numbers[0] + numbers[1] / 2)))
+    found = computed([*numbers, *tables])
+    limits = [*found[: len(numbers)], found[0] + found[1] / 2]
+    for name, limit, table in zip([*ACROSS, "two"], limits, found[len(numbers) :], strict=True):
+        rows = [computed(bv.regionprops_table(bv.label(bv.open(p) > limit))) for p in series]
+        assert table["area"].to_pylist() == [a for r in rows for a in r["area"].to_pylist()], name
+    if points == 1:
+        assert limits[0] == series.mean() and "t" not in found[-1].column_names
+
+
+def test_a_table_above_a_number_of_all_points_on_a_runner_and_resumed(tmp_path, monkeypatch):
+    series = voxels((3, 4, 6, 8), "u1")
+    v = bv.open(array_of(tmp_path / "in.zarr", series, (1, 4, 6, 8)), axes="tzyx")
+    table = bv.regionprops_table(bv.label(v > bv.mean(v, across="t")))
+    wanted = computed(table).to_pydict()
+    assert bv.compute(table, runner="FnApiRunner", progress=False).to_pydict() == wanted
+    real = slabs.compute_point
+
+    def failing(session, p, k, known, tell):
+        if (p.index, k) == (1, 2):
+            raise OSError("a disk that fails")
+        return real(session, p, k, known, tell)
+
+    with monkeypatch.context() as m, pytest.raises(OSError, match="a disk that fails"):
+        m.setattr(slabs, "compute_point", failing)
+        computed(table.to(tmp_path / "b.parquet"))
+    resumed = computed(table.to(tmp_path / "b.parquet"), resume=True)
+    assert pq.read_table(resumed).to_pydict() == wanted
+    # A table of one point, after a pass of points.
+    one = computed(bv.regionprops_table(bv.label(v[2] > bv.mean(v, across="t"))))
+    assert one["area"].to_pylist() == [
+        a for t, a in zip(wanted["t"], wanted["area"], strict=True) if t == 2
+    ]
 
 
 def test_the_points_of_each_voxel_give_a_volume():

@@ -207,7 +207,7 @@ def _across(volume: Volume, axis: int | str, name: str) -> tuple[list[int], int]
             )
         axis = volume.axes.index(axis)
     along = par.axis_of(volume, axis, name)
-    if volume.ndim < 2:
+    if len(volume.space.axes) < 2:
         raise ValueError(f"{name}: a volume of shape {volume.shape} has no slices; keep two axes")
     return [i for i, a in enumerate(volume.space.visible) if a != along], along
 

@@ -289,7 +289,7 @@ def boundary_scores(
         apart = [distance_transform_edt(~b, squared=True) for b in found]
         near = [d <= reach**2 * (1 + 1e-12) for d in apart]  # as `ball` rounds
     elif tolerance >= 1:
-        near = [binary_dilation(b, ball(tolerance, b.ndim)) for b in found]
+        near = [binary_dilation(b, ball(tolerance, len(b.space.axes))) for b in found]
     counted = None
     largest = 1 if truth.dtype.kind == "b" else np.iinfo(truth.dtype).max
     for label in ignored:
@@ -309,7 +309,7 @@ def _boundaries(labels: Volume) -> Volume:
     """Whether a voxel has one of another label across a face."""
     if labels.dtype.kind == "b":
         labels = labels.astype(np.uint8)
-    around = cross(1, labels.ndim)
+    around = cross(1, len(labels.space.axes))
     return grey_dilation(labels, footprint=around) != grey_erosion(labels, footprint=around)
 
 

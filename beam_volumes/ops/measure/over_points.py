@@ -16,17 +16,10 @@ from beam_volumes.ops.measure.over_channels import over_channels
 _MOST_POINTS = 1000
 
 
-def check_across(
-    name: str, across: str, volume: Volume, times: int, parameters: Iterable[Value] = ()
-) -> None:
-    """Refuse ``across`` where there are no points, or numbers of each point among the parameters."""
+def check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> None:
+    """Refuse an ``across`` that is not offered, or numbers of each point among the parameters."""
     if across != "t":
         raise ValueError(f"{name}: across={across!r}: only 't' is offered, for points in time")
-    if not times:
-        raise ValueError(
-            f"{name}: across='t': {volume!r} has no points in time; leave across= out for the number of "
-            "this volume"
-        )
     for value in parameters:
         if times_below([value]):
             raise ValueError(

@@ -49,8 +49,9 @@ def fold(
     ]
     space = shared_space(reduction.name, volume, *others, *(() if mask is None else (mask,)))
     if across is not None:
-        check_across(reduction.name, across, volume, space.times, values)
-    return Scalar(FoldValue.of(reduction, fed, values, across is not None))
+        check_across(reduction.name, across, values)
+    # A volume without points is one point: its number is the number of all of them.
+    return Scalar(FoldValue.of(reduction, fed, values, across is not None and space.times > 0))
 
 
 def _along(
@@ -85,7 +86,7 @@ def by_channel(
     """
     name = reduction.name
     if across is not None:
-        check_across(name, across, volume, volume.space.times)
+        check_across(name, across)
     if axis is None or not volume.space.leading:
         return reduced(volume, mask, axis, across)
     items = [axis] if isinstance(axis, int | np.integer | str) else list(axis)
@@ -98,7 +99,7 @@ def by_channel(
     if "t" in names:
         across = "t"
     of_space = [n for n in names if n not in ("t", "c")]
-    if across is not None and not of_space:
+    if volume.space.times and across is not None and not of_space:
         return over_points(reduction, volume, mask, "c" in names)
     if not volume.space.has_channels:
         return reduced(volume, mask, of_space, across)

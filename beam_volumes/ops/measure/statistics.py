@@ -219,11 +219,7 @@ def joint_histogram(
             f"{LIMIT >> 20} MiB: ask for fewer bins"
         )
     if range is None:
-        ends = [
-            f(v, mask=mask, nan=nan, across=across if v.space.times else None)
-            for v in (a, b)
-            for f in (min, max)
-        ]
+        ends = [f(v, mask=mask, nan=nan, across=across) for v in (a, b) for f in (min, max)]
     elif [len(r) if isinstance(r, Sequence) else 0 for r in range] != [2, 2]:
         raise ValueError(f"joint_histogram: range={range!r} is not ((low, high), (low, high))")
     else:

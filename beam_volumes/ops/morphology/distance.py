@@ -157,7 +157,7 @@ def distance_transform_cdt(
     name = "distance_transform_cdt"
     mask = _foreground(mask)
     _no_indices(name, return_indices)
-    chessboard = _is_chessboard(name, metric, mask.ndim - mask.space.has_channels)
+    chessboard = _is_chessboard(name, metric, len(mask.space.axes))
     if sum(mask.node.shape) >= int(kernels.FAR):
         raise ValueError(f"{name}: distances in a volume of {mask.shape} do not fit in int32")
     along_y = scan_stages.ChamferAlongY(f"{name} along y", np.dtype(np.int32), chessboard)

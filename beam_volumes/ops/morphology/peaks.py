@@ -107,7 +107,8 @@ def peak_local_max(
     image = one_channel(as_volume(image))
     if image.dtype.kind == "b":
         image = image.astype(np.uint8)
-    shape = image.shape
+    axes = image.space.axes
+    shape, first = image.shape[-len(axes) :], image.ndim - len(axes)
     distance = _whole_numbers(min_distance, len(shape), "min_distance", name)
     p_norm = math.inf if p_norm is None else p_norm
     if not par.is_number(p_norm) or not p_norm >= 1:
@@ -130,7 +131,7 @@ def peak_local_max(
         share = apply_ufunc("multiply", _end(Max, image), threshold_rel)
         low = apply_ufunc("fmax", low, share)
     peaks = apply_ufunc("greater", image, low)
-    if element.size > 1 and image.size > 1:
+    if element.size > 1 and math.prod(shape) > 1:
         if element.all():
             highest = maximum_filter(image, size=element.shape, mode="nearest")
         else:
@@ -140,7 +141,7 @@ def peak_local_max(
         peaks = apply_ufunc("logical_and", peaks & same, varied)
     index: Any = None
     for axis, (n, width) in enumerate(zip(shape, border, strict=True)):
-        at = coordinates(image, axis)
+        at = coordinates(image, first + axis)
         index = at if index is None else index * n + at
         if width:
             peaks = peaks & (at >= width) & (at < n - width)
@@ -148,7 +149,7 @@ def peak_local_max(
     table = extremes_of_labels(labels, image, "intensity_max")
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
-    step = Peaks(name, shape, tuple(image.axes), dtype, alike, float(p_norm), most)
+    step = Peaks(name, shape, tuple(axes), dtype, alike, float(p_norm), most)
     return Table(behind(step, [table], name))
 
 

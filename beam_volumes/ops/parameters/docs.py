@@ -205,7 +205,8 @@ nan : {"raise", "omit"}, default: "raise"
         "across": """\
 across : {"t"}, optional
     One number of all points in time, where each point has its own by default. It may be used
-    with any of them, as in ``v > bv.mean(v, across="t")``.""",
+    with any of them, as in ``v > bv.mean(v, across="t")``. A volume of one point has no such
+    axis, and its number is the one of that point.""",
         "reduced_axis": """\
 axis : int, str or sequence of them, optional
     The axes to reduce: numbers as in numpy, or names such as ``"z"`` for a projection along z
