@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.peers import missing_peers
-from tests.tiers import is_common, thorough
+from tests.tiers import every_second, is_common, parameters, thorough
 
 _COMMON = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 _PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
@@ -17,11 +17,15 @@ settings.register_profile("explore", database=None, phases=_PHASES[:2], print_bl
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-def pytest_collection_modifyitems(items):
-    """What has a parameter ``dtype`` that is not common is thorough."""
-    for item in items:
-        if hasattr(item, "callspec") and not is_common(item.callspec.params.get("dtype")):
-            item.add_marker(thorough)
+def pytest_collection_modifyitems(config, items):
+    """What has a parameter ``dtype`` that is not common is thorough, and every second one is left out."""
+    rare = [item for item in items if not is_common(parameters(item).get("dtype"))]
+    for item in rare:
+        item.add_marker(thorough)
+    if not any("[" in argument for argument in config.args):  # of those somebody names, none
+        out = set(every_second(rare))
+        config.hook.pytest_deselected(items=list(out))
+        items[:] = [item for item in items if item not in out]
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -5,7 +5,7 @@ memory, other partitions and processors, and (see ``conftest.py``) the less comm
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,50 @@ def examples(number: int) -> int:
 
     They are the same ones in every run: what fails in the others was looked for when the test was written.
     """
-    return number if os.environ.get("HYPOTHESIS_PROFILE") == "explore" else max(8, number // 3)
+    return number if explores() else max(8, number // 3)
+
+
+def explores() -> bool:
+    """Whether this run is to look around."""
+    return os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 
 
 def is_common(dtype: Any) -> bool:
     """Whether a dtype is common, or None, where there may be voxels or none."""
     return dtype is None or np.dtype(dtype) in map(np.dtype, COMMON_DTYPES)
+
+
+def parameters(item: pytest.Item) -> dict[str, Any]:
+    """The parameters of a test; none of one without."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def every_second(rare: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of tests whose ``dtype`` is combined with other parameters, what leaves each dtype half of those.
+
+    They are the fields of one colour of a chessboard: what the other half would compile or write is the same
+    code for another dtype. ``HYPOTHESIS_PROFILE=explore`` runs all.
+    """
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in rare:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for found in [] if explores() else tests.values():
+        dtypes: dict[str, int] = {}
+        others: dict[str, int] = {}
+        fields = []
+        for item in found:
+            dtype, *other = map(repr, [parameters(item)["dtype"], *_but_dtype(item)])
+            field = (
+                dtypes.setdefault(dtype, len(dtypes)),
+                others.setdefault(str(other), len(others)),
+            )
+            fields.append(field)
+        if len(others) > 1 and len(set(fields)) == len(dtypes) * len(others):
+            yield from (item for item, field in zip(found, fields, strict=True) if sum(field) % 2)
+
+
+def _but_dtype(item: pytest.Item) -> list[Any]:
+    return [value for name, value in parameters(item).items() if name != "dtype"]
 
 
 def few(cases: Iterable, always: Iterable) -> list[Any]:

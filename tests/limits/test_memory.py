@@ -62,28 +62,28 @@ def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
 
 
 CASES = {
-    # 2 GiB under 512 MiB and the base
-    "2 GiB": dict(shape=(512, 2048, 2048), chunk=(16, 512, 512), ours=512 * MIB, how={}),
+    # 512 MiB under 160 MiB and the base
+    "512 MiB": dict(shape=(256, 1024, 2048), chunk=(16, 256, 512), ours=160 * MIB, how={}),
     "tight": dict(
-        shape=(128, 1024, 1024),
+        shape=(64, 1024, 1024),
         chunk=(16, 256, 256),
         ours=110 * MIB,
         how={"chunks": [16, 256, 256]},
     ),
     "deep chunks": dict(
-        shape=(192, 1024, 1024),
+        shape=(128, 768, 768),
         chunk=(64, 128, 128),
         ours=512 * MIB,
         how={"chunks": [64, 128, 128]},
     ),
     "shards": dict(
-        shape=(128, 1024, 1024),
+        shape=(128, 512, 1024),
         chunk=(32, 256, 256),
         ours=512 * MIB,
         how={"chunks": [16, 128, 128], "shards": [64, 512, 512]},
     ),
     "zstd, two workers": dict(
-        shape=(128, 1024, 1024),
+        shape=(64, 1024, 1024),
         chunk=(16, 512, 512),
         ours=700 * MIB,
         codec="zstd",
@@ -99,7 +99,7 @@ CASES = {
     ),
     # Two at a time are read, and written.
     "zstd, wide chunks": dict(
-        shape=(128, 1024, 2048),
+        shape=(64, 1024, 2048),
         chunk=(16, 1024, 1024),
         ours=512 * MIB,
         codec="zstd",
