@@ -55,15 +55,19 @@ def demo(tmp_path_factory):
     return folder
 
 
-def start(demo, *flags: str, place: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the recipe, with ``place`` in the bucket: what a table is called there differs."""
+def arguments(*flags: str, place: str = "") -> list[str]:
+    """The command's, with ``place`` in the bucket: what a table is called there differs."""
     settings = [f"outputs.{k}.chunks=[16, 64, 64]" for k in (0, 1)]
     if place:
         settings += [f"input={place}/slices", f"out={place}"]
         settings += [f"outputs.2.path={place}/cells.parquet"]
-    sets = [part for s in settings for part in ("--set", s)]
+    return ["run", "recipe.yaml", *(p for s in settings for p in ("--set", s)), *flags]
+
+
+def start(demo, *flags: str, place: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the recipe as a user does."""
     return subprocess.run(
-        [sys.executable, "-m", "beam_volumes.cli.main", "run", "recipe.yaml", *sets, *flags],
+        [sys.executable, "-m", "beam_volumes.cli.main", *arguments(*flags, place=place)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -138,22 +142,28 @@ def test_the_demo_from_bucket_to_bucket_with_keys_that_expire(bucket, demo, monk
     assert sorted(p.name for p in demo.iterdir()) == local
 
 
+BRIEF_PAUSES = {"initial_delay": "25ms", "max_delay": "1600ms"}
 BAD_DAYS = {
     "fails": {"fails": 0.2},
-    "slow": {"latency": (0.05, 0.2), "drops": 0.05},
+    "slow": {"latency": (0.01, 0.05), "drops": 0.05},
 }
 
 
 @pytest.mark.parametrize("day", BAD_DAYS)
-def test_a_server_with_a_bad_day(bucket, demo, day, monkeypatch):
+def test_a_server_with_a_bad_day(bucket, demo, day, monkeypatch, capsys):
+    """As many tries as ever, with pauses of a tenth: those make a minute of seconds."""
     place, weather = f"{bucket}/{day}", Weather(**BAD_DAYS[day])
     upload(demo, place)
     with proxy(os.environ[address(place)], weather) as url, monkeypatch.context() as patch:
         patch.setenv(address(place), url)
+        patch.chdir(demo)
+        patch.setattr("beam_volumes.cli.main.quiet", lambda: None)
+        patch.setattr(context, "RETRIES", {**context.RETRIES, **BRIEF_PAUSES})
+        patch.setattr(context, "_context", None)
         # What is there has to be removed first.
         bv.compute(bv.open(np.ones((4, 4, 4), "u1")).to(f"{place}/cells.ome.zarr"), runner=None)
-        done = start(demo, *SLABS, "--runner=none", "--overwrite", place=place)
-        assert done.returncode == 0, done.stderr[-3000:]
+        code = main(arguments(*SLABS, "--runner=none", "--overwrite", place=place))
+        assert code == 0, capsys.readouterr().err[-3000:]
     check(demo, place)
     bad = weather.done["failed"] + weather.done["failed late"] + weather.done["dropped"]
     assert bad > 0.03 * weather.done.total()

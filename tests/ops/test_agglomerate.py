@@ -118,7 +118,7 @@ def graphs(draw):
     return linkage, edges
 
 
-@pytest.mark.parametrize("examples", [24, pytest.param(600, marks=thorough)])
+@pytest.mark.parametrize("examples", [24, pytest.param(150, marks=thorough)])
 def test_it_is_the_greedy_order(examples):
     some = given(graphs(), st.integers(0, 8), st.integers(0, 2**32), st.booleans(), st.data())
     settings(max_examples=examples, deadline=None, derandomize=True)(some(greedy_order))()
