@@ -303,6 +303,7 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
 
     kept = session.journal is not None  # whose records are added up, shown or not
     try:
+        session.make_scratch()
         with how_to_go_on_told(session, options):
             known = drive(session, watching if kept or shown else unwatched)
         if known is None:

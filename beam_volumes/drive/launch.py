@@ -12,7 +12,6 @@ import contextlib
 import copy
 import io
 import logging
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from beam_volumes.session.local import Drive
 from beam_volumes.session.places import check_portable, check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
+from beam_volumes.storage import temporary
 from beam_volumes.storage.place import join, kvstore_spec
 from beam_volumes.text import printable
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
@@ -429,7 +429,7 @@ def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Jo
     if session.journal is not None:
         yield session, session.journal
         return
-    folder = None if place else tempfile.mkdtemp(prefix="beam-volumes-")
+    folder = None if place else temporary.make()
     spec = join(
         kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True
     )
@@ -439,7 +439,7 @@ def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Jo
     finally:
         journal.remove()
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            temporary.remove(folder)
 
 
 def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:

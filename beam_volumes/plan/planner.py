@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -49,6 +50,7 @@ from beam_volumes.plan.points import of_points, times_of
 from beam_volumes.plan.rechunking import in_two_stages
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.space import AXES, Space
+from beam_volumes.storage import temporary
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.chunking import default_chunk
 from beam_volumes.storage.place import beside, join, kvstore_spec
@@ -346,8 +348,8 @@ def scratch_place(targets: Sequence[Any]) -> dict[str, Any]:
     for t in targets:
         if isinstance(t, Target | TableTarget):
             return join(beside(t.sink.kvstore, ".run"), "intermediate")
-    name = f"{tempfile.gettempdir()}/beam-volumes-{uuid.uuid4().hex[:12]}"
-    return kvstore_spec(name)
+    name = f"{temporary.PREFIX}{uuid.uuid4().hex[:12]}"
+    return kvstore_spec(os.path.join(tempfile.gettempdir(), name))
 
 
 def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[Any]) -> Triple:

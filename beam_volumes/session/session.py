@@ -17,10 +17,11 @@ from beam_volumes.session.identity import make_manifest, stamps_of
 from beam_volumes.session.once import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
-from beam_volumes.storage import provenance
+from beam_volumes.storage import provenance, temporary
+from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.place import Place, is_local
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.stamps import changed
 from beam_volumes.sweep.meter import Meter
@@ -105,6 +106,7 @@ class Session(OncePerProcess):
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
             sink.create(self.run_id, overwrite=self.overwrite, replaces=before)
+        self.make_scratch()
         if journal is None or not journal.marked(ENDED):
             for sink in self.plan.intermediates:
                 sink.create(self.run_id, overwrite=True)
@@ -176,8 +178,23 @@ class Session(OncePerProcess):
             flush([self.journal.spec, *(sink.kvstore for sink in sinks)])
 
     def _remove_scratch(self) -> None:
-        if self.plan.scratch_place is not None:
-            Place.of(self.plan.scratch_place).remove()
+        place = self.plan.scratch_place
+        if place is not None:
+            Place.of(place).remove()
+            if is_local(place):
+                temporary.remove(str(place["path"]))
+
+    def make_scratch(self) -> None:
+        """Make the folder of what a run without a journal stores between its passes, on this machine.
+
+        It is this process's: what is left of it when the process is killed, another one removes.
+        """
+        place = self.plan.scratch_place
+        if place is None or self.journal is not None or not is_local(place):
+            return
+        stored = [s for s in self.plan.intermediates if not isinstance(s, ArraySink)]
+        if stored and temporary.is_temporary(str(place["path"])):
+            temporary.make(str(place["path"]))
 
     @contextmanager
     def noted(self, step: str) -> Iterator[None]:

@@ -1,0 +1,94 @@
+"""Temporary folders on this machine that only their owner can read, and that end with the process.
+
+A folder has a file that its process holds locked. Nobody locks it any more once that process is dead, however
+it ended: then the next process that makes such a folder removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+from contextlib import suppress
+
+PREFIX = "beam-volumes-"
+_LOCK = "owner.lock"
+_lock = threading.Lock()
+#: Of the folders that this process made, the file that it holds locked.
+_held: dict[str, int] = {}
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a path is that of such a folder, by its name."""
+    return os.path.basename(path.rstrip(os.sep)).startswith(PREFIX)
+
+
+def make(path: str | None = None) -> str:
+    """Make a temporary folder that others cannot look into; one that is there already is left as it is.
+
+    Parameters
+    ----------
+    path : str, optional
+        By default a new one in the system's folder for temporary files.
+
+    Returns
+    -------
+    str
+        Its path.
+    """
+    parent = os.path.dirname(path.rstrip(os.sep)) if path else tempfile.gettempdir()
+    with _lock:
+        remove_abandoned(parent)
+        if path is not None and os.path.isdir(path):
+            return path
+        os.makedirs(parent, exist_ok=True)
+        # It gets its name when it is locked: before that nobody takes it for abandoned.
+        made = tempfile.mkdtemp(prefix=f".{PREFIX}", dir=parent)
+        handle = _locked(made)
+        path = path or os.path.join(parent, os.path.basename(made).lstrip("."))
+        os.rename(made, path)
+        if handle is not None:
+            _held[_key(path)] = handle
+    return path
+
+
+def remove(path: str) -> None:
+    """Remove such a folder with all that is in it."""
+    shutil.rmtree(path, ignore_errors=True)
+    with _lock:
+        handle = _held.pop(_key(path), None)
+    if handle is not None:
+        os.close(handle)
+
+
+def remove_abandoned(parent: str) -> None:
+    """Remove the temporary folders of this user's processes that are dead."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                is_ours = entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False)
+                if not is_ours or entry.stat(follow_symlinks=False).st_uid != os.getuid():
+                    continue
+                if os.path.exists(os.path.join(entry.path, _LOCK)):
+                    handle = _locked(entry.path)
+                    if handle is not None:
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                        os.close(handle)
+
+
+def _locked(folder: str) -> int | None:
+    """Lock a folder's file; None if another process has done so."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    handle = os.open(os.path.join(folder, _LOCK), flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _key(path: str) -> str:
+    return os.path.abspath(path).rstrip(os.sep)
