@@ -116,3 +116,27 @@ def test_it_is_not_written_to(tmp_path):
         bv.compute((v + 1).to(tmp_path / "a.zip", format="zarr"), runner=None)
     with pytest.raises(ValueError, match="zip files are read from"):
         v.to({"driver": "zip", "base": {"driver": "file", "path": "/b.zip"}, "path": "a.zarr"})
+
+
+@pytest.mark.parametrize("kind", ["ratio", "method", "encrypted", "name"])
+def test_what_the_zip_reader_leaves_out_is_not_read_as_fill(tmp_path, kind):
+    path = tmp_path / "a.zip"
+    method = zipfile.ZIP_DEFLATED if kind == "ratio" else zipfile.ZIP_STORED
+    with zarr.storage.ZipStore(path, mode="w", compression=method) as store:
+        shape = (4 if kind == "ratio" else 1, 1024, 1024)
+        of = zarr.create_array(store, shape=shape, chunks=shape, dtype="u1", compressors=None)
+        of[:] = 255
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02", data.index(b"PK\x01\x02") + 4)  # the chunk, in the directory
+    if kind == "method":
+        data[at + 10] = 14
+    elif kind == "encrypted":
+        data[at + 8] |= 1
+    elif kind == "name":
+        data[at + 46 : at + 47] = b"/"
+    path.write_bytes(data)
+    for what in (path, {"driver": "zarr3", "kvstore": f"file://{path}|zip:"}):
+        with pytest.raises(
+            ValueError, match=r"a\.zip: .* cannot be read from the zip file; unzip it"
+        ):
+            bv.open(what)

@@ -16,6 +16,7 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.extent import Extent, stores
+from beam_volumes.storage.formats.zip_members import check_all_is_read
 from beam_volumes.storage.place import Spec, url
 from beam_volumes.storage.source import DTYPES, Source, _normal, digest
 
@@ -132,6 +133,7 @@ def open_spec(
                 known = store.spec()
     except (ValueError, TypeError, KeyError) as error:
         raise explain(error, f"opening {name}") from None
+    check_all_is_read(known.to_json())
     domain = known.domain
     assert known.dtype is not None and domain is not None
     dtype = known.dtype.numpy_dtype

@@ -131,8 +131,8 @@ class File:
             self._fd = os.open(spec["path"], os.O_RDONLY | getattr(os, "O_BINARY", 0))
             self.size = os.fstat(self._fd).st_size
         else:
-            self._object = _Object(spec)
-            self.size = self._object.size()
+            self._object = Object(spec)
+            self.size = self._object.size
         found = flavour(self.pread(16, 0))
         if found is None:
             raise self.damaged("it has no TIFF header")
@@ -233,8 +233,8 @@ class File:
         return found
 
 
-class _Object:
-    """An object of a key-value store that is not a disk."""
+class Object:
+    """An object of a key-value store that is not a disk; ``size`` is its length."""
 
     def __init__(self, spec: Spec) -> None:
         import tensorstore as ts
@@ -245,6 +245,7 @@ class _Object:
         self._name = url(spec)
         below = {**spec, "path": folder + "/" if folder else ""}
         self._store = ts.KvStore.open(with_secrets(below), context=context()).result()
+        self.size = self._length()
 
     def _read(self, start: int, stop: int) -> Any:
         return self._store.read(self._key, byte_range=slice(start, stop))
@@ -260,7 +261,7 @@ class _Object:
             raise VolumeError(f"{printable(self._name)} is gone: restore it")
         return bytes(found.value)
 
-    def size(self) -> int:
+    def _length(self) -> int:
         """Its length, which no store tells: found by asking which bytes there are, 16 at a time."""
         try:
             is_there = self._read(0, 1).result().state == "value"
@@ -308,9 +309,9 @@ def opened_file(spec: Spec) -> File:
 
 
 class Stream(io.RawIOBase):
-    """A file as tifffile reads it, by a position of its own."""
+    """A file as libraries read it, by a position of its own."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File | Object) -> None:
         self._file, self._at = file, 0
 
     def readable(self) -> bool:
