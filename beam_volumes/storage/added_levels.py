@@ -186,7 +186,7 @@ def _of_ome(its: WritableFormat, place: Place, source: Source, asked: Mapping[st
     about = node.attributes.get("ome", node.attributes)
     told = Foreign(place.text, "OME metadata")
     images = told.list(about.get("multiscales"), "multiscales")
-    if not images:
+    if len(images) != 1:
         raise ValueError(f"{place.text} is a group of several images; give the path of one of them")
     image = told.mapping(images[0], "multiscales[0]")
     datasets = [told.mapping(d, "datasets") for d in told.list(image.get("datasets"), "datasets")]

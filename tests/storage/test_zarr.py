@@ -359,3 +359,60 @@ def test_groups_and_datasets(tmp_path: Path) -> None:
     np.testing.assert_array_equal(source.read(), array)
     with pytest.raises(ValueError, match="level"):
         open_source(tmp_path / "group" / "raw" / "em", level=0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "value"),
+    [
+        *(
+            ("<u2", "7", 7),
+            ("<u8", str(2**63 + 5), 2**63 + 5),
+            ("|i1", False, 0),
+            ("|b1", 0, False),
+        ),
+        *(("|b1", 1, True), ("<f4", "nan", np.nan), ("<f4", float("inf"), np.inf), ("<f4", 7, 7)),
+    ],
+)
+def test_a_fill_value_of_another_type_is_what_zarr_python_takes_it_for(
+    tmp_path: Path, dtype: str, fill: object, value: object
+) -> None:
+    zarr2(tmp_path / "a", np.zeros((2, 3, 4), dtype))
+    metadata = json.loads((tmp_path / "a" / ".zarray").read_text())
+    for file in (tmp_path / "a").rglob("*"):
+        if file.is_file():
+            file.unlink()
+    (tmp_path / "a" / ".zarray").write_text(json.dumps({**metadata, "fill_value": fill}))
+    source = open_source(tmp_path / "a")
+    np.testing.assert_array_equal(source.read(), np.full((2, 3, 4), value, dtype))
+    metadata["fill_value"] = "seven"
+    (tmp_path / "a" / ".zarray").write_text(json.dumps(metadata))
+    with pytest.raises(OSError, match="fill_value"):
+        open_source(tmp_path / "a")
+
+
+def test_several_images_of_a_group_are_chosen_by_name(tmp_path: Path) -> None:
+    images = []
+    for n in (1, 2):
+        zarr2(tmp_path / "g" / f"image-{n}" / "s0", np.full((2, 3, 4), n, "u1"))
+        zarr2(tmp_path / "g" / f"image-{n}" / "s1", np.full((1, 2, 2), 10 * n, "u1"))
+        axes = [{"name": a, "type": "space"} for a in "zyx"]
+        levels = [
+            {
+                "path": f"image-{n}/s{k}",
+                "coordinateTransformations": [{"type": "scale", "scale": [1, 1, 1]}],
+            }
+            for k in (0, 1)
+        ]
+        images.append({"version": "0.4", "name": f"image-{n}", "axes": axes, "datasets": levels})
+    (tmp_path / "g" / ".zgroup").write_text('{"zarr_format": 2}')
+    (tmp_path / "g" / ".zattrs").write_text(json.dumps({"multiscales": images}))
+    for chosen, value in (
+        ({"dataset": "image-2"}, 2),
+        ({"dataset": "image-2", "level": 1}, 20),
+        ({"dataset": "1"}, 2),
+        ({"dataset": "image-1/s1"}, 10),
+    ):
+        assert open_source(tmp_path / "g", **chosen).read().max() == value
+    for wrong in ({}, {"dataset": "image-3"}):
+        with pytest.raises(ValueError, match="there are image-1, image-2"):
+            open_source(tmp_path / "g", **wrong)

@@ -97,7 +97,14 @@ class OmeZarr(Zarr):
             if dataset is None:
                 return None
             return self.open_place(place.below(dataset), **how)
-        image = metadata.mapping(images[0], "multiscales[0]")
+        image, dataset = _image_of(
+            [metadata.mapping(m, f"multiscales[{k}]") for k, m in enumerate(images)],
+            dataset,
+            place,
+        )
+        if image is None:
+            assert dataset is not None
+            return self.open_place(place.below(dataset), **how)
         levels = [
             metadata.mapping(d, f"datasets[{k}]")
             for k, d in enumerate(metadata.list(image.get("datasets"), "datasets"))
@@ -149,12 +156,18 @@ class OmeZarr(Zarr):
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """The levels of an image; of another group the arrays and images in it."""
         at = place if dataset is None else place.below(dataset)
+        if dataset is not None and (whole := find(place)) is not None:
+            images = _images(whole)
+            if len(images) > 1 and dataset in (names := _names(images)):
+                return Listing(levels=tuple(_paths_of(images[names.index(dataset)])))
         node = find(at)
         if node is None or node.is_array:
             return None
         levels = _levels(node)
         if levels:
             return Listing(levels=tuple(levels))
+        if names := _names(_images(node)):
+            return Listing(tuple(names), is_volume=False, what="a zarr group of several images")
         try:
             return None if self.open_place(at) is not None else _inside(at)
         except (ValueError, OSError):  # there are several
@@ -243,14 +256,58 @@ class OmeZarr(Zarr):
 FORMATS = (OmeZarr(),)
 
 
-def _levels(node: Node) -> list[str]:
-    """The paths of an image's levels, finest first; none of what is no image, or a damaged one."""
+def _images(node: Node) -> list[Mapping[str, Any]]:
+    """The images that a group has; none of what is damaged."""
     ome = node.attributes.get("ome", node.attributes)
     images = ome.get("multiscales") if isinstance(ome, dict) else None
-    image = images[0] if isinstance(images, list) and images else None
-    datasets = image.get("datasets") if isinstance(image, dict) else None
+    found = images if isinstance(images, list) else []
+    return [image for image in found if isinstance(image, dict)]
+
+
+def _paths_of(image: Mapping[str, Any]) -> list[str]:
+    """The paths of an image's levels, finest first."""
+    datasets = image.get("datasets")
     found = datasets if isinstance(datasets, list) else []
     return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
+
+
+def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What several images of a group are called: their names, or their numbers where these are no names."""
+    names = [str(image.get("name") or "") for image in images]
+    return [n if n and names.count(n) == 1 else str(k) for k, n in enumerate(names)]
+
+
+def _image_of(
+    images: Sequence[Mapping[str, Any]], dataset: str | None, place: Place
+) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The image of a group that is meant, and what is left of ``dataset``; None if that lies below."""
+    if len(images) == 1:
+        return images[0], dataset
+    names = _names(images)
+    if dataset is None:
+        raise ValueError(
+            f"{place.text} holds {len(images)} images: choose one by dataset=, e.g. dataset={names[0]!r}; "
+            f"there are {_some(names)}"
+        )
+    for known, image in zip(names, images, strict=True):
+        if dataset == known:
+            return image, None
+    with_it = [image for image in images if dataset in _paths_of(image)]
+    if with_it:
+        return with_it[0], dataset
+    if dataset.isdecimal() and int(dataset) < len(images):
+        return images[int(dataset)], None
+    if find(place.below(dataset)) is None:
+        raise ValueError(
+            f"dataset={dataset!r}: {place.text} has no such image; there are {_some(names)}"
+        )
+    return None, dataset
+
+
+def _levels(node: Node) -> list[str]:
+    """The paths of the levels of a group's one image; none of what is no image, or a damaged one."""
+    images = _images(node)
+    return _paths_of(images[0]) if len(images) == 1 else []
 
 
 def _inside(place: Place) -> Listing:
@@ -273,7 +330,7 @@ def _inside(place: Place) -> Listing:
             if looked > _LOOKED_AT:
                 return Listing(tuple(found), is_volume=False, is_all=False, what=_GROUP)
             inside = find(place.below(name))
-            if inside is not None and (inside.is_array or _levels(inside)):
+            if inside is not None and (inside.is_array or _images(inside)):
                 found.append(name)
             elif inside is not None:
                 folders.append(name)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,17 +36,57 @@ INNER_CHUNK: Triple = (16, 128, 128)
 
 @dataclass
 class Node:
-    """An array or a group."""
+    """An array or a group; ``document`` is what an array's metadata hold."""
 
     place: Place
     version: int
     is_array: bool
     attributes: dict[str, Any]
+    document: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def spec(self) -> dict[str, Any]:
         driver = "zarr3" if self.version == 3 else "zarr"
-        return {"driver": driver, "kvstore": self.place.directory}
+        spec = {"driver": driver, "kvstore": self.place.directory}
+        value = self.document.get("fill_value")
+        mended = _fill_value(value, self.document.get("dtype", self.document.get("data_type")))
+        if mended is not value:
+            metadata = {k: v for k, v in self.document.items() if k != "attributes"}
+            spec |= {"metadata": {**metadata, "fill_value": mended}, "assume_metadata": True}
+        return spec
+
+
+def _fill_value(value: Any, kind: Any) -> Any:
+    """A fill value as TensorStore takes it, of one that zarr-python takes and TensorStore does not.
+
+    Examples
+    --------
+    >>> _fill_value("7", "<u2"), _fill_value(0, "bool"), _fill_value(False, "|i1"), _fill_value("nan", "<f4")
+    (7, False, 0, 'NaN')
+    >>> _fill_value("0x7fc00000", "float32")
+    '0x7fc00000'
+    """
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        return value
+    is_number = isinstance(value, bool | int | float)
+    if dtype.kind == "b" and is_number and not isinstance(value, bool) and value in (0, 1):
+        return bool(value)
+    if dtype.kind in "iu" and isinstance(value, bool):
+        return int(value)
+    if dtype.kind in "iu" and isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        return int(value)
+    if dtype.kind != "f" or value in ("NaN", "Infinity", "-Infinity"):
+        return value
+    if isinstance(value, str) and not re.search("[_xX]", value):
+        with suppress(ValueError):
+            value = float(value)
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def find(place: Place) -> Node | None:
@@ -55,10 +98,11 @@ def find(place: Place) -> Node | None:
             raise ValueError(
                 f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; mend them"
             )
-        return Node(place, 3, meta.get("node_type") == "array", attributes)
-    is_array = place.read(".zarray") is not None
+        return Node(place, 3, meta.get("node_type") == "array", attributes, meta)
+    array = place.json(".zarray")
+    is_array = array is not None
     if is_array or place.read(".zgroup") is not None or place.read(".zattrs") is not None:
-        return Node(place, 2, is_array, place.json(".zattrs") or {})
+        return Node(place, 2, is_array, place.json(".zattrs") or {}, array or {})
     return None
 
 
