@@ -4,6 +4,7 @@ The marker ``thorough`` is on what takes long and seldom fails alone: runs kille
 memory, other partitions and processors, and (see ``conftest.py``) the less common types of voxels.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -75,6 +76,24 @@ def few(cases: Iterable, always: Iterable) -> list[Any]:
     if missing:
         raise ValueError(f"{missing} are not among {cases}")
     return [case if case in always else pytest.param(case, marks=thorough) for case in cases]
+
+
+def pairwise(**values: Iterable) -> pytest.MarkDecorator:
+    """Parameters in as few combinations as have every two values of two parameters, chosen greedily."""
+    columns = [list(column) for column in values.values()]
+    left = {*itertools.product(*map(range, map(len, columns)))}
+    open_pairs = {pair for places in left for pair in _pairs(places)}
+    chosen = []
+    while open_pairs:
+        places = max(sorted(left), key=lambda some: len(_pairs(some) & open_pairs))
+        open_pairs -= _pairs(places)
+        left.remove(places)
+        chosen.append(tuple(column[k] for column, k in zip(columns, places, strict=True)))
+    return pytest.mark.parametrize(tuple(values), chosen)
+
+
+def _pairs(places: tuple[int, ...]) -> set[Any]:
+    return {*itertools.combinations(enumerate(places), 2)}
 
 
 def dtypes_drawn(every: Iterable) -> pytest.MarkDecorator:

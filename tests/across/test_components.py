@@ -15,7 +15,7 @@ from beam_volumes.across import merge as mg
 from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.geometry import Box, Grid
 from tests.across.driver import label_by_slabs, solve, summarise
-from tests.tiers import examples, few
+from tests.tiers import examples, few, pairwise
 
 BOX = ("size", "box", "touches_border")
 
@@ -70,11 +70,14 @@ def test_equal_to_scipy(partition, structure):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("connectivity", [1, 2, 3])
-@pytest.mark.parametrize("tiles", [(1, 1), (2, 2), (3, 2), (1, 4)])
-@pytest.mark.parametrize("depth, window", [(1, 1), (4, 1), (4, 3), (20, 7)])
-def test_tiles(connectivity, tiles, depth, window):
+@pairwise(
+    tiles=[(1, 1), (2, 2), (3, 2), (1, 4)],
+    cut=[(1, 1), (4, 1), (4, 3), (20, 7)],
+    connectivity=[1, 2, 3],
+)
+def test_tiles(connectivity, tiles, cut):
     """Larger volumes, with components that touch no face, in 2 x 2, 3 x 2 and other tiles."""
+    depth, window = cut
     rng = np.random.default_rng(connectivity)
     shape = (20, 33, 34)
     mask = ndi.gaussian_filter(rng.random(shape), 1) > rng.choice([0.48, 0.5, 0.54])

@@ -57,7 +57,7 @@ def test_a_complete_run(finished, place, capsys):
     units = sum(p.name.isdigit() for p in units)
     assert f"complete: 5 passes, 17 slabs, {units:,} units read" in said.out
     assert "3 tables" in said.out
-    assert bv.verify(finished / place, checksums=True) == []
+    assert bv.verify(finished / place) == []
 
 
 #: What happens to a run, what is said of it (one line that holds all of these), and whether by
