@@ -18,6 +18,8 @@ from beam_volumes.sweep.schedule import OVERLAPS, Overlap
 _WINDOW_VOXELS = 8 << 20
 #: Slabs should not read more than this share again at their ends.
 _AMPLIFICATION = 0.10
+#: A slab has no more windows than these, unless the user asks for narrower ones.
+_MAX_WINDOWS = 1 << 12
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
 _LEAST_VOXELS, _MOST_VOXELS = 1 << 26, 1 << 32
 
@@ -138,7 +140,7 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
         raise TooLarge(smallest)
     tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
     slab = (_depth(programs, tile, crew.workers), *tile)
-    parts = [partitioned(p, slab, 1, OVERLAPS[-1], crew) for p in programs]
+    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], crew) for p in programs]
     return parts if peak(parts) <= budget else smallest
 
 
@@ -164,8 +166,9 @@ def _fitting(
     def measured(window: int) -> list[Partitioning]:
         return [partitioned(p, slab, window, overlap, crew) for p in programs]
 
-    window = preferred_window(programs, (slab[1], slab[2]))
-    narrowest = max(1, window // 2) if overlap.ahead else 1
+    narrowest = _narrowest(slab[0])
+    window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
+    narrowest = max(narrowest, window // 2) if overlap.ahead else narrowest
     narrow = measured(narrowest)
     if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
         return None
@@ -182,7 +185,12 @@ def least(programs: Sequence[Program], crew: Crew) -> list[Partitioning]:
     tile = _tiles(programs)[-1]
     depth = _depth(programs, tile, 1) if _spans(programs, 0) else write_grid(programs)[0]
     slab = (depth, *tile)
-    return [partitioned(p, slab, 1, OVERLAPS[-1], crew) for p in programs]
+    return [partitioned(p, slab, _narrowest(depth), OVERLAPS[-1], crew) for p in programs]
+
+
+def _narrowest(depth: int) -> int:
+    """Slices of the smallest window that is chosen for a slab: a schedule holds all windows."""
+    return max(1, -(-depth // _MAX_WINDOWS))
 
 
 def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:

@@ -17,6 +17,10 @@ from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
 
 
+#: Slabs of more phases against the chunks are not all looked at, but those near so many borders of chunks.
+MAX_PHASES, MAX_BORDERS = 512, 8
+
+
 class Rings(NamedTuple):
     """Per step, the most that it has in any slab.
 
@@ -92,12 +96,36 @@ def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
         if program.regrids and axis == 0:
             phases = max([32, *depths])
         first = max(0, (count - phases) // 2)
-        picks |= set(range(first, first + phases))
+        last = min(count, first + phases)
+        if last - first <= MAX_PHASES:
+            picks |= set(range(first, last))
+        else:
+            picks |= _at_borders(program, grid, axis, depths)
     for regrid in program.regrids:
         for end in regrid.inner(axis):
             picks |= {end // step + k for k in (-1, 0, 1)}
         picks |= {count * k // 8 for k in range(8)}
     return [(k * step, min(n, k * step + step)) for k in sorted(picks) if 0 <= k < count]
+
+
+def _at_borders(program: Program, grid: Grid, axis: int, depths: list[int]) -> set[int]:
+    """Cells along an axis near borders of layers, which are too deep for each phase to be looked at.
+
+    Where no border is near, all cells are alike.
+    """
+    n, step = grid.shape[axis], grid.step[axis]
+    whole = [(0, extent) for extent in program.shape]
+    whole[axis] = (n // 2, min(n, n // 2 + 1))
+    z, y, x = whole
+    reach = max(b - a for a, b in program.regions(axis, (z, y, x)))
+    found: set[int] = set()
+    for depth in depths:
+        borders = -(-n // depth)
+        for k in range(MAX_BORDERS + 1):
+            border = borders * k // MAX_BORDERS * depth
+            for at in (border - reach, border, border + reach):
+                found |= {at // step - 1, at // step, at // step + 1}
+    return found
 
 
 def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:

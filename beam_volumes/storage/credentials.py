@@ -86,7 +86,7 @@ def refuse_variables(spec: Any, where: str) -> None:
     --------
     >>> refuse_variables({"headers": ["X-Key: ${HOME}"]}, "recipe.yaml:3")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, ..., on the command line
+    ValueError: recipe.yaml:3: the header 'X-Key' names the environment variable HOME, ...
     """
     for header in _headers(spec):
         match = _VARIABLE.search(header)

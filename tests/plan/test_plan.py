@@ -402,3 +402,14 @@ def test_what_is_written_alone_may_tell_that_a_pipeline_is_worth_it(tmp_path):
         assert is_large([other]) == (alone is None)
         why = bv.plan(large).in_process
         assert why is None if alone is None else alone in why
+
+
+@pytest.mark.parametrize("crop", [slice(0, 1), slice(None)])
+def test_a_chunk_that_is_deep_does_not_make_the_plan_large(crop):
+    v = lazy((1 << 24, 1, 1), chunks=(1 << 24, 1, 1))[crop]
+    tracemalloc.start()
+    try:
+        bv.plan(v, memory="2GiB")
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
