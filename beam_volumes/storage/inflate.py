@@ -103,6 +103,36 @@ class Inflated:
                     del self._recent[next(iter(self._recent))]
             return data
 
+    def length(self) -> int:
+        """How many bytes the stream holds: it is decoded to its end, once.
+
+        Raises
+        ------
+        VolumeError
+            It is cut off, damaged, or cannot be read.
+        """
+        with self._reading() as handle, self._going_on:
+            state = self._frontier
+            try:
+                while self._step(state, handle, min(_OUTPUT, self.spacing)):
+                    self._mark(state)
+            except zlib.error as error:
+                raise self._damaged(state, error, marking=True) from None
+            if not state.ended:
+                raise VolumeError(f"{self._name} is cut off: its stream does not end; restore it")
+            return state.position
+
+    def _mark(self, state: _State) -> None:
+        """Keep a state of the decoder, if the last one that was kept is far behind."""
+        if state.position - self._marks[-1].position >= self.spacing:
+            with self._lock:
+                self._marks.append(state.copy())
+
+    def _damaged(self, state: _State, error: zlib.error, marking: bool) -> VolumeError:
+        if marking:  # what is damaged is not gone on with
+            self._frontier = self._marks[-1].copy()
+        return VolumeError(f"{self._name} is damaged near byte {state.at:,}: {error}; restore it")
+
     def _before(self, position: int) -> _State:
         """A decoder that is not beyond a position, and for its caller alone."""
         with self._lock:
@@ -128,19 +158,14 @@ class Inflated:
                     parts.append(data)
                     left -= len(data)
                     position += len(data)
-                if marking and state.position - self._marks[-1].position >= self.spacing:
-                    with self._lock:
-                        self._marks.append(state.copy())
+                if marking:
+                    self._mark(state)
             if state.position == self.nbytes:
                 rest = state.copy()
                 self._step(rest, handle, _OUTPUT)
                 self._step(rest, handle, _OUTPUT)
         except zlib.error as error:
-            if marking:  # what is damaged is not gone on with
-                self._frontier = self._marks[-1].copy()
-            raise VolumeError(
-                f"{self._name} is damaged near byte {state.at:,}: {error}; restore it"
-            ) from None
+            raise self._damaged(state, error, marking) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _step(self, state: _State, handle: int, most: int) -> bytes:

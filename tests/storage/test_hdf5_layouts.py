@@ -288,3 +288,30 @@ def test_what_the_command_says(tmp_path, capsys):
     assert main(["info", str(path), "--dataset", "pyramid"]) == 0
     told = capsys.readouterr().out
     assert "level 1" in told and "4 x 4 x 4" in told
+
+
+@pytest.mark.parametrize(
+    ("stored", "said", "meant"),
+    [
+        *(("i2", "int16", "i2"), ("i2", "uint16", "u2"), ("i2", None, "u2"), ("u2", "int16", "i2")),
+        *(
+            ("i1", "uint8", "u1"),
+            ("u1", None, "u1"),
+            ("f4", "float32", "f4"),
+            ("i4", "int16", "i4"),
+        ),
+    ],
+)
+def test_integers_of_bigdataviewer_have_the_sign_that_their_setup_says(
+    tmp_path, stored, said, meant
+):
+    voxels = np.array([[[-5, 3], [7, -128]]]).astype(stored)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t00000/s00/0/cells"] = voxels
+        file["s00/resolutions"] = np.ones((1, 3))
+        if said is not None:
+            file["s00"].attrs["dataType"] = said
+    for dataset in (None, "t00000/s00/0/cells"):
+        found = bv.open(tmp_path / "a.h5", dataset=dataset)
+        assert found.dtype == meant
+        np.testing.assert_array_equal(np.asarray(found).reshape(voxels.shape), voxels.view(meant))

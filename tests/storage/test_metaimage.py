@@ -234,3 +234,15 @@ def test_damaged_streams(tmp_path):
     path.write_bytes(b"\x7fELF" + bytes(100))
     with pytest.raises(VolumeError, match=r"is no field|does not say"):
         bv.open(path)
+
+
+def test_fields_with_a_colon_are_fields(tmp_path):
+    array = np.arange(60, dtype="<i2").reshape(3, 4, 5)
+    text = "ObjectType: Image\nNDims: 3\nDimSize: 5 4 3\nElementSpacing : 1 2 3\nElementType: MET_SHORT\n"
+    (tmp_path / "a.mha").write_bytes(text.encode() + b"ElementDataFile: LOCAL\n" + array.tobytes())
+    (tmp_path / "a:b.mhd").write_text(text + "ElementDataFile = c:d.raw\n")
+    (tmp_path / "c:d.raw").write_bytes(array.tobytes())
+    for name in ("a.mha", "a:b.mhd"):
+        volume = bv.open(tmp_path / name)
+        assert volume.voxel_size == (3, 2, 1)
+        assert np.array_equal(np.asarray(volume), array)

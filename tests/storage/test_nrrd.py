@@ -258,3 +258,25 @@ def test_cut_off(tmp_path):
     path.write_bytes(b"NRRD0004\n" + b"# x\n" * 300_000)
     with pytest.raises(VolumeError, match="does not end within"):
         bv.open(path)
+
+
+@pytest.mark.parametrize("name", ["a.nrrd", "a.nhdr"])
+def test_voxels_that_a_gzip_stream_ends_with_are_not_shifted(tmp_path, name):
+    array = voxels("<i2", (40, 60, 90))
+    data = gzip.compress(b"a header of 19 byte" + array.tobytes()[:7000], 1)
+    data += gzip.compress(array.tobytes()[7000:], 1)  # of two members
+    if name == "a.nhdr":
+        (tmp_path / "v.gz").write_bytes(data)
+    lines = ["byte skip: -1", *(["data file: v.gz"] if name == "a.nhdr" else [])]
+    path = by_hand(
+        tmp_path / name, array, *lines, encoding="gzip", data=data[: 0 if len(lines) > 1 else None]
+    )
+    assert np.array_equal(np.asarray(bv.open(path)), array)
+    assert np.array_equal(np.asarray(bv.open(path)[30:, 5:, :3]), array[30:, 5:, :3])
+    short = by_hand(tmp_path / "b.nrrd", array, "byte skip: -1", encoding="gzip", data=data[:-9])
+    with pytest.raises(OSError, match=r"b\.nrrd is cut off"):
+        np.asarray(bv.open(short))
+    few = gzip.compress(bytes(array.nbytes - 1))
+    few = by_hand(tmp_path / "c.nrrd", array, "byte skip: -1", encoding="gzip", data=few)
+    with pytest.raises(OSError, match=r"c\.nrrd is cut off: its stream holds 431,999 bytes"):
+        np.asarray(bv.open(few))

@@ -159,9 +159,8 @@ def _viewer(file: Any, name: str, level: int | None) -> Array | None:
 
 
 def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
-    """One of its datasets, whose voxels are unsigned, whatever the file says."""
-    signed = dtype_of(node) == np.int16
-    array = Array(node, dtype="uint16" if signed else None)
+    """One of its datasets; integers are of the sign that the setup says, by default unsigned."""
+    array = Array(node, dtype=_viewer_dtype(node, text_of(got(file, f"s{setup:02d}"), "dataType")))
     if len(node.shape) != 3:
         return array
     array = replace(array, axes=AXES)
@@ -182,6 +181,17 @@ def _viewer_part(file: Any, node: Any, setup: int, level: int) -> Array:
     z, y, x = (s * f for s, f in zip(size, factor, strict=True))
     first = [s * (f - 1) / 2 for s, f in zip(size, factor, strict=True)]
     return replace(array, voxel_size=(z, y, x), origin=(first[0], first[1], first[2]), unit=unit)
+
+
+def _viewer_dtype(node: Any, said: str) -> str | None:
+    """As which integers voxels are meant, if not as they are stored: Java has no unsigned ones."""
+    stored = dtype_of(node)
+    if stored is None or stored.kind not in "iu":
+        return None
+    if not said:
+        return "uint16" if stored == np.int16 else None
+    sizes = {f"{sign}int{8 * stored.itemsize}" for sign in ("", "u")}
+    return said if said in sizes and said != stored.name else None
 
 
 def _viewer_voxel(path: str, setup: int) -> tuple[list[float] | None, str | None]:

@@ -55,7 +55,7 @@ class VoxelReader(ContiguousReader):
     ----------
     stream : tuple or None
         What the voxels are a stream of, ``"gzip"`` or ``"zlib"``, and the byte of the file at which that
-        begins; ``at`` counts in what it holds then.
+        begins; ``at`` counts in what it holds then. It is -1 of voxels that the stream ends with.
     scale : tuple or None
         What voxels are multiplied by, and what is added then.
     header : dict or None
@@ -115,14 +115,21 @@ class VoxelReader(ContiguousReader):
     def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         stored = np.dtype(self.stored)
         first = int(np.ravel_multi_index(domain.inclusive_min, self.shape))
-        at, size = self.at + first * stored.itemsize, out.size * stored.itemsize
+        at, size = first * stored.itemsize, out.size * stored.itemsize
         path = self.file["path"]
         if self.stream is None:
-            data = read_at(path, at, size)
+            data = read_at(path, self.at + at, size)
         else:
             kind, start = self.stream
-            whole = self.at + math.prod(self.shape) * stored.itemsize
-            data = inflated(path, kind, start, whole).read(at, size)
+            nbytes = math.prod(self.shape) * stored.itemsize
+            stream = inflated(path, kind, start, max(0, self.at) + nbytes)
+            before = self.at if self.at >= 0 else stream.length() - nbytes
+            if before < 0:
+                raise VolumeError(
+                    f"{printable(path)} is cut off: its stream holds {before + nbytes:,} bytes, and its "
+                    f"voxels are {nbytes:,}; restore it"
+                )
+            data = stream.read(before + at, size)
         voxels = np.frombuffer(data, stored).reshape(out.shape)
         if self.scale is None:
             copy_voxels(voxels, out)
@@ -252,7 +259,7 @@ def check_length(
     size = os.path.getsize(path)
     nbytes = math.prod(int(n) for n in sizes) * stored.itemsize
     if stream is not None:
-        if at + nbytes > MOST * max(0, size - stream[1]):
+        if max(0, at) + nbytes > MOST * max(0, size - stream[1]):
             raise VolumeError(
                 f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
                 f"{nbytes:,} bytes, more than the {size:,} bytes of {printable(path)} can stand for; "

@@ -99,7 +99,7 @@ class MetaImage(InPlace):
             return None
         begins = first_bytes(path, _HEADER)
         if not path.lower().endswith(SUFFIXES) and not re.match(
-            rb"ObjectType\s*=\s*Image\b", begins
+            rb"ObjectType\s*[=:]\s*Image\b", begins
         ):
             return None
         name = printable(place.text)
@@ -250,11 +250,12 @@ def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
         stop = data.find(b"\n", at)
         line = data[at : len(data) if stop < 0 else stop]
         at = len(data) if stop < 0 else stop + 1
-        field, equals, value = line.decode("utf-8", "replace").partition("=")
         if not line.strip():
             continue
-        key = field.strip().lower()
-        if not equals or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
+        # ITK reads "key: value", too.
+        field, *rest = re.split("[=:]", line.decode("utf-8", "replace"), maxsplit=1)
+        key, value = field.strip().lower(), "".join(rest)
+        if not rest or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
             raise VolumeError(
                 f"the header of {name} is damaged: {printable(field[:40])!r} is no field; restore it"
             )

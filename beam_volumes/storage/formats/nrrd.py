@@ -127,7 +127,7 @@ class Nrrd(InPlace):
         skip = _number(fields, "byteskip", 0, name)
         nbytes = math.prod(sizes) * stored.itemsize
         if encoding != "raw":
-            at, stream = max(0, skip), ("gzip", start)
+            at, stream = skip, ("gzip", start)
         elif skip == -1:  # what there is ends with voxels
             at, stream = os.path.getsize(where) - nbytes, None
         else:
