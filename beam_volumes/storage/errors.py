@@ -44,6 +44,11 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
     ("Permission denied", PermissionError, "check who may read and write there"),
     ("Read-only file system", PermissionError, "choose another place"),
     ("UNAUTHENTICATED", PermissionError, "check your credentials"),
+    (
+        "varlength chunks not supported",
+        OSError,
+        "N5 blocks of a varying number of elements are not read: write the array anew with default blocks",
+    ),
     ("DATA_LOSS", OSError, _DAMAGED),
     ("Error decoding", OSError, _DAMAGED),
     ("NOT_FOUND: chunk", FileNotFoundError, _GONE),

@@ -272,7 +272,17 @@ def _array(
     rank = len(dimensions)
     axes = _axes(own, group, rank)
     scale, translation, unit = _grid(own, group, level, axes, told)
-    spec = {"driver": "n5", "kvstore": place.directory}
+    if own.get("isLabelMultiset") is True:
+        raise ValueError(
+            f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; convert "
+            "it to scalar labels, e.g. by paintera-convert to-scalar"
+        )
+    spec: dict[str, Any] = {"driver": "n5", "kvstore": place.directory}
+    if "compression" not in own and isinstance(own.get("compressionType"), str):
+        # The first version of N5 said it so.
+        metadata = {k: own[k] for k in ("dimensions", "blockSize", "dataType", "axes") if k in own}
+        metadata["compression"] = {"type": own["compressionType"]}
+        spec |= {"metadata": metadata, "assume_metadata": True}
     ours = own.get(OURS)
     source = open_spec(
         spec,
