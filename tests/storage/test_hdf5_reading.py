@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -321,3 +322,52 @@ def test_the_program_says_so(tmp_path):
     path = write(tmp_path / "a.h5", voxels(), **CHUNKED, **plugin.Bitshuffle())
     told = bv.plan(bv.maximum_filter(bv.open(path), 3).to(tmp_path / "b.zarr")).explain()
     assert "under h5py's lock: its filter 32008" in told
+
+
+def _absent(kind, folder, array):
+    """Make a dataset that rests on other files, and take away one of them."""
+    path = folder / "a.h5"
+    if kind.startswith("raw"):
+        array.tofile(folder / "b.raw")
+        size = array.nbytes if kind == "raw, short" else h5py.h5f.UNLIMITED
+        with h5py.File(path, "w") as file:
+            raw = [(str(folder / "b.raw"), 0, size)]
+            file.create_dataset("data", shape=array.shape, dtype=array.dtype, external=raw)
+        yield path
+        if kind == "raw, gone":
+            os.remove(folder / "b.raw")
+        else:
+            os.truncate(folder / "b.raw", array.nbytes - 1)
+        return
+    with h5py.File(folder / "c.h5", "w") as file:
+        file["data"] = array
+    with h5py.File(folder / "b.h5", "w") as file:
+        file["data"] = h5py.ExternalLink("c.h5", "data")
+    layout = h5py.VirtualLayout(array.shape, array.dtype)
+    layout[:] = h5py.VirtualSource("b.h5", "data", shape=array.shape)
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("data", layout, fillvalue=7)
+    yield path
+    if kind == "dataset":
+        with h5py.File(folder / "c.h5", "w") as file:
+            file["other"] = array
+    else:
+        os.remove(folder / {"file": "b.h5", "behind a link": "c.h5"}[kind])
+
+
+@pytest.mark.parametrize(
+    "kind", ["file", "behind a link", "dataset", "raw, gone", "raw, short", "raw, cut"]
+)
+def test_what_a_dataset_rests_on_and_is_lost_is_not_read_as_fill(tmp_path, kind):
+    array = voxels("u2", (4, 5, 6)) + 1
+    making = _absent(kind, tmp_path, array)
+    path = next(making)
+    opened = bv.open(path)
+    assert np.array_equal(np.asarray(opened), array)
+    assert next(making, None) is None
+    with pytest.raises(VolumeError, match=r'data rests on .*; restore it, or give missing="fill"'):
+        bv.open(path)
+    if kind != "raw, gone":  # HDF5 itself refuses that one
+        filled = bv.open(path, missing="fill")
+        assert np.asarray(filled).max() != 0 and "fill values" in filled.node.source.remark
+        assert np.asarray(filled)[-1, -1, -1] in (0, 7)

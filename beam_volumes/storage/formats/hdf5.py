@@ -41,6 +41,10 @@ from beam_volumes.storage.place import Place
 from beam_volumes.storage.single_file import written_whole
 from beam_volumes.storage.source import Source
 
+_MISSING = (
+    '``"error"`` (the default) or ``"fill"``',
+    "Whether files that a virtual dataset rests on and that are lost are an error, or read as fill values.",
+)
 #: Bytes of a unit's file before its data: which filters were left out.
 _MASK = struct.Struct("<I")
 
@@ -54,6 +58,7 @@ class Hdf5(WritableFormat):
     is_file = True
     assembles = True
     channels = "apart"
+    open_options: ClassVar[Options] = {"missing": _MISSING}
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "codec": (
@@ -71,6 +76,7 @@ class Hdf5(WritableFormat):
         index: Mapping[str, int | str] | None = None,
         dataset: str | None = None,
         level: int | None = None,
+        missing: str = "error",
         **options: Any,
     ) -> Source | None:
         if place.local is None:
@@ -88,10 +94,12 @@ class Hdf5(WritableFormat):
                     f"dataset={dataset!r}: {place.text} names one already; give one of them"
                 )
             dataset = inside
+        if missing not in ("error", "fill"):
+            raise ValueError(f"missing={missing!r}: {place.text} is HDF5; use 'error' or 'fill'")
         library(path)
         tried(path, dataset, ATTRIBUTES)
         with opened_file(path) as file:
-            return source_of(file, path, index, dataset, level)
+            return source_of(file, path, index, dataset, level, missing)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """The datasets of a file, or the levels of a pyramid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from beam_volumes.storage.optional import needed
 from beam_volumes.text import printable
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
+#: What stands for the number of a block, in the names of files and datasets.
+_BLOCK = re.compile(r"%\d*b")
+#: A larger index is that of a dimension that has no end.
+_UNLIMITED = 1 << 62
 #: Soft links that are followed on a path.
 _MAX_LINKS = 64
 SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ims", ".mnc", ".nwb")
@@ -94,6 +99,64 @@ def files_behind(node: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+def absent_behind(node: Any) -> tuple[str, ...]:
+    """What a dataset of an open file rests on and is not there: HDF5 would read fill values, or zeros.
+
+    These are files and datasets that virtual datasets name, and raw files that are missing or too short.
+    """
+    h5py = library(os.fsdecode(node.file.filename))
+    found: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
+
+    def look(dataset: Any) -> None:
+        path = os.path.abspath(os.fsdecode(dataset.file.filename))
+        if (path, dataset.name) in seen:
+            return
+        seen.add((path, dataset.name))
+        plist = dataset.id.get_create_plist()
+        left = math.prod(dataset.shape or ()) * dataset.id.get_type().get_size()
+        for k in range(plist.get_external_count()):
+            name, offset, size = plist.get_external(k)
+            file = _candidates(os.fsdecode(name), path, "HDF5_EXTFILE")[0]
+            needed_here = min(size, left)
+            if not os.path.isfile(file) or os.path.getsize(file) < offset + needed_here:
+                found[file] = None
+            left -= needed_here
+        if plist.get_layout() != h5py.h5d.VIRTUAL:
+            return
+        by_file: dict[str, list[Any]] = {}
+        for source in dataset.virtual_sources():
+            # Names with the number of a block end where a block is not there.
+            if not _BLOCK.search(source.file_name + source.dset_name):
+                by_file.setdefault(source.file_name, []).append(source)
+        for name, sources in by_file.items():
+            file = path if name == "." else _candidates(name, path, "HDF5_VDS")[0]
+            try:
+                with h5py.File(file, "r") as other:
+                    for source in sources:
+                        inside = other.get(source.dset_name)
+                        if not isinstance(inside, h5py.Dataset) or _reaches_beyond(source, inside):
+                            found[f"{file}:{source.dset_name}"] = None
+                        else:
+                            look(inside)
+            except (OSError, KeyError):  # it is missing, or no HDF5
+                found[file] = None
+
+    look(node)
+    return tuple(found)
+
+
+def _reaches_beyond(source: Any, dataset: Any) -> bool:
+    """Whether a virtual dataset takes more of another one than that has."""
+    space = source.src_space
+    if space.get_select_type() == 3 or space.get_select_npoints() == 0 or not dataset.shape:
+        return False  # all of it
+    _, last = space.get_select_bounds()
+    # Of an unlimited one as much as there is.
+    limits = zip(last, dataset.shape, strict=True)
+    return len(last) == len(dataset.shape) and any(n <= a < _UNLIMITED for a, n in limits)
+
+
 #: A file, and the path of an object in it; None of raw bytes.
 _Named = tuple[str, str | None]
 
@@ -144,9 +207,8 @@ def _candidates(name: str, path: str, variable: str) -> list[str]:
     folders = [p.replace("${ORIGIN}", folder) for p in prefixes if p]
     folders += [folder, os.path.dirname(os.path.realpath(path)), ""]
     wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
-    pattern = re.compile(r"%\d*b")  # stands for the number of a block
-    if pattern.search(name):
-        patterns = (pattern.sub("*", glob.escape(w)) for w in wanted)
+    if _BLOCK.search(name):
+        patterns = (_BLOCK.sub("*", glob.escape(w)) for w in wanted)
         return [file for p in patterns for file in glob.glob(p)] or wanted[:1]
     return list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
 

@@ -11,8 +11,8 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,8 @@ class Hdf5Reader(TokenOfFields):
         Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x.
     remark : str
         Why it is read through h5py, under its lock; empty if it is not.
+    lost : mapping
+        The files and datasets that it rests on and that are not there, and what is read in their place.
     """
 
     file: Spec
@@ -80,6 +82,7 @@ class Hdf5Reader(TokenOfFields):
     scaling: tuple[np.ndarray, np.ndarray] | None
     chosen: Selection
     remark: str = ""
+    lost: Mapping[str, str] = field(default_factory=dict)
 
     portable = True
     remote = False
@@ -118,6 +121,9 @@ class Hdf5Reader(TokenOfFields):
 
     def open(self) -> ts.TensorStore:
         stamp_of(self.path)  # it is there
+        if not self.lost:
+            for other in self.others:
+                stamp_of(other)
         read = _Locked(self).read if self.remark else _Chunks(self).read
         store = ts.virtual_chunked(
             callback(read),

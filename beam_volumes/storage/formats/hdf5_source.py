@@ -17,7 +17,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import hdf5_layouts as layouts
 from beam_volumes.storage.formats.contiguous import contiguous, piece_of, slowest
 from beam_volumes.storage.formats.hdf5_arrays import Paths, dtype_of, present
-from beam_volumes.storage.formats.hdf5_files import files_behind, library
+from beam_volumes.storage.formats.hdf5_files import absent_behind, files_behind, library
 from beam_volumes.storage.formats.hdf5_filters import OURS
 from beam_volumes.storage.formats.hdf5_reader import (
     MOST_CHUNKS,
@@ -35,8 +35,12 @@ def source_of(
     index: Mapping[str, int | str] | None,
     dataset: str | None,
     level: int | None,
+    missing: str = "error",
 ) -> Source:
-    """Open what is asked for of an open file."""
+    """Open what is asked for of an open file.
+
+    With ``missing="fill"``, sources of virtual datasets that are not there are read as fill values.
+    """
     found = layouts.find(file, path, dataset, level)
     node = found.node
     name = f"{path}:{printable(node.name)}"
@@ -78,6 +82,7 @@ def source_of(
     real = os.path.abspath(os.path.join(os.path.dirname(path), os.fsdecode(node.file.filename)))
     spec = {"driver": "file", "path": real}
     chunk = tuple(node.chunks or ())
+    lost = _lost(node, name, missing)
     why, others = _why_locked(node, real, stored)
     if not chunk and not why and found.scaling is None and len(paths) == 1:
         at = node.id.get_offset()
@@ -114,7 +119,8 @@ def source_of(
         dtype=dtype,
         scaling=found.scaling,
         chosen=chosen,
-        remark=f"read one part at a time under h5py's lock: {why}" if why else "",
+        lost=lost,
+        remark=_remark(why, lost),
     )
     return Source(
         name=name,
@@ -141,6 +147,29 @@ def _taken(paths: Paths, chosen: Selection) -> tuple[Paths, Selection]:
         chosen.channels,
     )
     return paths.taken(fixed), left
+
+
+def _remark(why: str, lost: Mapping[str, str]) -> str:
+    """What plans say of how a dataset is read."""
+    if not why:
+        return ""
+    some = printable(", ".join([*lost][:3])) + (
+        f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    )
+    said = f"; fill values are read for what is lost: {some}" if lost else ""
+    return f"read one part at a time under h5py's lock: {why}{said}"
+
+
+def _lost(node: Any, name: str, missing: str) -> dict[str, str]:
+    """What is not there of the files and datasets that a dataset rests on, and what is read in its place."""
+    absent = absent_behind(node)
+    if absent and missing == "error":
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise VolumeError(
+            f"{name} rests on {printable(absent[0])}{more}, which is missing, or too short; restore it, or "
+            'give missing="fill" to read fill values in its place'
+        )
+    return dict.fromkeys(absent, "fill values")
 
 
 def _fill(node: Any, stored: np.dtype) -> str:

@@ -274,8 +274,8 @@ def _array(
     scale, translation, unit = _grid(own, group, level, axes, told)
     if own.get("isLabelMultiset") is True:
         raise ValueError(
-            f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; convert "
-            "it to scalar labels, e.g. by paintera-convert to-scalar"
+            f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; "
+            "convert it to scalar labels, e.g. by paintera-convert to-scalar"
         )
     spec: dict[str, Any] = {"driver": "n5", "kvstore": place.directory}
     if "compression" not in own and isinstance(own.get("compressionType"), str):
