@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,7 +27,7 @@ from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.planner import Wanted, make_plan, plan_in_process
+from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.plan.work import computing, moving
 from beam_volumes.runs.console import reporter
@@ -256,12 +257,19 @@ def _prepared(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, Ru
     """Return what runs targets, the options as it has them, and the plan for it."""
     if options.runner is None or options.runner == AUTO:
         check_crowds(workers=options.workers, threads=options.threads)
-    if options.runner == AUTO and not options.beam_options:
-        planned = plan_in_process(targets, options)
-        if planned is not None:
-            return *_driver(replace(options, runner=None)), planned
-    if options.runner == AUTO:
-        options = replace(options, runner=_PIPELINE)
+    if options.runner != AUTO:
+        return _driven(targets, options)
+    by_pipeline = partial(_driven, targets, replace(options, runner=_PIPELINE))
+    if options.beam_options:
+        return by_pipeline()
+    made = in_process_or(by_pipeline, targets, options)
+    if isinstance(made, Plan):
+        return *_driver(replace(options, runner=None)), made
+    return made
+
+
+def _driven(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunOptions, Plan]:
+    """As `_prepared`, where it is known what runs targets."""
     drive, options = _driver(options)
     return drive, options, _planned(targets, options)
 

@@ -28,7 +28,6 @@ from beam_volumes.plan.partitioning import (
     least,
     natural_depth,
     preferred_window,
-    write_grid,
 )
 from beam_volumes.plan.passes import Choice, Cut, in_order, told
 from beam_volumes.plan.planned_pass import Pass
@@ -240,15 +239,32 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
         max(1, n) if a in spans else s
         for a, s, n in zip(range(3), asked, programs[0].shape, strict=True)
     )
-    unit = write_grid(programs, levels=False)
-    for axis, n, s, u in zip("zyx", programs[0].shape, shape, unit, strict=True):
-        if s % u and s < n:
-            raise ValueError(
-                f"slab {tuple(limits.slab)}: {s} along {axis} is not a multiple of the output's write unit "
-                f"{u}; use a multiple of {u}, or chunks={s} along {axis}"
-            )
+    _check_units(programs, shape, limits.slab)
     width = limits.window or preferred_window(programs, (shape[1], shape[2]))
     return fit(programs, shape, width, limits.crew, limits.budget)
+
+
+def _check_units(programs: Sequence[Program], slab: Triple, asked: Sequence[int]) -> None:
+    """Refuse slabs that would share a write unit of an output.
+
+    Levels and crops have units that begin elsewhere than slabs do. A slab writes the units that begin in it.
+    """
+    outputs = [o for p in programs for o in p.outputs if max(o.lattice.step) == 1]
+    for axis, n, s in zip(range(3), programs[0].shape, slab, strict=True):
+        aligned = [
+            o
+            for o in outputs
+            if o.lattice.start[axis] % o.unit[axis] == 0 and o.lattice.shape[axis] > s
+        ]
+        cut = next((o for o in aligned if s % o.unit[axis] and s < n), None)
+        if cut is not None:
+            # What the run stores for itself has chunks that divide the slabs.
+            least = math.lcm(*(o.unit[axis] for o in aligned if o is cut or not o.sink.scratch))
+            raise ValueError(
+                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {cut.unit[axis]}, the "
+                f"write unit of {cut.sink.name}; use a multiple of {least}, or chunks={s} along "
+                f"{'zyx'[axis]}"
+            )
 
 
 def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
@@ -304,10 +320,14 @@ def costed(
     )
 
 
+class MemoryTooSmall(ValueError):
+    """No slabs fit the memory; the message names the smallest memory that works."""
+
+
 def refuse(part: Partitioning, total: int, base: int, crew: Crew) -> None:
     """Raise what says which part is too large, and the smallest memory that would do."""
     need = memory.of_machine(base, part.memory, crew)
-    raise ValueError(
+    raise MemoryTooSmall(
         f"memory {format_bytes(total)} is too small for {counted(crew.processes, 'process')} of "
         f"{format_bytes(base)} before any voxel and {counted(crew.workers, 'slab')} in flight of at least "
         f"{format_bytes(part.memory)}, whose largest part is {part.largest.name} with "

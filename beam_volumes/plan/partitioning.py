@@ -87,13 +87,10 @@ class TooLarge(Exception):
         self.smallest = smallest
 
 
-def write_grid(programs: Sequence[Program], levels: bool = True) -> Triple:
-    """The least common multiple of what ends take at once: outputs whole units, levels whole windows.
-
-    Without ``levels``, what coarser ends take is left out: slabs have units of theirs that begin in them.
-    """
+def write_grid(programs: Sequence[Program]) -> Triple:
+    """The least common multiple of what ends take at once: outputs whole units, levels whole windows."""
     unit = [1, 1, 1]
-    for end in (e for p in programs for e in p.ends if levels or max(e.lattice.step) == 1):
+    for end in (e for p in programs for e in p.ends):
         for axis, (u, f) in enumerate(zip(end.unit, end.lattice.step, strict=True)):
             unit[axis] = math.lcm(unit[axis], u * f)
     return (unit[0], unit[1], unit[2])

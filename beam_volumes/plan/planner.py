@@ -6,10 +6,10 @@ import math
 import os
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.channels import interleaved
@@ -34,6 +34,7 @@ from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
 from beam_volumes.plan.fitting import (
     Limits,
+    MemoryTooSmall,
     cut_across,
     fitted,
     refuse,
@@ -56,6 +57,7 @@ from beam_volumes.storage.chunking import default_chunk
 from beam_volumes.storage.place import beside, join, kvstore_spec
 from beam_volumes.storage.sink import Sink, make_sink
 from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.text import format_bytes
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20
@@ -68,6 +70,9 @@ _ONCE = "by whole chunks, each once, where slabs of whole write units cut throug
 
 #: What can be asked for.
 Wanted = Target | TableTarget | Volume | Table | Scalar
+
+#: What a pipeline is planned as.
+Planned = TypeVar("Planned")
 
 
 @checked_keywords
@@ -147,30 +152,39 @@ def plan(
         base=BASE_BEAM if base is None else base,
         held=bool(held),
     )
+    by_pipeline = partial(make_plan, targets, options)
     if base is None and held is None and processes == 1:
-        alone = plan_in_process(targets, options)
-        if alone is not None:
-            return alone
-    return make_plan(targets, options)
+        return in_process_or(by_pipeline, targets, options)
+    return by_pipeline()
 
 
-def plan_in_process(targets: Sequence[Wanted], options: RunOptions) -> Plan | None:
-    """Plan a run of this process, if that is where it goes when nobody names a runner; else None."""
+def in_process_or(
+    by_pipeline: Callable[[], Planned], targets: Sequence[Wanted], options: RunOptions
+) -> Plan | Planned:
+    """Plan a run whose runner nobody names: in this process, or what ``by_pipeline`` returns.
+
+    In this process if the run is small, or if the memory has room for no pipeline.
+    """
     if is_large(targets):
-        return None
+        return by_pipeline()
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     held = not written and options.journal is None
     alone = replace(options, processes=1, base=BASE_ALONE, held=held)
     try:
         made = make_plan(targets, alone)
-    except ValueError:
+    except MemoryTooSmall:
         # Whose memory is too little, that of this process or that of a pipeline?
         if why_in_process(make_plan(targets, replace(alone, memory=_AMPLE))) is None:
-            return None
+            return by_pipeline()
         raise
     why = why_in_process(made)
-    return None if why is None else replace(made, in_process=why)
+    if why is None:
+        try:
+            return by_pipeline()
+        except MemoryTooSmall:
+            why = f"{format_bytes(made.memory)} of memory are too little for a pipeline"
+    return replace(made, in_process=why)
 
 
 def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:

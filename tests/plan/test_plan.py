@@ -11,7 +11,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.geometry import Box
 from beam_volumes.plan.in_process import is_large
-from tests.tiers import thorough
+from tests.tiers import few, thorough
 
 GB = 1 << 30
 
@@ -119,7 +119,9 @@ def test_slabs_are_aligned_to_all_outputs(v, tmp_path):
 
 def test_misaligned_slabs_are_refused(v, tmp_path):
     out = v.to(tmp_path / "a.zarr", chunks=(16, 64, 64))
-    with pytest.raises(ValueError, match=r"24 along z is not a multiple .* unit 16"):
+    with pytest.raises(
+        ValueError, match=r"24 along z is not a multiple of 16, .* unit of .*a.zarr"
+    ):
         bv.plan(out, slab=(24, 300, 400))
     with pytest.raises(ValueError, match="100 along x"):
         bv.plan(out, slab=(32, 64, 100))
@@ -130,6 +132,73 @@ def test_misaligned_slabs_are_refused(v, tmp_path):
         bv.plan(out, slab=16)
     (p,) = bv.plan(out, slab=(32, 128, 400)).passes
     assert p.grid.step == (32, 128, 400) and len(p.grid) == 7 * 3
+
+
+def test_a_message_names_the_write_unit_of_an_output_and_not_what_lies_between(v, tmp_path):
+    out = bv.label(v > 1).to(tmp_path / "a.zarr", chunks=(16, 64, 64))
+    with pytest.raises(
+        ValueError, match=r"96 along y .* of 64, the write unit .*a\.zarr; .* of 64,"
+    ):
+        bv.plan(out, slab=(16, 96, 64))
+    # What two outputs have in common is the remedy, and the unit is of one of them.
+    more = (v + 1).to(tmp_path / "b.zarr", chunks=(16, 48, 64))
+    with pytest.raises(ValueError, match=r"64 along y .* of 48, .*b\.zarr; use a multiple of 192,"):
+        bv.plan(out, more, slab=(16, 64, 64))
+
+
+@pytest.mark.parametrize("slab", [(9, 31, 4), (11, 14, 4), (5, 15, 4), (2, 3, 1)])
+def test_a_crop_and_the_whole_volume_may_be_cut_anyhow(slab):
+    x = np.random.default_rng(0).integers(0, 255, (11, 31, 4), "u1")
+    w = bv.maximum_filter(bv.open(x), 3)
+    whole = np.asarray(w)
+    crops = np.s_[5:11, 15:28, :2], np.s_[:6, :13, 1:], np.s_[3:, 14:]
+    found = bv.compute(w, *(w[c] for c in crops), slab=slab, runner=None, progress=False)
+    np.testing.assert_array_equal(found[0], whole)
+    for crop, part in zip(crops, found[1:], strict=True):
+        np.testing.assert_array_equal(part, whole[crop])
+
+
+#: What plans are made of in unlike ways: by tiles, in whole planes or columns, again and again, across slabs.
+WAYS = {
+    "a number": lambda v: bv.gaussian_filter(v, 2) > bv.threshold_otsu(bv.gaussian_filter(v, 2)),
+    "equalize": lambda v: bv.equalize_hist(bv.gaussian_filter(v, 2)),
+    "projection": lambda v: v - v.max(axis="z", keepdims=True),
+    "distance": lambda v: bv.distance_transform_edt(v > 3),
+    "zoom": lambda v: bv.zoom(v, 0.5),
+    "rotate": lambda v: bv.rotate(v, 30),
+    "transpose": lambda v: bv.transpose(v, (2, 1, 0)),
+    "network": lambda v: bv.predict(
+        v, lambda x: x * 2.0, context=2, normalize=("1%", "99%"), name="q", version=1
+    ),
+    "label": lambda v: bv.label(bv.gaussian_filter(v, 2) > 3),
+    "small objects": lambda v: bv.remove_small_objects(v > 3, 50),
+    "watershed": lambda v: bv.watershed(-bv.distance_transform_edt(v > 3)),
+    "markers": lambda v: bv.watershed(bv.gaussian_filter(v, 2), bv.label(v < 60)),
+    "reconstruction": lambda v: bv.reconstruction(bv.grey_erosion(v, 5), v),
+    "h_maxima": lambda v: bv.h_maxima(bv.gaussian_filter(v, 3), 10.0),
+    "peaks": lambda v: bv.peak_local_max(bv.gaussian_filter(v, 2), 5),
+    "table": lambda v: bv.regionprops_table(bv.label(v > 3), v),
+    "adjacency": lambda v: bv.region_adjacency(bv.watershed(v), v),
+}
+
+
+@pytest.mark.parametrize(
+    "chunks", few([(64, 64, 64), (2, 512, 512), (256, 32, 32)], [(64, 64, 64)])
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_smallest_memory_that_a_plan_names_works(way, chunks, tmp_path):
+    made = WAYS[way](lazy((256, 512, 512), chunks=chunks))
+    target = made.to(tmp_path / ("o.parquet" if isinstance(made, bv.Table) else "o.zarr"))
+    memory = bv.plan(target, memory=8 * GB).smallest_memory
+    assert bv.plan(target, memory=memory).smallest_memory <= memory
+
+
+def test_the_smallest_memory_that_a_refusal_names_works(tmp_path):
+    target = WAYS["peaks"](lazy((256, 512, 512), chunks=(64, 64, 64))).to(tmp_path / "o.parquet")
+    with pytest.raises(ValueError, match="smallest memory that works is") as refused:
+        bv.plan(target, memory="200MiB")
+    named = int(re.search(r"works is (\d+) bytes", str(refused.value))[1])
+    assert bv.plan(target, memory=named).smallest_memory <= named
 
 
 def test_aligned_reads_are_not_amplified(v, tmp_path):
