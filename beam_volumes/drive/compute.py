@@ -14,6 +14,7 @@ import numpy as np
 
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.graph.computing import computes
+from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.options import options as settings
@@ -21,7 +22,6 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.hiring import check_accelerator
 from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_ALONE

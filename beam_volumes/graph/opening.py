@@ -8,6 +8,7 @@ from typing import Any
 
 from beam_volumes.docstrings import filled
 from beam_volumes.graph.held import volume_of
+from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
@@ -22,6 +23,7 @@ from beam_volumes.storage.source import Source
 MOST_CHANNELS = 4096
 
 
+@checked_keywords
 @filled({"formats": registry.titles_text(), "options": registry.open_options_text()})
 def open(
     path: Any,
@@ -139,6 +141,7 @@ def of_source(source: Source) -> Volume:
     return Volume(tuple(map(SourceNode.of, channels)), space)
 
 
+@checked_keywords
 def from_dask(
     array: Any,
     *,

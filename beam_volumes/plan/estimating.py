@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planned_pass import Pass
@@ -210,6 +211,7 @@ class Estimate:
         return f"<Estimate: {self.vcpu_hours:,.1f} vCPU-hours in {self.hours:,.2f} hours; print() tells all>"
 
 
+@named_checked
 def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
     """Estimate what a plan would take on machines of a kind: hours, bytes shuffled, memory. Nothing is read.
 

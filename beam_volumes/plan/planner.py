@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.channels import interleaved
+from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import (
     AcrossNode,
     Barrier,
@@ -28,7 +29,6 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.parameters.keywords import checked_keywords
 from beam_volumes.plan.busy import Fit, busier
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.fingerprint import fingerprint
@@ -195,11 +195,11 @@ def make_plan(targets: Sequence[Wanted], options: RunOptions) -> Plan:
 
 def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
     if not targets:
-        raise ValueError("nothing to plan: give at least one target, volume or scalar")
+        raise ValueError("targets: nothing to plan; give at least one target, volume or scalar")
     for t in targets:
         if not isinstance(t, Wanted):
             raise TypeError(
-                f"cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
+                f"targets: cannot plan a {type(t).__name__}; give volumes, tables, scalars or volume.to(path)"
                 + ("; bv.open makes a volume of an array" if hasattr(t, "shape") else "")
             )
     return targets

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
@@ -72,6 +73,7 @@ class Preview:
         )
 
 
+@named_checked
 def preview(
     volume: Volume | np.ndarray,
     *,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.indexing import at_points
+from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.chunks import SIDE, Chunks
@@ -190,6 +191,7 @@ def _window(volume: Volume) -> tuple[float, float]:
     return window_of((s.voxels[0] for s in found.sections), (0.5, 99.5))
 
 
+@checked_keywords
 def view(*items: Any, names: Sequence[str] | None = None, port: int = 0) -> Viewer:
     """Serve volumes and tables of regions to Neuroglancer, from this process.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
@@ -34,7 +35,7 @@ def sobel(
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Take the Sobel derivative along an axis.
 
@@ -82,7 +83,7 @@ def prewitt(
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Take the Prewitt derivative along an axis.
 
@@ -142,7 +143,7 @@ def laplace(
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Add up second differences, ``[1, -2, 1]`` along each axis.
 
@@ -195,7 +196,7 @@ def gaussian_laplace(
     cval: float = 0.0,
     truncate: float = 4.0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Add up second Gaussian derivatives along the axes.
 
@@ -250,7 +251,7 @@ def gaussian_gradient_magnitude(
     cval: float = 0.0,
     truncate: float = 4.0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Find the length of the gradient, of Gaussian derivatives.
 
@@ -327,7 +328,7 @@ def generic_gradient_magnitude(
     cval: float = 0.0,
     extra_keywords: Mapping[str, Any] | None = None,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Find the length of the gradient, of any derivatives.
 
@@ -400,7 +401,7 @@ def generic_laplace(
     cval: float = 0.0,
     extra_keywords: Mapping[str, Any] | None = None,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Add up any second derivatives along the axes.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
@@ -23,14 +24,14 @@ def generic_filter(
     volume: Volume,
     function: Callable[..., Any],
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
     extra_arguments: Sequence[Any] = (),
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     name: str | None = None,
     version: str | int | None = None,
 ) -> Volume:

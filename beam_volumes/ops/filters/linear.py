@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from beam_volumes.graph.arithmetic import rounded
 from beam_volumes.graph.elementwise import checked_dtype
@@ -103,7 +104,7 @@ def gaussian_filter(
     truncate: float = 4.0,
     radius: int | Sequence[int] | None = None,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Smooth with a Gaussian, or take Gaussian derivatives.
 
@@ -184,7 +185,7 @@ def uniform_filter(
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Take the mean over a box around each voxel.
 
@@ -242,13 +243,13 @@ def uniform_filter(
 @documented
 def convolve(
     volume: Volume,
-    weights: Any,
+    weights: ArrayLike,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Convolve with an array of weights.
 
@@ -298,13 +299,13 @@ def convolve(
 @documented
 def correlate(
     volume: Volume,
-    weights: Any,
+    weights: ArrayLike,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     origin: int | Sequence[int] = 0,
     axes: int | Sequence[int] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Correlate with an array of weights.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
@@ -237,7 +238,7 @@ def unsharp_mask(
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Sharpen: add what a Gaussian takes away.
 
@@ -293,7 +294,7 @@ def difference_of_gaussians(
     mode: str | Sequence[str] = "nearest",
     cval: float = 0.0,
     truncate: float = 4.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Keep structures between two sizes: the difference of two Gaussians.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy.typing import ArrayLike, DTypeLike
+
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
@@ -24,7 +26,7 @@ def gaussian_filter1d(
     cval: float = 0.0,
     truncate: float = 4.0,
     radius: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Smooth with a Gaussian along one axis, or take Gaussian derivatives.
 
@@ -83,7 +85,7 @@ def uniform_filter1d(
     mode: str = "reflect",
     cval: float = 0.0,
     origin: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Take the mean along one axis around each voxel.
 
@@ -229,13 +231,13 @@ def maximum_filter1d(volume: Volume, size: int, axis: int = -1, **edges: Any) ->
 @documented
 def correlate1d(
     volume: Volume,
-    weights: Any,
+    weights: ArrayLike,
     axis: int = -1,
     *,
     mode: str = "reflect",
     cval: float = 0.0,
     origin: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Correlate with a row of weights along one axis.
 
@@ -283,13 +285,13 @@ def correlate1d(
 @documented
 def convolve1d(
     volume: Volume,
-    weights: Any,
+    weights: ArrayLike,
     axis: int = -1,
     *,
     mode: str = "reflect",
     cval: float = 0.0,
     origin: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Convolve with a row of weights along one axis.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.channels import beside, separated
@@ -26,7 +26,7 @@ def map_overlap(
     func: Callable[..., np.ndarray],
     *volumes: Volume,
     depth: int | Sequence[int | tuple[int, int]] = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
     name: str | None = None,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+from numpy.typing import ArrayLike
 
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import stage_in
@@ -17,7 +18,7 @@ from beam_volumes.ops.parameters.neighbourhood import Footprint
 def minimum_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -74,7 +75,7 @@ def minimum_filter(
 def maximum_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -131,7 +132,7 @@ def maximum_filter(
 def median_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -190,7 +191,7 @@ def rank_filter(
     volume: Volume,
     rank: int,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -257,7 +258,7 @@ def percentile_filter(
     volume: Volume,
     percentile: float,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,

@@ -8,8 +8,10 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import apply_ufunc
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import together
@@ -36,7 +38,7 @@ def structure_tensor(
     *,
     mode: str | Sequence[str] = "constant",
     cval: float = 0.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
     """Find the elements of the structure tensor: smoothed products of Sobel derivatives.
 
@@ -87,6 +89,7 @@ def structure_tensor(
     return tuple(gaussian_filter(p, sigma, **options) for p in products)
 
 
+@named_checked
 def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]:
     """Find the eigenvalues of a structure tensor, in descending order.
 
@@ -139,7 +142,7 @@ def hessian_matrix(
     *,
     mode: str | Sequence[str] = "constant",
     cval: float = 0.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> tuple[Volume, ...]:
     """Find the elements of the Hessian matrix of a smoothed volume, by Gaussian derivatives.
 
@@ -204,6 +207,7 @@ def hessian_matrix(
     return tuple(slope(slopes[a], b) for a, b in pairs)
 
 
+@named_checked
 def hessian_matrix_eigvals(hessian: Sequence[Volume]) -> tuple[Volume, ...]:
     """Find the eigenvalues of a symmetric matrix at every voxel, in descending order.
 

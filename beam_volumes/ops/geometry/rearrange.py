@@ -132,7 +132,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
            [6, 5, 4]], dtype=uint8)
     """
     v = as_volume(volume)
-    chosen = par.axes_of(v, axis, "flip")
+    chosen = par.axes_of(v, axis, "flip", "axis")
     z, y, x = (a in chosen and n > 1 for a, n in enumerate(v.grid_shape))
     if z or isinstance(v.nodes[0], SourceNode | ViewNode) or not v.size:
         return v.each(lambda node: ViewNode.of(node, (0, 1, 2), (z, y, x)))

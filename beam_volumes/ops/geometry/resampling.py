@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.nodes import Node, SourceNode, StageNode
@@ -336,7 +337,7 @@ def zoom(
 @documented
 def affine_transform(
     volume: Volume,
-    matrix: Any,
+    matrix: ArrayLike,
     offset: float | Sequence[float] = 0.0,
     output_shape: Sequence[int] | None = None,
     *,

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
@@ -158,7 +159,7 @@ def separate_stains(
     matrix: Sequence[Sequence[float]],
     *,
     names: Sequence[str] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Separate the stains of a slide by a matrix.
 

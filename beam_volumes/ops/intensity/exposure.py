@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import apply_ufunc, rounded
 from beam_volumes.graph.elementwise import checked_dtype
@@ -31,7 +32,7 @@ def rescale_intensity(
     *,
     mask: Volume | None = None,
     nan: str = "raise",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Stretch or shrink intensities from one range to another.
 

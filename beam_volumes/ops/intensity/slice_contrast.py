@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import Formula, FormulaValue, Value
@@ -103,7 +104,7 @@ def normalize_slices(
     out_range: Any = "dtype",
     mask: Volume | None = None,
     nan: str = "raise",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Give each slice the mean and standard deviation of the whole volume, or its percentiles one range.
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from beam_volumes.across.components import connectivity_structure
 from beam_volumes.across.merge import Keep
@@ -31,11 +32,11 @@ _UINT32_VOXELS = 1 << 32
 def label(
     mask: Volume,
     connectivity: int = 1,
-    structure: Any = None,
+    structure: ArrayLike | None = None,
     *,
     by_value: bool = False,
     background: Any = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Label the connected components of a mask.
 
@@ -131,7 +132,7 @@ def remove_small_objects(
     connectivity: int = 1,
     *,
     min_size: int | str | None = None,
-    structure: Any = None,
+    structure: ArrayLike | None = None,
 ) -> Volume:
     """Remove components, or labels, of few voxels.
 
@@ -190,7 +191,7 @@ def remove_small_holes(
     max_size: int | str = 64,
     connectivity: int = 1,
     *,
-    structure: Any = None,
+    structure: ArrayLike | None = None,
 ) -> Volume:
     """Fill the components of the background that have few voxels.
 

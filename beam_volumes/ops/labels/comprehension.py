@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.graph.options import options
 from beam_volumes.graph.table import Table
@@ -99,7 +100,7 @@ def labeled_comprehension(
     labels: Volume,
     index: Any,
     func: Callable[..., Any],
-    out_dtype: Any,
+    out_dtype: DTypeLike,
     default: Any,
     pass_positions: bool = False,
 ) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.across.fragments import RULES
 from beam_volumes.geometry import Triple
@@ -35,7 +36,7 @@ def map_instances(
     stitch: str = "iou",
     threshold: float = 0.5,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     voxel_bytes: int = FUNCTION_BYTES,
     name: str | None = None,
     version: str | int | None = None,
@@ -138,7 +139,7 @@ def stitch(
     stitch: str = "iou",
     threshold: float = 0.5,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """Put a segmentation together that was made in overlapping blocks, each with labels of its own.
 

@@ -8,9 +8,11 @@ from collections.abc import Mapping as AnyMapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.across.lookup_rounds import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.across.merge import Keep
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
@@ -33,12 +35,13 @@ from beam_volumes.storage.extent import Extent
 IN_MEMORY = 1_000_000
 
 
+@named_checked
 def relabel(
     labels: Volume,
     mapping: Table | Any,
     *,
     missing: Any = "error",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     columns: tuple[str, str] | None = None,
 ) -> Volume:
     """Give every label the value that a mapping has for it.
@@ -128,7 +131,7 @@ def by_table(
     columns: tuple[str, str] | None = None,
     *,
     missing: Any = "error",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
 ) -> Volume:
     """`relabel` with a table that is computed in the same run."""
     name = "relabel"

@@ -140,7 +140,8 @@ def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, 
             raise ValueError(
                 f"{name}: axis={axis!r}; the volume's axes are {', '.join(volume.axes)}"
             )
-    gone = axes_of(volume, [volume.axes.index(i) if isinstance(i, str) else i for i in items], name)
+    numbers = [volume.axes.index(i) if isinstance(i, str) else i for i in items]
+    gone = axes_of(volume, numbers, name, "axis")
     axes = [a for a in volume.space.visible if a not in gone]
     z, y, x = (a in axes for a in np.arange(len(AXES)).tolist())
     return (z, y, x), axes

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from beam_volumes.graph.arithmetic import elementwise_volume
 from beam_volumes.graph.spaces import shared_space
@@ -24,7 +25,7 @@ MOST_ITERATIONS = 1000
 @documented
 def binary_erosion(
     volume: Volume,
-    structure: Any = None,
+    structure: ArrayLike | None = None,
     iterations: int = 1,
     mask: Volume | None = None,
     border_value: int | str = 0,
@@ -81,7 +82,7 @@ def binary_erosion(
 @documented
 def binary_dilation(
     volume: Volume,
-    structure: Any = None,
+    structure: ArrayLike | None = None,
     iterations: int = 1,
     mask: Volume | None = None,
     border_value: int | str = 0,
@@ -280,8 +281,8 @@ def _binary(
 def grey_erosion(
     volume: Volume,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
+    footprint: ArrayLike | None = None,
+    structure: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,
@@ -338,8 +339,8 @@ def grey_erosion(
 def grey_dilation(
     volume: Volume,
     size: int | Sequence[int] | None = None,
-    footprint: Any = None,
-    structure: Any = None,
+    footprint: ArrayLike | None = None,
+    structure: ArrayLike | None = None,
     *,
     mode: str | Sequence[str] = "reflect",
     cval: float = 0.0,

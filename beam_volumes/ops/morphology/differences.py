@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.morphology.basic import (
@@ -226,8 +228,8 @@ def _minus(first: Volume, second: Volume) -> Volume:
 @documented
 def binary_hit_or_miss(
     volume: Volume,
-    structure1: Any = None,
-    structure2: Any = None,
+    structure1: ArrayLike | None = None,
+    structure2: ArrayLike | None = None,
     origin1: int | Sequence[int] = 0,
     origin2: int | Sequence[int] | None = None,
     *,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from beam_volumes.geometry import Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
@@ -22,7 +23,7 @@ from beam_volumes.sweep.stage import Block, Stage
 @documented
 def local_maxima(
     image: Volume,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     connectivity: int | None = None,
     allow_borders: bool = True,
 ) -> Volume:
@@ -77,7 +78,7 @@ def local_maxima(
 @documented
 def local_minima(
     image: Volume,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     connectivity: int | None = None,
     allow_borders: bool = True,
 ) -> Volume:

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.ops.parameters import checks as par
 
 
+@named_checked
 def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     """Make a ball, or an ellipsoid, as a footprint.
 
@@ -55,6 +57,7 @@ def ball(radius: float | Sequence[float], ndim: int = 3) -> np.ndarray:
     return np.concatenate(planes)
 
 
+@named_checked
 def cube(size: int, ndim: int = 3) -> np.ndarray:
     """Make a cube as a footprint.
 
@@ -95,6 +98,7 @@ def cube(size: int, ndim: int = 3) -> np.ndarray:
     return np.ones((edge,) * ndim, bool)
 
 
+@named_checked
 def cross(radius: int | Sequence[int], ndim: int = 3) -> np.ndarray:
     """Make a cross, arms along each axis, as a footprint.
 

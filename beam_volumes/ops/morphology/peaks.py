@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from beam_volumes.across.peaks import Peaks
 from beam_volumes.graph.arithmetic import apply_ufunc
@@ -35,7 +36,7 @@ def peak_local_max(
     threshold_rel: float | None = None,
     exclude_border: bool | int | Sequence[int] = True,
     num_peaks: float | None = None,
-    footprint: Any = None,
+    footprint: ArrayLike | None = None,
     p_norm: float | None = None,
 ) -> Table:
     """Find the positions of peaks that are apart from each other.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from beam_volumes.geometry import Triple
 from beam_volumes.graph.arithmetic import check_alike
@@ -45,7 +46,7 @@ def predict(
     blend: str = "bump",
     slices: int | None = None,
     channels_out: int | Sequence[str] | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     batch: int | None = None,
     normalize: str | Sequence[Any] | None = None,
     mask: Volume | None = None,

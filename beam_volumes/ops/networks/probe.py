@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Triple
+from beam_volumes.graph.keywords import named_checked
 from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.given import model_of
 from beam_volumes.ops.networks.models import Model
@@ -45,6 +46,7 @@ class Probed:
     channels: int
 
 
+@named_checked
 def probe_model(
     model: Any,
     patch: int | Sequence[int] = 64,

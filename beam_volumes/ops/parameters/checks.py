@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
+from beam_volumes.graph.kinds import is_number as is_number
+from beam_volumes.graph.kinds import is_whole as is_whole
 from beam_volumes.graph.volume import Volume
 from beam_volumes.space import METRES
 from beam_volumes.storage.arrays import refuse_masked
@@ -25,10 +27,13 @@ MOST_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
 
-def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list[int]:
+def axes_of(
+    volume: Volume, axes: int | Sequence[int] | None, name: str, what: str = "axes"
+) -> list[int]:
     """Internal axes (0, 1, 2 for z, y, x) that an operation works on.
 
-    ``axes`` counts the user's axes; None is all of them but channels.
+    ``axes`` counts the user's axes; None is all of them but channels. ``what`` is the
+    parameter that has them.
     """
     visible = volume.space.visible
     if axes is None:
@@ -38,16 +43,18 @@ def axes_of(volume: Volume, axes: int | Sequence[int] | None, name: str) -> list
     result = []
     for a in chosen:
         if not is_whole(a) or not -volume.ndim <= a < volume.ndim:
-            raise ValueError(f"{name}: axes={axes!r}; the volume's axes are 0 to {volume.ndim - 1}")
+            raise ValueError(
+                f"{name}: {what}={axes!r}; the volume's axes are 0 to {volume.ndim - 1}"
+            )
         at = int(a) % volume.ndim - first
         if at < 0:
             raise ValueError(
-                f"{name}: axes={axes!r} names the axis {volume.axes[at + first]}, along which there is no "
+                f"{name}: {what}={axes!r} names the axis {volume.axes[at + first]}, along which there is no "
                 "space"
             )
         result.append(visible[at])
     if len(set(result)) != len(result):
-        raise ValueError(f"{name}: axes={axes!r} names an axis twice")
+        raise ValueError(f"{name}: {what}={axes!r} names an axis twice")
     return result
 
 
@@ -59,7 +66,7 @@ def axis_of(volume: Volume, axis: Any, name: str) -> int:
         )
     if not -volume.ndim <= axis < volume.ndim:
         raise ValueError(f"{name}: axis={axis!r}; the volume's axes are 0 to {volume.ndim - 1}")
-    return axes_of(volume, axis, name)[0]
+    return axes_of(volume, axis, name, "axis")[0]
 
 
 def axes_of_space(volume: Volume) -> range:
@@ -211,16 +218,6 @@ def modes_of(
             raise ValueError(f"{name}: {what}={m!r} is not known; offered are {', '.join(MODES)}")
     z, y, x = result
     return (z, y, x)
-
-
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number, which a bool is not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    """Whether it is a number, which a bool is not."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def element(given: Any, what: str, name: str, infinite: bool = False) -> np.ndarray:

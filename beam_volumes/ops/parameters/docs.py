@@ -1,7 +1,7 @@
 """What the parameters that many operations share mean, each written once, and the decorator that says it."""
 
 from beam_volumes.docstrings import filled
-from beam_volumes.ops.parameters.keywords import Function, checked_keywords
+from beam_volumes.graph.keywords import Function, named_checked
 
 _EDGES = """\
     ``"reflect"`` and ``"grid-mirror"`` repeat the outer voxel (c b a | a b c d | d c b), ``"mirror"``
@@ -314,5 +314,5 @@ TypeError
 
 
 def documented(function: Function) -> Function:
-    """Fill in a docstring, and refuse parameters that there are not by the name that was meant."""
-    return checked_keywords(_filled(function))
+    """Fill in a docstring, and check what the function is given."""
+    return named_checked(_filled(function))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
+
+from beam_volumes.graph.kinds import Kind, kinds_of, short
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,6 +52,18 @@ _NOWHERE = {
 }
 
 
+#: Errors to which the call is added if they name none of its parameters.
+_UNNAMED = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    ZeroDivisionError,
+    IndexError,
+    KeyError,
+    AttributeError,
+)
+
+
 def meant(name: str, known: Sequence[str]) -> str:
     """Say which parameter was meant by one that is not there.
 
@@ -67,31 +82,71 @@ def meant(name: str, known: Sequence[str]) -> str:
     return f"; there are {', '.join(known)}"
 
 
-def checked_keywords(function: Function) -> Function:
-    """Refuse parameters that a function has not by the name that was meant.
+def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
+    """Check what a function is given: each parameter by name, and its value by the annotation.
+
+    With ``names_call`` errors of the function that name none of its parameters tell the call.
 
     Examples
     --------
     >>> @checked_keywords
-    ... def smooth(volume, sigma): ...
+    ... def smooth(volume, sigma: float): ...
     >>> smooth(1, sgima=2)
     Traceback (most recent call last):
     TypeError: smooth has no parameter 'sgima'; did you mean sigma=?
+    >>> smooth(1, sigma="wide")
+    Traceback (most recent call last):
+    TypeError: smooth: sigma='wide' is not a number
     """
     if not isinstance(function, FunctionType):
         return function
-    parameters = inspect.signature(function).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return function
-    known = [p.name for p in parameters]
+    parameters = inspect.signature(function).parameters
+    known = list(parameters)
+    has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    kinds: dict[str, Kind] = {}
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
+        if not kinds:
+            kinds.update(kinds_of(function))
         for name in kwargs:
-            if name not in known:
+            if name not in known and not has_others:
                 raise TypeError(
                     f"{function.__name__} has no parameter {name!r}{meant(name, known)}"
                 )
-        return function(*args, **kwargs)
+        given = [*zip(known, args, strict=False), *kwargs.items()]
+        for name, value in given:
+            if name in kinds and value is not parameters[name].default:
+                kinds[name].check(function.__name__, name, value)
+        try:
+            return function(*args, **kwargs)
+        except _UNNAMED as error:
+            if not names_call or _is_named(error, kinds, [name for name, _ in given]):
+                raise
+            call = ", ".join(f"{name}={short(value)}" for name, value in given)
+            same = TypeError if isinstance(error, TypeError) else ValueError
+            raise same(f"{error}; in {function.__name__}({call})") from error
 
     return called  # type: ignore[return-value]
+
+
+def named_checked(function: Function) -> Function:
+    """Check what a function is given, and tell the call in errors that name no parameter."""
+    return checked_keywords(function, names_call=True)
+
+
+def _is_named(error: Exception, kinds: Mapping[str, Kind], given: Sequence[str]) -> bool:
+    """Whether an error is of another library's type, or names what was given.
+
+    The name of a volume, and one of a letter, may stand for something else: "the volume has 3 axes" names
+    no parameter.
+    """
+    if type(error) not in _UNNAMED and not type(error).__module__.startswith("numpy"):
+        return True
+    text = str(error)
+    ends = {
+        name: "=" if kinds[name].is_volume or len(name) == 1 else r"\b"
+        for name in given
+        if name in kinds
+    }
+    return any(re.search(rf"\b{re.escape(name)}{end}", text) for name, end in ends.items())
