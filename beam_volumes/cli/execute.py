@@ -12,6 +12,7 @@ import beam_volumes as bv
 from beam_volumes.cli import say
 from beam_volumes.cli.errors import message
 from beam_volumes.drive import compute
+from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.hiring import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AUTO, RunOptions
@@ -120,11 +121,7 @@ def tell(text: str, options: RunOptions) -> None:
 
 def _elsewhere(runner: Any) -> bool:
     """Whether machines other than this one do the work."""
-    if runner in (None, AUTO):
-        return False
-    from beam_volumes.drive.launch import is_local
-
-    return not is_local(runner)
+    return runner not in (None, AUTO) and not is_local(runner)
 
 
 def _tell_obstacles(plan: Plan, options: RunOptions) -> None:

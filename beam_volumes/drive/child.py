@@ -1,4 +1,4 @@
-"""The driver process that `supervise` starts: calls one function and says how it went."""
+"""The process that `supervise` starts: calls one function and reports how it ended."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ def main() -> None:
     """Entry point: arguments are the number of the open channel and the parent's process id."""
     connection = Connection(int(sys.argv[1]))
     os.set_inheritable(connection.fileno(), False)  # or workers would hold it open
+    run(connection, int(sys.argv[2]))
+
+
+def run(connection: Connection, parent: int) -> None:
+    """Call the function that comes over a connection, report its result there, and end this process.
+
+    ``parent`` is the id of the process that started this one, and must outlive it.
+    """
     payload = connection.recv_bytes()
-    threading.Thread(
-        target=_die_with_parent, args=(connection, int(sys.argv[2])), daemon=True
-    ).start()
+    threading.Thread(target=_die_with_parent, args=(connection, parent), daemon=True).start()
     channel = _Channel(connection)
     _report_workers(channel)
     try:
@@ -60,8 +66,8 @@ def main() -> None:
 
 
 def _die_with_parent(connection: Connection, parent: int) -> None:
-    # The parent sends nothing after the payload: what can be read is the end of the channel. Its
-    # other end may have been forked into somebody who lives on, hence the look at the parent.
+    # The caller sends nothing after the payload: what can be read is the end of the channel. Its
+    # other end may have been forked into a process that goes on, hence the look at the parent.
     while os.getppid() == parent and not wait([connection], 0.5):
         pass
     os.killpg(0, signal.SIGKILL)

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.drive.interrupted import how_to_go_on_told
+from beam_volumes.drive.local_pipeline import local_launcher
+from beam_volumes.drive.runner_names import is_local
+from beam_volumes.drive.supervise import start_ahead
 from beam_volumes.graph.computing import computes
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import Value, evaluate
@@ -38,6 +41,7 @@ from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
 from beam_volumes.session.local import Drive, run_local
 from beam_volumes.session.masks import warn_of_masks
+from beam_volumes.session.places import check_portable
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
@@ -206,6 +210,7 @@ def run(
                 "write it with .to(path), slice it, or raise the limit"
             )
     drive, options, planned = _prepared(targets, options)
+    _start_ahead(options)
     check_accelerator(planned, options.accelerator)
     if tell is not None:
         tell(planned)
@@ -248,6 +253,7 @@ def resume(run: Any, options: RunOptions) -> tuple[Outcome, Any] | None:
     if stopped is None:
         return None
     drive, options = _driver(stopped.as_begun(options))
+    _start_ahead(options)
     check_accelerator(stopped.plan, options.accelerator)
     _check_places(stopped.plan, options)
     return _carry_out(stopped.continued(options), drive, options), stopped.request.note
@@ -278,9 +284,17 @@ def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
     """Return what runs sessions, and the options with its processes and what each takes before any voxel."""
     if options.runner is None:
         return run_local, replace(options, processes=1, base=BASE_ALONE)
+    if isinstance(options.runner, str) and is_local(options.runner) and not options.beam_options:
+        return local_launcher(options)
     from beam_volumes.drive.launch import launcher
 
     return launcher(options)
+
+
+def _start_ahead(options: RunOptions) -> None:
+    """Have the process of a local pipeline import Beam while this one prepares the run."""
+    if options.runner is not None and is_local(options.runner):
+        start_ahead()
 
 
 def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
@@ -292,6 +306,9 @@ def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
 
 def _check_places(planned: Plan, options: RunOptions) -> str | None:
     if options.runner is None:
+        return None
+    check_portable(planned, options.journal)
+    if is_local(options.runner):
         return None
     from beam_volumes.drive.launch import check_places
 

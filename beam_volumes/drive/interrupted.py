@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.drive.runner_names import is_local
+from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs.journal import Journal
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.session import Session
@@ -81,6 +82,4 @@ def _on(runner: Any) -> str:
     """The option that names a runner, where a run would not be continued on it by itself."""
     if runner is None:
         return ""
-    from beam_volumes.drive.launch import is_local, runner_name
-
     return "" if is_local(runner) else f" --runner {shlex.quote(runner_name(runner))}"

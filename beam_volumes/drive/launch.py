@@ -1,9 +1,8 @@
-"""Running a session as a pipeline, on this machine or on whatever runner Beam knows.
+"""Running a session as a pipeline of whatever runner Beam knows, and the steps of one on this machine.
 
-On this machine that is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
-downloaded. It runs in a driver process of its own, because it waits for ever for a worker that was
-killed. A session's numbers come back through its journal, on every runner; a run that writes
-nothing keeps one in a temporary place for the purpose.
+On this machine the runner is FnApiRunner, by name: what ``DirectRunner`` stands for depends on what can be
+downloaded. It runs in a driver process (`drive.local_pipeline`). A session's numbers come back through its
+journal, on every runner; a run that writes nothing keeps one in a temporary place for the purpose.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ import copy
 import io
 import logging
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Any
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -30,38 +28,28 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineState
 
 from beam_volumes.drive.flink import jobs
+from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
-from beam_volumes.drive.runner_names import check_runner
-from beam_volumes.drive.supervise import call_supervised
+from beam_volumes.drive.runner_names import check_runner, is_local
 from beam_volumes.plan.machine import check_crowds
 from beam_volumes.plan.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.run_options import RunOptions
+from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal
+from beam_volumes.runs.error_transport import new_secret, raise_original
 from beam_volumes.runs.failure import RemoteTraceback
-from beam_volumes.runs.progress import Watching, last_started, unwatched
+from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session.compilation import compilation_told
-from beam_volumes.session.large import numbers_of
 from beam_volumes.session.local import Drive
-from beam_volumes.session.places import check_portable, check_remote, check_scratch
+from beam_volumes.session.places import check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
-from beam_volumes.storage import temporary
-from beam_volumes.storage.place import join, kvstore_spec
-from beam_volumes.text import printable
 from beam_volumes.transforms.jobs import cancelled_if_hopeless
-from beam_volumes.transforms.machines import bound, hires, runner_name
+from beam_volumes.transforms.machines import bound, hires
 from beam_volumes.transforms.passes import build, end
-from beam_volumes.transforms.telling import new_secret, raise_original, unmarked
 from beam_volumes.transforms.waiting import refuse_threads
 
 _LOG = logging.getLogger(__name__)
-
-#: What users call the runners that run on this machine.
-LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
-#: Errors that say by themselves what was wrong; a log would not add to them.
-_CLEAR = (ValueError, TypeError, OSError, OverflowError)
-_TAIL = 4000
 
 
 def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
@@ -136,19 +124,8 @@ def handlers_kept() -> Iterator[None]:
                 root.removeHandler(handler)
 
 
-def is_local(runner: Any) -> bool:
-    """Whether a runner, by name, class or instance, stands for FnApiRunner on this machine.
-
-    Examples
-    --------
-    >>> is_local("DirectRunner"), is_local("FlinkRunner")
-    (True, False)
-    """
-    return runner_name(runner).lower().removesuffix("runner") in LOCAL
-
-
 def check_places(plan: Plan, options: RunOptions) -> str | None:
-    """Refuse what a runner's workers cannot open.
+    """Refuse what the workers of a runner elsewhere cannot open.
 
     Returns
     -------
@@ -156,41 +133,12 @@ def check_places(plan: Plan, options: RunOptions) -> str | None:
         Where a run without a journal stores what is its own, if not on this machine.
     """
     runner, journal = options.runner, options.journal
-    check_portable(plan, journal)
-    if is_local(runner):
-        return None
     cloud = pipeline_options(options.beam_options).view_as(GoogleCloudOptions)
     place: str | None = cloud.temp_location
     if hires(runner):
         check_remote(plan, journal, runner_name(runner), place)
     check_scratch(plan, journal, place, f"the workers of {runner_name(runner)}")
     return place
-
-
-@dataclass(frozen=True)
-class Here:
-    """Runs sessions by FnApiRunner in a driver process, and looks after it."""
-
-    options: PipelineOptions
-
-    def __call__(self, session: Session, watching: Watching = unwatched) -> dict[str, Any]:
-        with (
-            reporting(session, None) as (reported, journal),
-            tempfile.TemporaryFile() as log,
-            watching(journal),
-        ):
-            try:
-                call_supervised(
-                    lambda: run_here(reported, self.options),
-                    watch=lambda: last_words(session, journal),
-                    output=log,
-                )
-            except _CLEAR:
-                raise
-            except Exception:
-                _LOG.error("the log of the run ends with:\n%s", _tail(log, reported.secret))
-                raise
-            return numbers(session.plan, journal)
 
 
 #: What a runner could not fetch, by the words of Beam's that say so, which go on for lines of addresses.
@@ -322,8 +270,9 @@ def describe(
     pipeline.run()
 
 
-def run_here(session: Session, options: PipelineOptions) -> None:
+def run_here(session: Session, options: PipelineOptions | None) -> None:
     """Run a session by FnApiRunner in this process."""
+    options = pipeline_options(options)
     options.view_as(DirectOptions).direct_num_workers = session.plan.workers
     with compilation_told(session.journal):
         run_pipeline(session, FnApiRunner(), options)
@@ -399,53 +348,3 @@ def cancelled(result: Any) -> str:
             "or let it end; a run begun with overwrite=True takes its place, and is not written over"
         )
     return "the job is cancelled"
-
-
-def last_words(session: Session, journal: Journal) -> str:
-    """What was under way when a run broke off, and how to go on."""
-    passes = session.plan.passes
-    started = last_started(journal, [len(p.grid) for p in passes])
-    slabs = ", ".join(f"pass {k + 1} slab {i} {passes[k].grid.box(i)}" for k, i in started)
-    again = "run again with resume=True to continue" if session.journal is not None else "run again"
-    return f"The last slabs started: {slabs or 'none'}; {again}"
-
-
-def _tail(log: IO[bytes], secret: str) -> str:
-    log.seek(max(0, log.seek(0, io.SEEK_END) - 100 * _TAIL))
-    return printable(unmarked(log.read().decode(errors="replace"), secret)[-_TAIL:])
-
-
-# Numbers on their way back.
-
-
-@contextlib.contextmanager
-def reporting(session: Session, place: str | None) -> Iterator[tuple[Session, Journal]]:
-    """The session to run in workers, whose errors can be read out of a text, and its journal.
-
-    In that its numbers will be.
-    ``place`` is where a run that has no journal keeps one meanwhile: a folder that the workers reach.
-    """
-    session = replace(session, secret=new_secret())
-    if session.journal is not None:
-        yield session, session.journal
-        return
-    folder = None if place else temporary.make()
-    spec = join(
-        kvstore_spec(place or str(folder)), f"beam-volumes-{session.run_id}", directory=True
-    )
-    journal = Journal(spec, session.run_id, attempts=session.plan.processes > 1)
-    try:
-        yield replace(session, journal=journal), journal
-    finally:
-        journal.remove()
-        if folder is not None:
-            temporary.remove(folder)
-
-
-def numbers(plan: Plan, journal: Journal) -> dict[str, Any]:
-    """What every pass has found."""
-    known: dict[str, Any] = {}
-    for p in plan.passes:
-        if p.program.folds or p.program.surveys:
-            known.update(numbers_of(journal, p.index))
-    return known

@@ -38,7 +38,7 @@ class Probe(beam.DoFn):
         A pickled object with a method ``check`` that raises what is wrong with the worker. It is unpickled
         once the versions agree.
     secret : str
-        The run's, as `telling` has it in marks.
+        The run's, as `error_transport` has it in marks.
     copies : int
     """
 

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_volumes.plan.run_options import runner_name
 from beam_volumes.text import nearest
 
+#: The names, without "Runner", under which users know Beam's FnApiRunner on this machine.
+LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}
 #: What those are called by people who mean this machine.
 _HERE = ("local", "here", "threads", "processes", "multiprocessing", "sync", "none", "in_process")
+
+
+def is_local(runner: Any) -> bool:
+    """Whether a runner, by name, class or instance, stands for FnApiRunner on this machine.
+
+    Examples
+    --------
+    >>> is_local("DirectRunner"), is_local("FlinkRunner")
+    (True, False)
+    """
+    return runner_name(runner).lower().removesuffix("runner") in LOCAL
 
 
 def check_runner(runner: Any) -> None:

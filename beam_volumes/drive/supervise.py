@@ -8,6 +8,7 @@ workers ended; whatever goes wrong, the whole group is killed and the caller get
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -19,7 +20,12 @@ from typing import IO, Any
 
 import cloudpickle
 
+from beam_volumes.drive import fork_server
 from beam_volumes.runs.failure import RemoteTraceback, WorkerDied
+
+_LOG = logging.getLogger(__name__)
+
+Child = fork_server.ForkedProcess | subprocess.Popen[bytes]
 
 
 def call_supervised(function: Callable[[], Any], **options: Any) -> Any:
@@ -75,23 +81,38 @@ def supervise(
     ours, theirs = Pipe()
     with ours:
         with theirs:
-            child = subprocess.Popen(
-                [*command_of("beam_volumes.drive.child"), str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment(),
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
+            child = _start(theirs.fileno(), output if isinstance(output, int) else output.fileno())
         try:
             return _attend(child, ours, payload, watch, on_poll, grace, poll)
         finally:
             _kill_group(child)
 
 
+def start_ahead() -> None:
+    """Have `supervise` begin soon: start what imports Beam, and do not wait for it."""
+    fork_server.start_ahead(environment())
+
+
+def _start(channel: int, output: int) -> Child:
+    """Start a process at the head of a session of its own; it reads a function from ``channel``."""
+    variables = environment()
+    try:
+        return fork_server.fork(channel, output, variables)
+    except fork_server.Unavailable as error:
+        _LOG.debug("the process is started anew: %s", error)
+    return subprocess.Popen(
+        [sys.executable, "-m", "beam_volumes.drive.child", str(channel), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=variables,
+        pass_fds=[channel],
+        start_new_session=True,
+    )
+
+
 def _attend(
-    child: subprocess.Popen[bytes],
+    child: Child,
     channel: Connection,
     payload: bytes,
     watch: Callable[[], str | None] | None,
@@ -107,6 +128,7 @@ def _attend(
         ended = child.poll() is not None  # asked first: what it said before its end is still read
         message = _receive(channel, 0.0 if ended else poll)
         if message is None and ended:
+            assert child.returncode is not None
             raise _died(f"the driver process {_ending(child.returncode)}", watch)
         if message is not None:
             kind, data = message
@@ -156,7 +178,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
+def _kill_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

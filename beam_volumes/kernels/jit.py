@@ -16,6 +16,7 @@ from typing import Any
 import numba
 from llvmlite import binding
 from numba.core import event
+from numba.core.registry import cpu_target
 
 from beam_volumes.kernels.cache import KernelCache, config
 
@@ -40,6 +41,12 @@ row_kernel = _compiled(boundscheck=False, **owning_nothing)
 #: For what is made while we run, of functions of users: not kept on disk, and no index goes astray.
 made_kernel: Any = numba.njit(nogil=True, boundscheck=False, error_model="numpy")
 user_function: Any = numba.njit(nogil=True, boundscheck=True, error_model="numpy")
+
+
+def load_compiler() -> None:
+    """Load what numba otherwise imports when a process meets its first kernel."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 @dataclass(frozen=True)

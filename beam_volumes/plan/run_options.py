@@ -72,6 +72,13 @@ FileExistsError
 
 
 @documented
+def runner_name(runner: Any) -> str:
+    """Return the name of a runner given by name, class or instance."""
+    if not isinstance(runner, str):
+        runner = (runner if isinstance(runner, type) else type(runner)).__name__
+    return runner.rpartition(".")[2]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is to be planned, kept, begun and shown; None leaves it to the machine that plans.

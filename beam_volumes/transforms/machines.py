@@ -14,16 +14,10 @@ from apache_beam.transforms.resources import parse_resource_hints
 
 from beam_volumes.plan import hiring
 from beam_volumes.plan.plan import Plan
+from beam_volumes.plan.run_options import runner_name
 
 #: Runners that start machines for a job, by what its steps say they need.
 HIRING = {"dataflow"}
-
-
-def runner_name(runner: Any) -> str:
-    """The name of a runner given by name, class or instance."""
-    if not isinstance(runner, str):
-        runner = (runner if isinstance(runner, type) else type(runner)).__name__
-    return runner.rpartition(".")[2]
 
 
 def hires(runner: Any) -> bool:

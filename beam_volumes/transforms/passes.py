@@ -18,6 +18,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
+from beam_volumes.runs.error_transport import told
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.large import by_name, numbers_of
 from beam_volumes.session.session import Session
@@ -26,7 +27,6 @@ from beam_volumes.sweep.writing import SlabResult
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.machines import asking
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
-from beam_volumes.transforms.telling import told
 
 #: Slab indices travel in the job's description as so many ranges at most, of so many slabs at least.
 _RANGES, _RANGE = 1000, 1000

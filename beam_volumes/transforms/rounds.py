@@ -14,8 +14,8 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds import Flow, Key, Round
+from beam_volumes.runs.error_transport import told
 from beam_volumes.transforms import seen
-from beam_volumes.transforms.telling import told
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
 MOST_PIECE = 4 << 20
@@ -100,7 +100,7 @@ class RunFlow(beam.PTransform):
         the other ports are ``(key, piece)``: group them by key, with whatever else is wanted there,
         and make them `whole`.
     secret : str
-        As `beam_volumes.transforms.telling` has it: errors of steps leave them as data.
+        As `beam_volumes.runs.error_transport` has it: errors of steps leave them as data.
 
     Examples
     --------

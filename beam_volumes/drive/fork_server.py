@@ -1,0 +1,338 @@
+"""Processes that start with Apache Beam imported: forked from a server process that has imported it once.
+
+Importing Beam takes seconds of processor time. The server imports it, opens nothing and starts no thread of
+Python: TensorStore and gRPC must not be forked once they have been used. Each process that uses this module
+has a server of its own, which ends with it. This module itself does not import Beam, so that a server can be
+started before its caller imports it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+#: Fork is safe here, and a file descriptor can be handed to another process.
+SUPPORTED = sys.platform == "linux"
+#: Variables that nothing reads while it is imported. They are handed to each process that is forked;
+#: where any other variable has changed, a new server takes the place of the old one.
+_ANY_TIME = frozenset({"PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "COLUMNS", "LINES", "_"})
+#: Seconds between two checks of whether the caller still runs.
+_INTERVAL = 0.5
+_MESSAGE_BYTES = 1 << 16
+#: What is reported of a forked process: its id, and later its exit status.
+_BEGUN, _ENDED = "begun", "ended"
+
+
+class Unavailable(Exception):
+    """No process can be forked from a server: start one in another way."""
+
+
+class ForkedProcess:
+    """A process that a server has forked, with the methods of `subprocess.Popen` that are needed of it.
+
+    It is at the head of a session of its own. Its id is not given to another process before `wait`.
+    """
+
+    def __init__(self, control: socket.socket, server: _Server) -> None:
+        self._control, self._server = control, server
+        self.returncode: int | None = None
+        kind, number = self._receive()
+        if kind != _BEGUN:
+            control.close()
+            raise Unavailable("the server, or the process that it forked, ended at once")
+        self.pid = number
+
+    def poll(self) -> int | None:
+        """Return the exit status, negative if a signal ended the process; None while it runs."""
+        if self.returncode is None and wait([self._control], 0):
+            kind, status = self._receive()
+            # Without a server no status is known: its processes end with it.
+            self.returncode = status if kind == _ENDED else self._server.wait()
+        return self.returncode
+
+    def wait(self) -> None:
+        """End the process if it still runs, and wait for that."""
+        with self._control, contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+            while self._control.recv(_MESSAGE_BYTES):
+                pass
+
+    def _receive(self) -> tuple[str, int]:
+        with contextlib.suppress(OSError):
+            if message := self._control.recv(_MESSAGE_BYTES):
+                kind, number = message.decode().split()
+                return kind, int(number)
+        return "", 0
+
+
+class _Server:
+    """A server process, as its caller has it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self.inherited = _inherited(environment)
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def fork(self, channel: int, output: int, environment: Mapping[str, str]) -> ForkedProcess:
+        """Fork a process that takes a function from ``channel``, as `child.run` does."""
+        variables = {name: environment[name] for name in _ANY_TIME if name in environment}
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        folder = os.open(".", os.O_PATH)
+        try:
+            with theirs:
+                message = json.dumps(variables).encode()
+                files = [channel, output, folder, theirs.fileno()]
+                socket.send_fds(self._requests, [message], files)
+        except OSError as error:
+            ours.close()
+            raise Unavailable(f"the server takes no request: {error}") from error
+        finally:
+            os.close(folder)
+        return ForkedProcess(ours, self)
+
+    def ended(self) -> bool:
+        """Whether the server process has ended."""
+        return self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Wait for the end of the server process; return its exit status."""
+        return self._process.wait()
+
+    def retire(self) -> None:
+        """Have the server end with the last process that it has forked."""
+        self._requests.close()
+
+    def kill(self) -> None:
+        """End the server, and with it all processes that it has forked."""
+        self._requests.close()
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """Give up the server in a process that was forked from its caller."""
+        self._requests.close()
+        self._process.returncode = 0
+
+
+_lock = threading.Lock()
+_server: _Server | None = None
+#: Servers that take no more requests, until they have ended.
+_retired: list[_Server] = []
+
+
+def start_ahead(environment: Mapping[str, str]) -> None:
+    """Start the server, if there is none, and do not wait until it has imported Beam."""
+    if SUPPORTED:
+        with _lock, contextlib.suppress(OSError):
+            _server_for(environment)
+
+
+def fork(channel: int, output: int, environment: Mapping[str, str]) -> ForkedProcess:
+    """Start a process that has Beam imported.
+
+    Parameters
+    ----------
+    channel : int
+        The file descriptor of a connection, over which it takes the function that it calls.
+    output : int
+        The file descriptor of its standard output and error.
+    environment : mapping
+        Its environment variables.
+
+    Raises
+    ------
+    Unavailable
+        There is no server here.
+    """
+    if not SUPPORTED:
+        raise Unavailable("processes are forked on Linux only")
+    try:
+        with _lock:
+            server = _server_for(environment)
+    except OSError as error:
+        raise Unavailable(f"the server does not start: {error}") from error
+    return server.fork(channel, output, environment)
+
+
+def _server_for(environment: Mapping[str, str]) -> _Server:
+    """Return a server whose processes are as if they were started here and now."""
+    global _server, _retired
+    _retired = [server for server in _retired if not server.ended()]
+    if _server is not None and (_server.ended() or _server.inherited != _inherited(environment)):
+        _server.retire()
+        _retired.append(_server)
+        _server = None
+    if _server is None:
+        _server = _Server(environment)
+    return _server
+
+
+def _inherited(environment: Mapping[str, str]) -> Any:
+    """Return what a process inherits from the one that starts it and keeps; the folder is changed later."""
+    import resource
+
+    status = Path("/proc/self/status").read_text()
+    limits = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
+    return (
+        {name: value for name, value in environment.items() if name not in _ANY_TIME},
+        sys.executable,
+        re.findall(r"^Umask:.*", status, re.M),
+        [resource.getrlimit(getattr(resource, name)) for name in limits],
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        os.sched_getaffinity(0),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        (os.getresuid(), os.getresgid(), os.getgroups()),
+    )
+
+
+def _kill_all() -> None:
+    """End the servers of this process, which ends itself."""
+    for server in (*_retired, *filter(None, (_server,))):
+        server.kill()
+
+
+def _forget_all() -> None:
+    """Leave the servers to the process that this one was forked from."""
+    global _lock, _server, _retired
+    for server in (*_retired, *filter(None, (_server,))):
+        server.forget()
+    _lock, _server, _retired = threading.Lock(), None, []
+
+
+atexit.register(_kill_all)
+if SUPPORTED:
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+# The server process.
+
+
+def main() -> None:
+    """Fork a process for each request; arguments are the number of the socket and the caller's process id."""
+    requests, caller = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    requests.set_inheritable(False)
+    del sys.argv[1:]
+
+    import numpy as np
+
+    import beam_volumes.drive.launch
+    import beam_volumes.ops.filters.stages  # noqa: F401
+    from beam_volumes.drive import child
+    from beam_volumes.kernels.jit import load_compiler
+
+    load_compiler()
+    gc.collect()
+    gc.freeze()  # what is collected later shares no page with the server any more
+    server = os.getpid()
+    channel = _serve(requests, caller)
+    # Only a forked process comes here.
+    np.random.seed()  # or all of them would draw the same numbers
+    child.run(Connection(channel), server)
+
+
+def _serve(requests: socket.socket, caller: int) -> int:
+    """Fork until the caller has ended; returns in each forked process, with its channel."""
+    bell, ring = socket.socketpair()
+    ring.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(ring.fileno(), warn_on_full_buffer=False)
+    children: dict[socket.socket, int] = {}
+    ended: set[int] = set()
+    asked = True  # whether more requests may come
+    while (asked or children) and os.getppid() == caller:
+        listening = [bell, *children, *([requests] if asked else [])]
+        for ready in wait(listening, _INTERVAL):
+            if ready is bell:
+                bell.recv(_MESSAGE_BYTES)
+            elif ready is not requests:  # closed by the caller, which writes nothing to it
+                ended.discard(children[ready])
+                _end(children.pop(ready), ready)
+            else:
+                flags = socket.MSG_CMSG_CLOEXEC
+                message, files, *_ = socket.recv_fds(requests, _MESSAGE_BYTES, 4, flags)
+                if not message:
+                    asked = False
+                    continue
+                control = socket.socket(fileno=files.pop())
+                with warnings.catch_warnings():  # of threads of OpenBLAS, which is ready for it
+                    warnings.simplefilter("ignore")
+                    pid = os.fork()
+                if pid == 0:
+                    signal.set_wakeup_fd(-1)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    for ours in (requests, bell, ring, *children):
+                        ours.close()
+                    return _begin(json.loads(message), control, *files)
+                for file in files:
+                    os.close(file)
+                children[control] = pid
+        for control, pid in children.items():
+            if pid not in ended and _has_ended(pid, control):
+                ended.add(pid)
+    for control, pid in children.items():
+        _end(pid, control)
+    os._exit(0)
+
+
+def _begin(variables: dict[str, str], control: socket.socket, *files: int) -> int:
+    """Make a forked process what one that is started anew would be."""
+    channel, output, folder = files
+    os.setsid()
+    os.fchdir(folder)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.close(folder)
+    for name in _ANY_TIME:
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    with control, contextlib.suppress(OSError):  # a caller that is gone is noticed later
+        control.send(f"{_BEGUN} {os.getpid()}".encode())
+    return channel
+
+
+def _has_ended(pid: int, control: socket.socket) -> bool:
+    """Whether a process has ended; if so, report its exit status to the caller, and keep its id."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return False
+    status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    with contextlib.suppress(OSError):
+        control.send(f"{_ENDED} {status}".encode())
+    return True
+
+
+def _end(pid: int, control: socket.socket) -> None:
+    """Kill a process and its group, wait for its end, and tell the caller by hanging up."""
+    for kill in (os.kill, os.killpg):  # it may not yet be at the head of a group
+        with contextlib.suppress(OSError):
+            kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    control.close()
+
+
+if __name__ == "__main__":
+    main()
