@@ -9,6 +9,9 @@
 #   bin/fake-gcs-server
 #   moto/            a Python environment with moto's S3 server
 #
+# Nothing outside that folder is written: what Go, Maven and pip download and build is in .engines/cache, which
+# is removed once everything is installed. Their settings (~/.m2/settings.xml, `go env -w`, pip.conf) are read.
+#
 # Needs Java 11 or 17, Maven and Go. PYTHON names a Python with apache-beam: by default that of .venv.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,6 +33,18 @@ if [ -n "$missing" ]; then
     "and Go (e.g. apt-get install openjdk-17-jdk-headless maven golang). 'make test' needs none of them." >&2
   exit 1
 fi
+cache=$to/cache
+mkdir -p "$cache/tmp"
+export TMPDIR=$cache/tmp PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
+mvn() {
+  command mvn --batch-mode --quiet -Dmaven.repo.local="$cache/maven" -Djava.io.tmpdir="$TMPDIR" "$@"
+}
+# Go counts its own use in the folder that its settings are in by default. It makes modules read-only by default.
+export GOENV=${GOENV:-${XDG_CONFIG_HOME:-${HOME:-}/.config}/go/env}
+go() {
+  XDG_CONFIG_HOME=$cache/config GOPATH=$cache/go GOMODCACHE=$cache/go/modules GOCACHE=$cache/go/build \
+    GOFLAGS="-mod=mod -modcacherw" GOBIN=$to/bin command go "$@"
+}
 beam=$("$python" -c 'import apache_beam; print(apache_beam.__version__)')
 
 # install NAME VERSION COMMAND: what is there in this version stays; what fails leaves no mark.
@@ -62,29 +77,26 @@ get_flink() {
 
 get_job_server() {
   cp "$here/flink/pom.xml" "$work"
-  mvn --batch-mode --quiet --file "$work/pom.xml" package
+  mvn --file "$work/pom.xml" package
   mv "$work"/target/job-server.jar "$to/job-server.jar"
 }
 
 get_java_pipeline() {
   cp -r "$here/java/pom.xml" "$here/java/src" "$work"
-  mvn --batch-mode --quiet --file "$work/pom.xml" package
+  mvn --file "$work/pom.xml" package
   mv "$work/target/java-pipeline.jar" "$to/java-pipeline.jar"
 }
 
 get_operator_crd() {
   local artifact=org.apache.flink:flink-kubernetes-operator-api:$operator
-  mvn --batch-mode --quiet org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+  mvn org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
     -Dartifact="$artifact" -DoutputDirectory="$work" -Dmdep.useBaseVersion=true
   "$python" -m zipfile -e "$work"/flink-kubernetes-operator-api-*.jar "$work/api"
   mv "$work/api/META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml" "$to/flinkdeployments.yml"
 }
 
-go_install() {
-  GOBIN=$to/bin GOFLAGS=-mod=mod go install "$1"
-}
-get_prism() { go_install "github.com/apache/beam/sdks/v2/go/cmd/prism@v$beam"; }
-get_fake_gcs_server() { go_install "github.com/fsouza/fake-gcs-server@$fake_gcs"; }
+get_prism() { go install "github.com/apache/beam/sdks/v2/go/cmd/prism@v$beam"; }
+get_fake_gcs_server() { go install "github.com/fsouza/fake-gcs-server@$fake_gcs"; }
 
 get_moto() {
   rm -rf "$to/moto"
@@ -100,3 +112,4 @@ install operator-crd "$operator" get_operator_crd
 install prism "$beam" get_prism
 install fake-gcs-server "$fake_gcs" get_fake_gcs_server
 install moto "$moto" get_moto
+rm -rf "$cache"
