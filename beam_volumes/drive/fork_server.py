@@ -20,7 +20,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Mapping
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
@@ -82,23 +81,23 @@ class ForkedProcess:
 class _Server:
     """A server process, as its caller has it."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.inherited = _inherited(environment)
+    def __init__(self) -> None:
+        self.inherited = _inherited()
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), str(os.getpid())],
+                [*command_of(__name__), str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment,
+                env=environment(),
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
 
-    def fork(self, channel: int, output: int, environment: Mapping[str, str]) -> ForkedProcess:
+    def fork(self, channel: int, output: int) -> ForkedProcess:
         """Fork a process that takes a function from ``channel``, as `child.run` does."""
-        variables = {name: environment[name] for name in _ANY_TIME if name in environment}
+        variables = {name: os.environ[name] for name in _ANY_TIME if name in os.environ}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = os.open(".", os.O_PATH)
         try:
@@ -143,15 +142,15 @@ _server: _Server | None = None
 _retired: list[_Server] = []
 
 
-def start_ahead(environment: Mapping[str, str]) -> None:
+def start_ahead() -> None:
     """Start the server, if there is none, and do not wait until it has imported Beam."""
     if SUPPORTED:
         with _lock, contextlib.suppress(OSError):
-            _server_for(environment)
+            _current()
 
 
-def fork(channel: int, output: int, environment: Mapping[str, str]) -> ForkedProcess:
-    """Start a process that has Beam imported.
+def fork(channel: int, output: int) -> ForkedProcess:
+    """Start a process that has Beam imported, as if it were started by this one.
 
     Parameters
     ----------
@@ -159,8 +158,6 @@ def fork(channel: int, output: int, environment: Mapping[str, str]) -> ForkedPro
         The file descriptor of a connection, over which it takes the function that it calls.
     output : int
         The file descriptor of its standard output and error.
-    environment : mapping
-        Its environment variables.
 
     Raises
     ------
@@ -171,33 +168,33 @@ def fork(channel: int, output: int, environment: Mapping[str, str]) -> ForkedPro
         raise Unavailable("processes are forked on Linux only")
     try:
         with _lock:
-            server = _server_for(environment)
+            server = _current()
     except OSError as error:
         raise Unavailable(f"the server does not start: {error}") from error
     return server.fork(channel, output, environment)
 
 
-def _server_for(environment: Mapping[str, str]) -> _Server:
+def _current() -> _Server:
     """Return a server whose processes are as if they were started here and now."""
     global _server, _retired
     _retired = [server for server in _retired if not server.ended()]
-    if _server is not None and (_server.ended() or _server.inherited != _inherited(environment)):
+    if _server is not None and (_server.ended() or _server.inherited != _inherited()):
         _server.retire()
         _retired.append(_server)
         _server = None
     if _server is None:
-        _server = _Server(environment)
+        _server = _Server()
     return _server
 
 
-def _inherited(environment: Mapping[str, str]) -> Any:
+def _inherited() -> Any:
     """Return what a process inherits from the one that starts it and keeps; the folder is changed later."""
     import resource
 
     status = Path("/proc/self/status").read_text()
     limits = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
     return (
-        {name: value for name, value in environment.items() if name not in _ANY_TIME},
+        {name: value for name, value in environment().items() if name not in _ANY_TIME},
         sys.executable,
         re.findall(r"^Umask:.*", status, re.M),
         [resource.getrlimit(getattr(resource, name)) for name in limits],
@@ -206,6 +203,24 @@ def _inherited(environment: Mapping[str, str]) -> Any:
         os.getpriority(os.PRIO_PROCESS, 0),
         (os.getresuid(), os.getresgid(), os.getgroups()),
     )
+
+
+def command_of(module: str) -> list[str]:
+    """Return the command that calls a module's ``main``, to be started with `environment`.
+
+    Python looks for modules in the current directory first, for ``-m`` and for ``-c``. The command takes it out
+    before it imports anything, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
+    """
+    program = (
+        f"import sys; sys.path = [p for p in sys.path if p]; from {module} import main; main()"
+    )
+    return [sys.executable, "-c", program]
+
+
+def environment() -> dict[str, str]:
+    """Let a child, and the workers it starts, import what this process can, and nothing else."""
+    path = [os.path.abspath(p) for p in sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
 
 
 def _kill_all() -> None:
@@ -332,7 +347,3 @@ def _end(pid: int, control: socket.socket) -> None:
             kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     control.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Running a session as a pipeline on this machine, in a driver process of its own.
 
-FnApiRunner waits for ever for a worker that was killed; the driver process is watched instead. The caller does
-not import Beam: the server that the driver process is forked from has done so (`drive.fork_server`).
+FnApiRunner waits for ever for a worker that was killed; the driver process is watched instead. The caller
+does not import Beam: the server that the driver process is forked from has done so (`drive.fork_server`).
 """
 
 from __future__ import annotations

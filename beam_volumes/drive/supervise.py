@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
@@ -21,6 +20,7 @@ from typing import IO, Any
 import cloudpickle
 
 from beam_volumes.drive import fork_server
+from beam_volumes.drive.fork_server import command_of, environment
 from beam_volumes.runs.failure import RemoteTraceback, WorkerDied
 
 _LOG = logging.getLogger(__name__)
@@ -85,27 +85,34 @@ def supervise(
         try:
             return _attend(child, ours, payload, watch, on_poll, grace, poll)
         finally:
-            _kill_group(child)
+            kill_group(child)
 
 
-def start_ahead() -> None:
-    """Have `supervise` begin soon: start what imports Beam, and do not wait for it."""
-    fork_server.start_ahead(environment())
+def start(function: Callable[[], Any], output: int = 2) -> tuple[Child, Connection]:
+    """Start a process that calls a function, and ends itself if the connection to it is closed.
+
+    It is at the head of a session of its own, and has to be waited for.
+    """
+    ours, theirs = Pipe()
+    with theirs:
+        child = _start(theirs.fileno(), output)
+    with contextlib.suppress(OSError):  # a child that died at once is found by its exit status
+        ours.send_bytes(cloudpickle.dumps(function))
+    return child, ours
 
 
 def _start(channel: int, output: int) -> Child:
-    """Start a process at the head of a session of its own; it reads a function from ``channel``."""
-    variables = environment()
+    """Start a process that takes a function from ``channel``."""
     try:
-        return fork_server.fork(channel, output, variables)
+        return fork_server.fork(channel, output)
     except fork_server.Unavailable as error:
-        _LOG.debug("the process is started anew: %s", error)
+        _LOG.debug("a process is started without a server: %s", error)
     return subprocess.Popen(
-        [sys.executable, "-m", "beam_volumes.drive.child", str(channel), str(os.getpid())],
+        [*command_of("beam_volumes.drive.child"), str(channel), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        env=variables,
+        env=environment(),
         pass_fds=[channel],
         start_new_session=True,
     )
@@ -160,25 +167,8 @@ def _receive(channel: Connection, timeout: float) -> tuple[str, bytes] | None:
     return None
 
 
-def command_of(module: str) -> list[str]:
-    """The command that calls a module's ``main``, to be started with `environment`.
-
-    With ``-m`` and ``-c`` Python looks for modules in the current directory first. That is taken out before
-    anything is imported, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
-    """
-    program = (
-        f"import sys; sys.path = [p for p in sys.path if p]; from {module} import main; main()"
-    )
-    return [sys.executable, "-c", program]
-
-
-def environment() -> dict[str, str]:
-    """Let a child, and the workers it starts, import what this process can, and nothing else."""
-    path = [os.path.abspath(p) for p in sys.path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "PYTHONSAFEPATH": "1"}
-
-
-def _kill_group(child: Child) -> None:
+def kill_group(child: Child) -> None:
+    """Kill a process and those that it has started, and wait for its end."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

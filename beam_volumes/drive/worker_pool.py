@@ -7,25 +7,23 @@ Beam has one, ``apache_beam.runners.worker.worker_pool_main``. This differs wher
   when their runner hangs up, as they do by themselves, also if it was killed.
 - Workers may print. Beam's pool gives them a pipe that nobody reads, and who has filled it waits for ever.
 - Flink starts new workers for every stage, and importing takes each of them seconds. Here they are forked
-  from a process that has everything imported, and has opened nothing.
+  from a process that has everything imported, and has opened nothing (`drive.fork_server`).
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import grpc
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
 from apache_beam.utils import thread_pool_executor
 
-from beam_volumes.drive.supervise import command_of, environment
+from beam_volumes.drive.supervise import Child, kill_group, start
 
 
 class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
@@ -33,20 +31,17 @@ class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._nursery: subprocess.Popen[bytes] | None = None
+        self._workers: list[tuple[Child, Connection]] = []
 
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Start a worker that takes its work from the runner who asked."""
-        line = f"{request.control_endpoint.url} {request.worker_id}\n"
+        self._end(lambda worker: worker.poll() is not None)
         try:
-            with self._lock:
-                if self._nursery is None or self._nursery.poll() is not None:
-                    self._nursery = _start_nursery()
-                assert self._nursery.stdin is not None
-                self._nursery.stdin.write(line.encode())
-                self._nursery.stdin.flush()
+            worker = start(partial(_work, request.control_endpoint.url, request.worker_id))
         except OSError as error:
             return beam_fn_api_pb2.StartWorkerResponse(error=str(error))
+        with self._lock:
+            self._workers.append(worker)
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
@@ -55,43 +50,20 @@ class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def close(self) -> None:
         """End all workers."""
+        self._end(lambda worker: True)
+
+    def _end(self, which: Callable[[Child], bool]) -> None:
         with self._lock:
-            if self._nursery is not None:
-                with suppress(ProcessLookupError):
-                    os.killpg(self._nursery.pid, signal.SIGKILL)
-                self._nursery.wait()
+            for worker, connection in [w for w in self._workers if which(w[0])]:
+                self._workers.remove((worker, connection))
+                connection.close()
+                kill_group(worker)
 
 
-def _start_nursery() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command_of(__name__),
-        stdin=subprocess.PIPE,
-        stdout=sys.stderr,
-        env=environment(),
-        start_new_session=True,
-    )
+def _work(address: str, number: str) -> None:
+    from apache_beam.runners.worker.sdk_worker import SdkHarness
 
-
-def main() -> None:
-    """Fork a worker for every line of standard input: an address, and the worker's number.
-
-    Nothing is opened here, no channel and no store: what a worker uses it opens after the fork.
-    """
-    import apache_beam.runners.worker.sdk_worker
-
-    import beam_volumes.drive.launch  # noqa: F401
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how workers ended
-    for line in sys.stdin:
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            sys.stdin.close()
-            address, number = line.split()
-            try:
-                apache_beam.runners.worker.sdk_worker.SdkHarness(address, worker_id=number).run()
-            finally:
-                os._exit(0)
-    os.killpg(0, signal.SIGKILL)  # the pool was killed: no one else would end the workers
+    SdkHarness(address, worker_id=number).run()
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import time
 import psutil
 import pytest
 
-from beam_volumes.drive import worker_pool
-from beam_volumes.drive.supervise import call_supervised, command_of
+from beam_volumes.drive.fork_server import command_of, environment
+from beam_volumes.drive.supervise import call_supervised
 from beam_volumes.runs.failure import WorkerDied
 from tests.tiers import few, thorough
 from tests.waiting import wait_until
@@ -277,26 +277,14 @@ def test_an_error_in_a_worker_is_no_death(tmp_path):
     assert not isinstance(caught.value, WorkerDied)
 
 
-def test_processes_import_nothing_from_the_current_directory(tmp_path, monkeypatch):
-    started = []
-
-    class Started:
-        pid = 0
-
-        def __init__(self, command, **options):
-            started.append((command, options["env"]))
-
-    monkeypatch.setattr(worker_pool.subprocess, "Popen", Started)
-    worker_pool._start_nursery()
-    assert started[0][0] == command_of("beam_volumes.drive.worker_pool")
-    monkeypatch.undo()
+def test_processes_import_nothing_from_the_current_directory(tmp_path):
     (tmp_path / "json").mkdir()
     (tmp_path / "json" / "__init__.py").write_text("def main(): print('stolen')")
     for safe in ("1", ""):  # Python before 3.11 knows no PYTHONSAFEPATH
         done = subprocess.run(
             command_of("json"),
             cwd=tmp_path,
-            env={**started[0][1], "PYTHONSAFEPATH": safe},
+            env={**environment(), "PYTHONSAFEPATH": safe},
             capture_output=True,
             text=True,
         )
