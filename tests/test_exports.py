@@ -47,6 +47,14 @@ def test_an_import_loads_neither_numba_nor_beam():
     assert fresh(program).strip() == "False"
 
 
+def test_a_local_pipeline_is_prepared_without_beam():
+    program = (
+        "import sys; from beam_volumes.drive.compute import RunOptions, _driver; "
+        "_driver(RunOptions(runner='FnApiRunner')); print('apache_beam' in sys.modules)"
+    )
+    assert fresh(program).strip() == "False"
+
+
 def test_numpy_computes_though_nobody_asked_for_compute():
     program = (
         "import numpy as np, beam_volumes as bv; print(np.asarray(bv.open(np.ones((1, 1))) + 1))"

@@ -98,18 +98,16 @@ class _Server:
     def fork(self, channel: int, output: int) -> ForkedProcess:
         """Fork a process that takes a function from ``channel``, as `child.run` does."""
         variables = {name: os.environ[name] for name in _ANY_TIME if name in os.environ}
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        folder = os.open(".", os.O_PATH)
-        try:
-            with theirs:
-                message = json.dumps(variables).encode()
+        with contextlib.ExitStack() as opened:
+            try:
+                folder = os.open(".", os.O_PATH)
+                opened.callback(os.close, folder)
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                opened.enter_context(theirs)
                 files = [channel, output, folder, theirs.fileno()]
-                socket.send_fds(self._requests, [message], files)
-        except OSError as error:
-            ours.close()
-            raise Unavailable(f"the server takes no request: {error}") from error
-        finally:
-            os.close(folder)
+                socket.send_fds(self._requests, [json.dumps(variables).encode()], files)
+            except OSError as error:
+                raise Unavailable(f"the server takes no request: {error}") from error
         return ForkedProcess(ours, self)
 
     def ended(self) -> bool:
@@ -171,7 +169,7 @@ def fork(channel: int, output: int) -> ForkedProcess:
             server = _current()
     except OSError as error:
         raise Unavailable(f"the server does not start: {error}") from error
-    return server.fork(channel, output, environment)
+    return server.fork(channel, output)
 
 
 def _current() -> _Server:
@@ -208,7 +206,7 @@ def _inherited() -> Any:
 def command_of(module: str) -> list[str]:
     """Return the command that calls a module's ``main``, to be started with `environment`.
 
-    Python looks for modules in the current directory first, for ``-m`` and for ``-c``. The command takes it out
+    For ``-m`` and ``-c`` Python looks for modules in the current directory first. The command takes it out
     before it imports anything, as Python before 3.11 does not know ``PYTHONSAFEPATH``.
     """
     program = (
@@ -280,6 +278,7 @@ def _serve(requests: socket.socket, caller: int) -> int:
     while (asked or children) and os.getppid() == caller:
         listening = [bell, *children, *([requests] if asked else [])]
         for ready in wait(listening, _INTERVAL):
+            assert isinstance(ready, socket.socket)
             if ready is bell:
                 bell.recv(_MESSAGE_BYTES)
             elif ready is not requests:  # closed by the caller, which writes nothing to it

@@ -140,7 +140,7 @@ def test_killed_caller_leaves_no_orphans(tmp_path):
         "def function():\n"
         f"    sleeper = subprocess.Popen(['sleep', '{FOR_EVER}'])\n"
         "    with open(PATH, 'w') as file:\n"
-        "        json.dump([os.getpid(), sleeper.pid], file)\n"
+        "        json.dump([os.getpid(), os.getppid(), sleeper.pid], file)\n"
         f"    time.sleep({FOR_EVER})\n"
         "PATH = sys.argv[1]\n"
         "call_supervised(function)\n"
