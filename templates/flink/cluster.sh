@@ -84,10 +84,21 @@ alive() {
 }
 
 down() {
+  local pids=()
   for file in "$dir"/*.pid; do
     [ -e "$file" ] || continue
-    kill "$(cat "$file")" 2>/dev/null || true
+    pids+=("$(cat "$file")")
+    kill "${pids[-1]}" 2>/dev/null || true
     rm -f "$file"
+  done
+  # Java takes a moment, and may hang.
+  local left=100
+  while [ ${#pids[@]} != 0 ] && kill -0 "${pids[@]}" 2>/dev/null; do
+    if [ $((left -= 1)) = 0 ]; then
+      kill -9 "${pids[@]}" 2>/dev/null || true
+      break
+    fi
+    sleep 0.1
   done
   rm -rf "$dir/work" 2>/dev/null || true
 }

@@ -1,6 +1,7 @@
 """The engines and object stores of ``make engines``, started for these tests and ended after them.
 
-Nothing here is ever skipped: an engine that does not start fails its tests.
+Nothing here is ever skipped: an engine that does not start fails its tests. Whatever is started ends with
+pytest, also when that is interrupted, terminated or killed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from beam_volumes.runs import run_folder
@@ -33,6 +35,16 @@ CLUSTER = str(PROJECT / "templates" / "flink" / "cluster.sh")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_configure(config):
+    """Print each test's name when it begins, and stop at SIGTERM as at Ctrl-C."""
+    config.option.verbose = max(1, config.option.verbose)
+
+    def stop(*_):
+        raise KeyboardInterrupt("terminated")
+
+    signal.signal(signal.SIGTERM, stop)
+
+
 def installed(path: str) -> str:
     """The path of something that `make engines` installs."""
     found = INSTALLED / path
@@ -42,14 +54,19 @@ def installed(path: str) -> str:
 
 @dataclass
 class Engine:
-    """Something to run on: the arguments of `bv.compute`, and what tells that a job was run there."""
+    """Something to run on: the arguments of `bv.compute`, and what tells that a job was run there.
+
+    ``mend`` starts what an earlier test may have killed.
+    """
 
     how: dict[str, Any]
     ran: Callable[[str, Path], None]
+    mend: Callable[[], None] = lambda: None
     jobs: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
 
     def job(self, name: str) -> tuple[str, dict[str, Any]]:
         """A new job's name, and the arguments that run it."""
+        self.mend()
         named = f"{name}-{next(self.jobs)}"
         return named, {**self.how, "options": [*self.how["options"], f"--job_name={named}"]}
 
@@ -65,13 +82,21 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextmanager
+def ending_by(script: str, *arguments: str, **options: Any) -> Iterator[None]:
+    """Run a script when the context ends, or when this process does, even by a kill."""
+    command = ["bash", "-c", f"cat; {script}", "bash", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, **options):
+        yield  # leaving closes its standard input, and waits for it
+
+
+@contextmanager
 def server(log: Path, *command: str, port: int, **env: str) -> Iterator[None]:
     """A server process, from when it answers at its port."""
     with log.open("wb") as out:
         process = subprocess.Popen(
             command, stdout=out, stderr=out, env={**os.environ, **env}, start_new_session=True
         )
-    try:
+    with process, ending_by('kill -9 -- "-$1"', str(process.pid)):
         deadline = time.monotonic() + 60
         while True:
             with suppress(OSError), socket.create_connection(("localhost", port), 1):
@@ -80,10 +105,6 @@ def server(log: Path, *command: str, port: int, **env: str) -> Iterator[None]:
             assert time.monotonic() < deadline, f"{command[0]} does not answer; see {log}"
             time.sleep(0.1)
         yield
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def swept_by(output: Path) -> set[str]:
@@ -177,9 +198,13 @@ class Cluster:
         assert jobs, f"the cluster knows no job {name}"
         return self.get(f"jobs/{jobs[0]['jid']}")
 
+    def mend(self) -> None:
+        """Start what was killed again."""
+        _cluster_up(self.folder, self.env)
+
     def taskmanager(self, number: int) -> int:
         """Its process id; one that was killed is started again."""
-        _cluster_up(self.folder, self.env)
+        self.mend()
         return int((self.folder / f"taskmanager-{number}.pid").read_text())
 
 
@@ -200,11 +225,12 @@ def flink_cluster(tmp: Path) -> Iterator[Cluster]:
     rest, rpc, pool = free_ports(3)
     ports = {"REST_PORT": str(rest), "RPC_PORT": str(rpc), "POOL_PORT": str(pool)}
     env = {**os.environ, "PYTHON": sys.executable, **ports}
-    try:
+    with ending_by('exec "$@"', CLUSTER, "down", str(folder), env=env):
         options = _cluster_up(folder, env)
         yield Cluster(f"http://localhost:{rest}", folder, options, env)
-    finally:
-        subprocess.run([CLUSTER, "down", str(folder)], env=env, timeout=60)
+        pids = [int(file.read_text()) for file in folder.glob("*.pid")]
+    assert len(pids) == 4 and not list(folder.glob("*.pid"))
+    assert not any(map(psutil.pid_exists, pids))
 
 
 def on_cluster(cluster: Cluster) -> Engine:
@@ -222,7 +248,8 @@ def on_cluster(cluster: Cluster) -> Engine:
         assert len(processes) > 1
         assert str(os.getpid()) not in {p.split()[1] for p in processes}
 
-    return Engine({"runner": "FlinkRunner", "workers": 2, "options": cluster.options}, ran)
+    how = {"runner": "FlinkRunner", "workers": 2, "options": cluster.options}
+    return Engine(how, ran, cluster.mend)
 
 
 #: What starts each engine, and the name of the fixture of one that is there already.
@@ -241,17 +268,23 @@ def engine(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def flink_standalone(tmp_path_factory):
-    """One cluster for all tests that kill nothing of it: to start it takes a while."""
+def _cluster(tmp_path_factory):
+    """One for all tests, as it takes a while to start."""
     with flink_cluster(tmp_path_factory.mktemp("flink_standalone")) as started:
-        yield on_cluster(started)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """One for the tests of a module that kill its processes."""
-    with flink_cluster(tmp_path_factory.mktemp("cluster")) as started:
         yield started
+
+
+@pytest.fixture
+def cluster(_cluster):
+    """The cluster, with all its processes, whatever tests before have killed."""
+    _cluster.mend()
+    return _cluster
+
+
+@pytest.fixture(scope="session")
+def flink_standalone(_cluster):
+    """The cluster as an engine."""
+    return on_cluster(_cluster)
 
 
 # The object stores.

@@ -11,12 +11,13 @@ import pyarrow.csv
 from scipy import ndimage
 
 import beam_volumes as bv
-from tests.engines.conftest import PROJECT, free_ports
+from tests.engines.conftest import PROJECT
 
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 
 
-def test_the_readme_leads_to_a_finished_job(tmp_path):
+def test_the_readme_leads_to_a_finished_job(cluster, tmp_path):
+    """Its cluster is the one of all these tests, which is there already and is ended after them."""
     page = (PROJECT / "templates/flink/README.md").read_text()
     snippets = FENCED.findall(page)
     (recipe,) = [text for kind, text in snippets if kind == "yaml"]
@@ -28,16 +29,11 @@ def test_the_readme_leads_to_a_finished_job(tmp_path):
         next(line for line in lines if f"cluster.sh {verb}" in line) for verb in ("up", "down")
     )
     assert lines.index(up) < lines.index(down) == len(lines) - 1
-    # Flink's own account of the job, before it ends.
-    lines.insert(-1, "curl --silent localhost:$REST_PORT/jobs/overview > jobs.json")
-    rest, rpc, pool = free_ports(3)
-    env = {
-        **os.environ,
-        **{"REST_PORT": str(rest), "RPC_PORT": str(rpc), "POOL_PORT": str(pool)},
-        "PYTHON": sys.executable,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    script = f"set -e\ntrap '{down}' EXIT\n" + "\n".join(lines)
+    assert lines.pop().split()[-1] == "cluster"
+    (tmp_path / "cluster").symlink_to(cluster.folder)
+    before = {job["jid"] for job in cluster.get("jobs/overview")["jobs"]}
+    env = {**cluster.env, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = "\n".join(["set -e", *lines])
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
     )
@@ -45,9 +41,9 @@ def test_the_readme_leads_to_a_finished_job(tmp_path):
     assert (
         "memory: " in done.stdout and "smallest that works" in done.stdout
     )  # as the page quotes it
-    assert '"state":"FINISHED"' in (tmp_path / "jobs.json").read_text()
+    made = [job for job in cluster.get("jobs/overview")["jobs"] if job["jid"] not in before]
+    assert [job["state"] for job in made] == ["FINISHED"]
     em = bv.open(str(tmp_path / "em.zarr"))
     labels, count = ndimage.label(np.asarray(em > bv.threshold_otsu(em)))
     np.testing.assert_array_equal(bv.open(str(tmp_path / "cells.zarr")), labels)
     assert pyarrow.csv.read_csv(tmp_path / "cells.csv").num_rows == count > 1
-    assert not list((tmp_path / "cluster").glob("*.pid"))

@@ -3,7 +3,7 @@
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tests.engines.conftest import prism
+from tests.engines.conftest import on_cluster, prism
 from tests.transforms.test_strangers import SHAPE, check, strangers
 from tests.transforms.trees import membranes
 
@@ -26,5 +26,5 @@ def test_a_strangers_pipeline_on_prism(tmp_path):
         run(engine, tmp_path, lineage=False)
 
 
-def test_a_strangers_pipeline_on_flink(flink_standalone, tmp_path):
-    run(flink_standalone, tmp_path, lineage=True)
+def test_a_strangers_pipeline_on_flink(cluster, tmp_path):
+    run(on_cluster(cluster), tmp_path, lineage=True)
