@@ -62,8 +62,8 @@ def big_volume(path: Path, shape, chunk, codec=None, fill=noise) -> str:
 
 
 CASES = {
-    # 512 MiB under 160 MiB and the base
-    "512 MiB": dict(shape=(256, 1024, 2048), chunk=(16, 256, 512), ours=160 * MIB, how={}),
+    # 320 MiB under 160 MiB and the base
+    "320 MiB": dict(shape=(160, 1024, 2048), chunk=(16, 256, 512), ours=160 * MIB, how={}),
     "tight": dict(
         shape=(64, 1024, 1024),
         chunk=(16, 256, 256),
@@ -135,11 +135,11 @@ ACROSS = {
         how={"chunks": [16, 256, 256], "threads": 16},
     ),
     "boundaries between regions": dict(
-        what="graph", shape=(64, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, fill=blobs, how={}
+        what="graph", shape=(32, 512, 512), chunk=(16, 256, 256), ours=400 * MIB, fill=blobs, how={}
     ),
     "a reconstruction": dict(
         what="reconstructed",
-        shape=(64, 512, 512),
+        shape=(32, 512, 512),
         chunk=(16, 256, 256),
         ours=400 * MIB,
         fill=large_blobs,
@@ -147,7 +147,7 @@ ACROSS = {
     ),
     "grids": dict(
         what="grids",
-        shape=(64, 1024, 2048),
+        shape=(32, 1024, 2048),
         chunk=(16, 256, 256),
         ours=250 * MIB,
         how={"chunks": [16, 256, 256]},

@@ -63,7 +63,7 @@ def run_in_beam(folder, summaries, grid, options=None, **how):
 
 
 CASES = [
-    *(dict(tiles=t, connectivity=c) for t in [(2, 2), (3, 2)] for c in (1, 2, 3)),
+    *(dict(tiles=t, connectivity=c) for t, c in (((2, 2), 1), ((3, 2), 3), ((2, 2), 2))),
     dict(tiles=(2, 2), connectivity=1, keep=Keep(min_size=20)),
     dict(tiles=(3, 2), connectivity=2, k_largest=5),
     dict(tiles=(3, 2), connectivity=1, k_largest=5, as_mask=True),
