@@ -226,7 +226,7 @@ def pipelines(count, *, workers=2, path=None, end=None):
 @thorough
 def test_workers_that_end_normally_raise_no_alarm(tmp_path):
     with open(tmp_path / "log", "wb") as log:
-        run = pipelines(2)
+        run = pipelines(2, workers=1)
         assert call_supervised(run, grace=0.5, output=log) == "done"
 
 
