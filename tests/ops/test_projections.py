@@ -53,7 +53,7 @@ def same_bits(ours, theirs):
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "u8"])
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_lines_are_reduced_as_volumes_are(dtype, data):
     draw = data.draw
@@ -89,7 +89,7 @@ def test_lines_are_reduced_as_volumes_are(dtype, data):
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "u8"])
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_percentiles_of_lines_are_those_of_volumes(dtype, data):
     draw = data.draw

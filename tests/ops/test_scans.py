@@ -106,8 +106,8 @@ def test_distance(data):
     np.testing.assert_array_max_ulp(got, reference, 0 if sampling == (1, 1, 1) else 1)
 
 
-@pytest.mark.parametrize("depth", [254, 255, 256, 600])
-@pytest.mark.parametrize("window", [1, 100, 1000])
+@pytest.mark.parametrize("depth", [254, 255, 256])
+@pytest.mark.parametrize("window", [1, 1000])
 def test_deep_slabs(depth, window):
     """Distances that need one byte, or two, or the value that stands for none."""
     random = np.random.default_rng(depth)
