@@ -216,4 +216,4 @@ def test_a_plan_is_small_however_many_slabs_there_are(tmp_path):
         assert [p.grid for p in pickle.loads(data).passes] == [p.grid for p in plan.passes]
         return len(data)
 
-    assert kept(100_000) <= kept(10) + 100 <= 50_000
+    assert kept(10_000) <= kept(10) + 100 <= 50_000
