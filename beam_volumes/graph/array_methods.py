@@ -28,12 +28,8 @@ _INSTEAD = {
     "reshape": "a volume keeps its axes; np.asarray(v).reshape(...) computes an array first",
     "ravel": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
     "flatten": "a volume keeps its axes; np.asarray(v).ravel() computes an array first",
-    "argmax": "bv.maximum_position(v) gives the position",
-    "argmin": "bv.minimum_position(v) gives the position",
     "rechunk": "v.to(path, chunks=...) stores other chunks",
-    "map_blocks": "bv.map_overlap(function, v, depth=0) is that",
     "numblocks": "v.chunks is the shape of a chunk of what is stored",
-    "median": "bv.percentile(v, 50) is the median",
     "fill": "a volume is never changed; bv.where(mask, v, 0) makes a new one",
     "view": "v.astype(dtype) converts; bv.view(v) shows the volume",
     "coords": "v.origin and v.voxel_size say where voxels lie",
@@ -357,10 +353,10 @@ class ArrayMethods:
 
 def _nearest_of(item: Any, name: str) -> str:
     own: Sequence[str] = [n for n in dir(type(item)) if not n.startswith("_")]
-    if close := difflib.get_close_matches(name, own, 1, 0.7):
-        return f"; did you mean {close[0]!r}?"
     if name in INSTEAD:
         return f": {INSTEAD[name]}"
+    if close := difflib.get_close_matches(name, own, 1, 0.7):
+        return f"; did you mean {close[0]!r}?"
     if close := difflib.get_close_matches(name, EXPORTS, 1, 0.75):
         return f"; did you mean bv.{close[0]}(v, ...)?"
     return ""

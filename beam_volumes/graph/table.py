@@ -112,8 +112,9 @@ class ComputedTable(dict[str, "pyarrow.ChunkedArray"]):
 class Table(dict[str, np.ndarray]):
     """A lazy table, which is computed when it is asked for, sorted by its first column.
 
-    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` says where it is to be written, which may
-    be larger than memory. `regionprops_table` and `region_adjacency` make tables.
+    `compute` gives its rows, which pandas, polars and ``dict()`` take; ``table.to(path)`` says where
+    the table is to be written, which may be larger than memory. `regionprops_table` and
+    `region_adjacency` make tables.
 
     It is a dict of its columns, as scikit-image has it: ``table["area"]``, ``pd.DataFrame(table)`` and
     the like compute it in this process, once, and keep its rows.

@@ -48,6 +48,8 @@ def together(stage: Stage, volumes: Sequence[Volume], *values: Value) -> Volume:
 
 def stage_in(dtype: np.dtype, volume: Volume, stage: Stage, *values: Value) -> Volume:
     """The same, in ``dtype``: where this or the volume's is half precision, through single."""
+    if values and not volume.size:  # no voxel asks for numbers that there may not be
+        return volume.astype(dtype)
     return stage_of(kernel_input(volume), stage, *values).astype(dtype)
 
 

@@ -194,7 +194,7 @@ def test_two_dimensions():
     labels = ndi.label(mask)[0][None].astype(np.uint32)
     intensity = random.random(labels.shape).astype(np.float32)
     parts = parts_of(labels, intensity, [(), (20, 21), (33,)])
-    table = tables.properties(tables.merge(parts), labels.shape, spacing=(1, 2.0, 3.0), ndim=2)
+    table = tables.properties(tables.merge(parts), labels.shape, spacing=(1, 2.0, 3.0), axes=(1, 2))
     check(table, labels, intensity, (1, 2.0, 3.0), ndim=2)
     assert "bbox-3" in table and "bbox-4" not in table
     assert not table["touches_border"].all()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.elsewhere import INSTEAD
-from beam_volumes.exports import EXPORTS
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 10, 12), "u1")
 
@@ -17,19 +13,19 @@ ARRAY = np.random.default_rng(0).integers(0, 200, (6, 10, 12), "u1")
 ROWS = [
     # Names
     ("bv.gausian_filter(v, 1)", AttributeError, "did you mean 'gaussian_filter'"),
-    ("bv.gaussian(v, 1)", AttributeError, "did you mean 'gaussian_filter'"),
+    ("bv.gaussian(v, 1)", AttributeError, r"bv.gaussian_filter\(v, sigma"),
     ("bv.imread('a.tif')", AttributeError, "bv.open opens files"),
     ("bv.crop(v)", AttributeError, "cropped by slices"),
-    ("bv.otsu(v)", AttributeError, "did you mean 'threshold_otsu'"),
+    ("bv.otsu(v)", AttributeError, "bv.threshold_otsu is"),
     ("bv.sum_labels(v)", AttributeError, r"bv.regionprops_table\(labels, .*'intensity_sum'"),
-    ("bv.canny(v)", AttributeError, r"bv.map_overlap\(function, v, depth"),
+    ("bv.canny(v)", AttributeError, "bv.apply_hysteresis_threshold do its parts"),
     ("bv.img_as_float(v)", AttributeError, r"v.astype\(\)"),
     ("bv.isnan(v)", AttributeError, "np.isnan works on volumes"),
     ("bv.median(v)", AttributeError, r"percentile\(v, 50\)"),
     ("v.gaussian_filter(1)", AttributeError, r"write bv.gaussian_filter\(v, ...\)"),
     ("v.meen()", AttributeError, "did you mean 'mean'"),
     ("v.values", AttributeError, r"np.asarray\(v\)"),
-    ("v.map_blocks(abs)", AttributeError, r"bv.map_overlap\(function, v, depth=0\)"),
+    ("v.map_blocks(abs)", AttributeError, r"bv.map_overlap\(function, v"),
     ("v.reshape(-1)", AttributeError, "keeps its axes"),
     ("v.to_zarr('a.zarr')", AttributeError, r"bv.compute\(v.to\('out.zarr'\)\)"),
     # Parameters
@@ -108,11 +104,6 @@ ROWS = [
     ("bv.compute(v, worker=2)", TypeError, "did you mean workers="),
     ("bv.compute(v, resume=True, overwrite=True)", ValueError, "choose one"),
 ]
-
-
-def test_what_is_answered_for_other_libraries_is_there():
-    named = {n for text in INSTEAD.values() for n in re.findall(r"\bbv\.(\w+)", text)}
-    assert named <= EXPORTS.keys()
 
 
 @pytest.mark.parametrize(("text", "kind", "says"), ROWS, ids=[row[0] for row in ROWS])

@@ -73,6 +73,7 @@ def gaussian_filter1d(
     array([[0.  , 0.11, 0.79, 0.11, 0.  ]], dtype=float32)
     """
     options: dict[str, Any] = {"mode": mode, "cval": cval, "truncate": truncate, "radius": radius}
+    par.axis_of(as_volume(volume), axis, "gaussian_filter1d")
     return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **options)
 
 
@@ -126,6 +127,7 @@ def uniform_filter1d(
     >>> np.asarray(bv.uniform_filter1d(bv.open(np.array([[0, 3, 0, 0]], "u1")), 3))
     array([[1., 1., 1., 0.]], dtype=float32)
     """
+    par.axis_of(as_volume(volume), axis, "uniform_filter1d")
     return uniform_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis, dtype=dtype)
 
 
@@ -179,6 +181,7 @@ def minimum_filter1d(
     >>> np.asarray(bv.minimum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
     array([[1, 1, 1, 4, 8]])
     """
+    par.axis_of(as_volume(volume), axis, "minimum_filter1d")
     return minimum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
 
 
@@ -225,6 +228,7 @@ def maximum_filter1d(volume: Volume, size: int, axis: int = -1, **edges: Any) ->
     >>> np.asarray(bv.maximum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
     array([[5, 5, 9, 9, 9]])
     """
+    par.axis_of(as_volume(volume), axis, "maximum_filter1d")
     return maximum_filter(volume, size, axes=axis, **edges)
 
 
@@ -339,10 +343,12 @@ def convolve1d(
 def _row(
     volume: Volume, name: str, weights: Any, axis: int, mode: str, cval: float, origin: int
 ) -> Footprint:
+    volume = as_volume(volume)
+    par.axis_of(volume, axis, name)
     row = par.element(weights, "weights", name)
     if row.ndim != 1 or not len(row):
         raise ValueError(f"{name}: weights of shape {row.shape}; give a row of one or more")
-    return Footprint.of_weights(as_volume(volume), name, row, origin, axis, mode, cval)
+    return Footprint.of_weights(volume, name, row, origin, axis, mode, cval)
 
 
 def _along(volume: Volume, around: Footprint, axis: int, dtype: Any) -> Volume:

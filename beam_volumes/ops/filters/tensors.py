@@ -361,6 +361,8 @@ def frangi(
     for sigma in _scales(sigmas, "frangi"):
         matrix = _ordered(hessian_matrix(volume, sigma, **options), "frangi")
         dtype = matrix[0].dtype
+        if gamma is None and not matrix[0].size:
+            gamma = 1.0  # of no voxels it does not matter
         if gamma is None and structure is None:
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)

@@ -11,6 +11,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.geometry.channels import stack
 from beam_volumes.ops.geometry.rearrange import coordinates, pad
+from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 
@@ -63,7 +64,7 @@ def concatenate(volumes: Sequence[Volume], axis: int = 0) -> Volume:
     if not all_of_them:
         raise ValueError("concatenate: there is no volume; give one or more")
     first = all_of_them[0]
-    if not isinstance(axis, int | np.integer) or not -first.ndim <= axis < first.ndim:
+    if not par.is_whole(axis) or not -first.ndim <= axis < first.ndim:
         raise ValueError(
             f"concatenate: axis={axis!r}: the axes are {', '.join(first.axes)}, numbered from 0 to "
             f"{first.ndim - 1}"

@@ -378,7 +378,7 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     volume = as_volume(volume)
     if not par.is_whole(buffer_size):
         raise TypeError(f"clear_border: buffer_size={buffer_size!r} is not a whole number")
-    if buffer_size < 0 or any(buffer_size >= n for n in volume.shape):
+    if buffer_size < 0 or (volume.size and any(buffer_size >= n for n in volume.shape)):
         raise ValueError(
             f"clear_border: buffer_size={buffer_size} for a volume of shape {volume.shape}: "
             "it is from 0 on and smaller than each extent"

@@ -1,0 +1,175 @@
+"""What is said of names of other libraries: each hint is run, and compared with the library it speaks of."""
+
+import importlib
+import re
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.signal
+import skimage
+import skimage.filters
+import skimage.measure
+import skimage.morphology
+import skimage.segmentation
+import skimage.transform
+import skimage.util
+from scipy import ndimage as ndi
+
+import beam_volumes as bv
+from beam_volumes.elsewhere import INSTEAD, hint
+from beam_volumes.graph.array_methods import _INSTEAD as OF_VOLUMES
+
+random = np.random.default_rng(0)
+V = ndi.gaussian_filter(random.random((6, 10, 12)), 1.2)
+V = ((V - V.min()) / np.ptp(V) * 250).astype("f4")
+W = random.integers(1, 200, V.shape).astype("f4")
+MASK = np.percentile(V, 70) < V
+LABELS = ndi.label(MASK)[0].astype("i4") * 3
+OLD = np.unique(LABELS)[1:]
+NEW = OLD[::-1].copy()
+WEIGHTS = random.random((3, 3))
+#: The names that hints use.
+NAMES = {
+    **{"bv": bv, "np": np, "skimage": skimage},
+    **{"v": bv.open(V), "w": bv.open(W), "mask": bv.open(MASK), "labels": bv.open(LABELS)},
+    **{"q": 0.3, "sigma": 1.5, "axis": 1, "radius": 1, "n": 3, "factors": (3, 2, 2)},
+    **{"old": OLD, "new": NEW, "weights": WEIGHTS, "function": np.sqrt},
+}
+#: Names for functions of planes.
+PLANE = {"v": bv.open(V[3])}
+
+filters, morphology, signal = skimage.filters, skimage.morphology, scipy.signal
+#: What the other library gives, by name; or that and other names.
+THEIRS = {
+    "map_blocks": lambda: np.sqrt(V),
+    "var": lambda: np.var(V.astype(float)),
+    "median": lambda: np.median(V),
+    "quantile": lambda: np.quantile(V, 0.3),
+    "average": lambda: np.average(V.astype(float)),
+    "standard_deviation": lambda: ndi.standard_deviation(V.astype(float)),
+    "threshold_mean": lambda: filters.threshold_mean(V.astype(float)),
+    "ptp": lambda: np.ptp(V),
+    "prod": lambda: (np.prod(1 + V[:1, :2, :2]), {"v": bv.open(1 + V[:1, :2, :2])}),
+    "norm": lambda: np.linalg.norm(V),
+    **{
+        f"nan{n}": lambda n=n: (getattr(np, f"nan{n}")(with_nan()), {"v": bv.open(with_nan())})
+        for n in ("max", "min", "mean", "sum", "std", "var", "median")
+    },
+    "nanpercentile": lambda: (
+        np.nanpercentile(with_nan(), 30),
+        {"v": bv.open(with_nan()), "q": 30},
+    ),
+    **{
+        n: lambda n=n: getattr(np, n)(V, W)
+        for n in ("allclose", "isclose", "array_equal", "maximum", "minimum")
+    },
+    "sum_labels": lambda: ndi.sum_labels(V, LABELS, OLD),
+    "centroid": lambda: skimage.measure.centroid(V),
+    "relabel_sequential": lambda: skimage.segmentation.relabel_sequential(LABELS)[0],
+    "map_array": lambda: (
+        skimage.util.map_array(LABELS, OLD[:2], NEW[:2]),
+        {"old": OLD[:2], "new": NEW[:2]},
+    ),
+    "find_boundaries": lambda: skimage.segmentation.find_boundaries(LABELS),
+    "gaussian": lambda: filters.gaussian(V, 1.5),
+    "gradient": lambda: np.gradient(V, axis=1),
+    **{
+        f"{n}_{way}": lambda n=n, way=way: (getattr(filters, f"{n}_{way}")(V[3]), PLANE)
+        for n in ("sobel", "prewitt")
+        for way in "hv"
+    },
+    **{
+        n: lambda n=n: getattr(morphology, n)(V)
+        for n in ("dilation", "erosion", "opening", "closing")
+    },
+    **{
+        f"isotropic_{n}": lambda n=n: getattr(morphology, f"isotropic_{n}")(MASK, 1)
+        for n in ("dilation", "erosion", "opening", "closing")
+    },
+    "area_opening": lambda: morphology.area_opening(MASK, 3),
+    "area_closing": lambda: morphology.area_closing(MASK, 3),
+    "distance_transform_bf": lambda: ndi.distance_transform_bf(MASK),
+    "invert": lambda: skimage.util.invert(MASK),
+    "downscale_local_mean": lambda: skimage.transform.downscale_local_mean(V, (3, 2, 2)),
+    "roll": lambda: np.roll(V, 3, axis=0),
+    "vstack": lambda: np.vstack([V, W]),
+    "hstack": lambda: np.hstack([V, W]),
+    "dstack": lambda: np.dstack([V, W]),
+    "append": lambda: np.append(V, W, axis=0),
+    "scharr": lambda: filters.scharr(V),
+    "farid": lambda: filters.farid(V),
+    **{
+        n: lambda n=n: (getattr(signal, n)(V[3], WEIGHTS, mode="same"), PLANE)
+        for n in ("convolve2d", "correlate2d", "fftconvolve", "oaconvolve")
+    },
+}
+#: Voxels of which a hint says nothing.
+EXCEPT = {"gradient": np.s_[:, 1:-1]}
+
+
+def with_nan():
+    array = V.astype(float)
+    array[0, 2:4] = np.nan
+    return array
+
+
+def test_hints_that_name_an_expression_give_what_the_library_gives():
+    claims = {name: text for name, text in INSTEAD.items() if " is that" in text}
+    assert claims.keys() == THEIRS.keys()
+    for name, text in claims.items():
+        expression = text.partition(" is that")[0]
+        theirs, names = found if isinstance(found := THEIRS[name](), tuple) else (found, {})
+        ours = np.asarray(eval(expression, NAMES | names))
+        assert ours.shape == np.shape(theirs), name
+        some = EXCEPT.get(name, ...)
+        ours, theirs = np.asarray(ours)[some], np.asarray(theirs)[some]
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-4, err_msg=expression)
+
+
+def test_functions_of_numpy_that_are_said_to_be_lazy_are():
+    for name, text in INSTEAD.items():
+        if text == f"np.{name} works on volumes, and is lazy":
+            function = getattr(np, name)
+            v = NAMES["v"] / 251
+            two = getattr(function, "nin", 1) == 2
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # what is not lazy warns
+                made = function(v, NAMES["w"]) if two else function(v)
+            assert isinstance(made, bv.Volume), name
+            theirs = function(np.asarray(v), W) if two else function(np.asarray(v))
+            np.testing.assert_allclose(np.asarray(made), theirs, rtol=1e-5, err_msg=name)
+
+
+def test_hints_name_functions_that_exist():
+    for name, text in {**INSTEAD, **OF_VOLUMES}.items():
+        for module, function in re.findall(r"\b(bv|np)\.(\w+)", text):
+            assert hasattr(NAMES[module], function), f"{name}: {text}"
+        for guess in re.findall(r"did you mean '(\w+)'", text):
+            assert hasattr(bv, guess), name
+        for keyword in re.findall(r"bv\.meshes|map_overlap\([^)]*", text):
+            assert "depth=..." not in keyword, name  # a depth is known, or there is none
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        *("scipy.ndimage", "scipy.signal", "numpy", "skimage.morphology", "skimage.filters"),
+        *("skimage.filters.rank", "skimage.segmentation", "skimage.feature", "skimage.measure"),
+        *("skimage.restoration", "skimage.transform", "skimage.exposure", "skimage.util"),
+        *("skimage.color", "skimage.metrics", "skimage.graph", "skimage.registration"),
+    ],
+)
+def test_no_function_of_another_library_is_taken_for_a_misspelt_one(library):
+    """`area_opening` is not `grey_opening`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = importlib.import_module(library)
+        names = getattr(module, "__all__", None) or dir(module)
+        functions = SimpleNamespace(
+            **{n: getattr(module, n, None) for n in names if not n.startswith("_")}
+        )
+    for name, function in vars(functions).items():
+        if callable(function) and name not in INSTEAD and not hasattr(bv, name):
+            assert not hint(name, bv.__all__), f"{library}.{name}: {hint(name, bv.__all__)}"
