@@ -87,7 +87,7 @@ INSTEAD = {
     "contingency_table": "bv.contingency counts the voxels of each pair of labels, as a table",
     "marching_cubes": "bv.meshes writes surfaces",
     "mesh_surface_area": "bv.regionprops_table has surface_area_faces, which counts faces of voxels",
-    "find_boundaries": "bv.morphological_gradient(labels, footprint=bv.cross(1, labels.ndim)) > 0 is that",
+    "find_boundaries": "bv.morphological_gradient(labels, footprint=bv.cross(1, labels.ndim)) != 0 is that",
     "watershed_ift": "bv.watershed takes markers; where floods meet, its basins may differ",
     "generate_binary_structure": "structure= takes an array, and connectivity= a number",
     "iterate_structure": "iterations= repeats a structure",

@@ -287,7 +287,10 @@ def exact_array(given: object, what: str) -> np.ndarray:
         for dtype in (np.int64, np.uint64):
             if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
                 return np.asarray(given, object).astype(dtype)
-        raise ValueError(f"{what} has {low} and {high}: no dtype of integers holds both")
+        both = f"{low} and {high}: no dtype of integers holds both"
+        one = high if low >= -(2**63) else low
+        alone = not -(2**63) <= one < 2**64
+        raise ValueError(f"{what} has {f'{one}: no dtype of integers holds it' if alone else both}")
     if array.dtype.kind == "f":
         for item in whole:
             if int(float(item)) != item:

@@ -97,8 +97,6 @@ def _two(
             f"({' '.join(b.axes)}) do not match; crop them to one shape first"
         )
     shared_space(name, a, b)
-    if not isinstance(ignore_labels, Iterable) or isinstance(ignore_labels, str):
-        raise TypeError(f"{name}: ignore_labels={ignore_labels!r}: give a list of labels")
     ignored = tuple(ignore_labels)
     for label in ignored:
         if not isinstance(label, int | np.integer) or not 0 <= label < 1 << 64:

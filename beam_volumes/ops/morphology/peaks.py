@@ -122,9 +122,6 @@ def peak_local_max(
     if footprint is None:
         footprint = np.ones([2 * d + 1 for d in distance], bool)
     element = par.element(footprint, "footprint", name) != 0
-    for what, threshold in (("threshold_abs", threshold_abs), ("threshold_rel", threshold_rel)):
-        if not (threshold is None or par.is_number(threshold) or isinstance(threshold, Scalar)):
-            raise TypeError(f"{name}: {what}={threshold!r} is not a number")
     if not image.size:
         threshold_abs, threshold_rel = 0, None
     low = _end(Min, image) if threshold_abs is None else threshold_abs
