@@ -73,6 +73,11 @@ def begin(
                 f"the output {sink.name} exists: pass overwrite=True to replace it, resume=True to "
                 "continue the run that began it, or choose another path"
             )
+    for sink in {repr(sink.extents): sink for sink in plan.outputs}.values():
+        if (
+            is_local(sink.kvstore) and sink.exists()
+        ):  # before the journal of the old run is replaced
+            sink.check_replaceable()
     run_id = options.run_id or uuid.uuid4().hex
     if place is None:
         if scratch is not None:

@@ -12,6 +12,7 @@ from beam_volumes.storage.durable import flush
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Place, Spec, join
+from beam_volumes.text import printable
 
 
 class OutputExistsError(FileExistsError, ValueError):
@@ -84,6 +85,17 @@ class OwnedOutput:
     def _is_replaceable(self) -> bool:
         """Whether what is there is of its kind, so that no other files are deleted with it."""
         raise NotImplementedError
+
+    def _owned(self) -> Callable[[str], bool] | None:
+        """Says, by its name below the output's home, whether a file there is part of what is there.
+
+        None if all files are.
+        """
+        return None
+
+    def _other(self) -> str | None:
+        """What is in the file that is there, besides the output."""
+        return None
 
     def _is_in_bucket(self) -> bool:
         """Whether something is there, where that is not a disk of this machine."""
@@ -169,6 +181,26 @@ class OwnedOutput:
 
     # making it
 
+    def check_replaceable(self) -> None:
+        """Refuse to overwrite what is there if that is something else, or if other files lie in it.
+
+        Raises
+        ------
+        OutputExistsError
+        """
+        if not self._is_replaceable():
+            raise OutputExistsError(
+                f"the output {self.name} exists and is not {self.kind}, so overwrite=True does not "
+                "delete it; remove it yourself or choose another path"
+            )
+        owned = self._owned()
+        other = self._other() if owned is None else Place.of(self.home).other_than(owned)
+        if other is not None:
+            raise OutputExistsError(
+                f"the output {self.name} exists, and {printable(other)} in it is no part of it, so "
+                "overwrite=True does not delete it; move it away, or choose another path"
+            )
+
     def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
         """Make the output ready to be written, once per run.
 
@@ -205,11 +237,7 @@ class OwnedOutput:
                     f"the output {self.name} exists: pass overwrite=True to replace it, resume=True to "
                     "continue the run that began it, or choose another path"
                 )
-            if not self._is_replaceable():
-                raise OutputExistsError(
-                    f"the output {self.name} exists and is not {self.kind}, so overwrite=True does not "
-                    "delete it; remove it yourself or choose another path"
-                )
+            self.check_replaceable()
 
         def written(attempt: str | None) -> bytes:
             attempting = {} if attempt is None else {"preparing": attempt}
@@ -218,9 +246,10 @@ class OwnedOutput:
         def make(is_ours: Callable[[], bool]) -> bool:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
                 os.remove(self.kvstore["path"])
-            return Place.of(self.home).clear(self._key, is_ours) and self._make_rest(
-                run_id, is_ours
-            )
+            cleared = Place.of(self.home).clear(self._key, is_ours, owned)
+            return cleared and self._make_rest(run_id, is_ours)
+
+        owned = self._owned()
 
         prepare(
             self.document,

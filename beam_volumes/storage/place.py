@@ -329,8 +329,12 @@ class Place:
                 with contextlib.suppress(OSError):
                     folder.rmdir()
 
-    def clear(self, keep: str, may: Callable[[], bool]) -> bool:
+    def clear(
+        self, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None = None
+    ) -> bool:
         """Delete everything below but one object, as long as ``may`` says so.
+
+        With ``owned``, only the objects of the names for which that is true.
 
         Returns
         -------
@@ -338,8 +342,8 @@ class Place:
             Whether all is deleted; False once it may not be.
         """
         if self.local is not None:
-            return _clear_local(self.local, keep, may)
-        keys = [key for key in self.names() if key != keep]
+            return _clear_local(self.local, keep, may, owned)
+        keys = [k for k in self.names() if k != keep and (owned is None or owned(k))]
         for at in range(0, len(keys), _AT_A_TIME):
             if not may():
                 return False
@@ -350,6 +354,15 @@ class Place:
                 except ValueError as error:
                     raise explain(error, f"clearing {self.name_of(key)}") from None
         return may()
+
+    def other_than(self, owned: Callable[[str], bool]) -> str | None:
+        """Find the first object below whose name is not one of those that are ``owned``."""
+        if self.local is None:
+            names: Iterable[str] = self.names()
+        else:
+            files = _files(self.local, [])
+            names = (_bare(os.path.relpath(file, self.local)) for file in files)
+        return next((name for name in names if not owned(name)), None)
 
     def check_writable(self) -> None:
         """Raise OSError if nothing can be written there, where there may be nothing yet; leave nothing.
@@ -390,13 +403,16 @@ def _below(prefix: str) -> ts.KvStore.KeyRange:
     return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
 
 
-def _clear_local(path: str, keep: str, may: Callable[[], bool]) -> bool:
+def _clear_local(
+    path: str, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None
+) -> bool:
     kept = {os.path.join(path, keep), os.path.join(path, keep + _LOCK)}
     folders: list[str] = []
     for k, file in enumerate(_files(path, folders)):
         if k % _AT_A_TIME == 0 and not may():
             return False
-        if file not in kept:
+        is_owned = owned is None or owned(_bare(os.path.relpath(file, path)))
+        if file not in kept and is_owned:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(file)
     if not may():
@@ -405,6 +421,11 @@ def _clear_local(path: str, keep: str, may: Callable[[], bool]) -> bool:
         with contextlib.suppress(OSError):  # one that is written into again is not empty
             os.rmdir(folder)
     return True
+
+
+def _bare(name: str) -> str:
+    """The name of the file that a lock file is for, or the name itself."""
+    return name.removesuffix(_LOCK)
 
 
 def _files(path: str, folders: list[str]) -> Iterator[str]:

@@ -166,6 +166,13 @@ class Sink(Description, OwnedOutput):
         place = Place.of(self.kvstore)
         return place.local is None or self.its.is_there(place)
 
+    def _owned(self) -> Callable[[str], bool] | None:
+        return None if self.is_file else self.its.owned(self, Place.of(self.home))
+
+    def _other(self) -> str | None:
+        path = str(self.kvstore["path"])
+        return self.its.other_than(self, path) if self.is_file and os.path.isfile(path) else None
+
     def _is_in_bucket(self) -> bool:
         return self.its.is_there(Place.of(self.kvstore))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -104,9 +105,13 @@ class TableSink(OwnedOutput):
         is_directory = local and os.path.isdir(self.kvstore["path"])
         if self.is_file:
             return not is_directory
-        noted = (RUN, PROVENANCE)
-        ours = all(k in noted or k.endswith(f".{self.format}") for k in Place.of(self.home).names())
-        return ours and (is_directory or not local)
+        return is_directory or not local
+
+    def _owned(self) -> Callable[[str], bool] | None:
+        if self.is_file:
+            return None
+        part = re.compile(rf"part-\d+(-\d+)?\.{re.escape(self.format)}")
+        return lambda name: name in (RUN, PROVENANCE) or part.fullmatch(name) is not None
 
     # writing it
 

@@ -8,6 +8,7 @@ are, and how they are opened.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -279,6 +280,17 @@ class WritableFormat(Format):
             return place.local is not None and not os.path.isdir(place.local)
         return place.read(RUN) is not None
 
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool] | None:
+        """Say which files below the home of an output are part of what is there, by their names.
+
+        Others are never deleted with it. None if all of them are.
+        """
+        return None
+
+    def other_than(self, d: Description, path: str) -> str | None:
+        """Name what the file of an output, which is there, holds besides the output."""
+        return None
+
     # units
 
     def key(self, d: Description, cell: Triple) -> str | None:
@@ -380,6 +392,29 @@ def one_unit(d: Description, voxels: np.ndarray) -> np.ndarray:
     """A unit as z, y, x, behind an axis of channels if it has several; or the other way round."""
     shape = voxels.shape[-3:]
     return voxels.reshape(shape if d.samples == 1 else (d.samples, *shape))
+
+
+def owned_names(
+    chunk: str, documents: Sequence[str], folders: Sequence[str]
+) -> Callable[[str], bool]:
+    """Whether a name is that of a chunk or of a document of an array, in one of some folders.
+
+    Parameters
+    ----------
+    chunk : str
+        A regular expression of the names of chunks.
+    documents : sequence of str
+    folders : sequence of str
+        Regular expressions of the folders of arrays, each empty or with a slash at its end.
+
+    Examples
+    --------
+    >>> owned = owned_names("[0-9]+", ["zarr.json"], ["", "0/"])
+    >>> owned("0/7"), owned("zarr.json"), owned("notes.txt"), owned("labels/zarr.json")
+    (True, True, False, False)
+    """
+    known = "|".join(map(re.escape, (*documents, RUN, PROVENANCE)))
+    return re.compile(rf"(?:{'|'.join(folders)})(?:{known}|{chunk})").fullmatch  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)

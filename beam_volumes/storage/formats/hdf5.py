@@ -11,6 +11,7 @@ import os
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -144,6 +145,21 @@ class Hdf5(WritableFormat):
     def copies(self, d: Description) -> int:
         """Copied, and as two of it made contiguous, shuffled, encoded and put behind its mask."""
         return 3
+
+    def other_than(self, d: Description, path: str) -> str | None:
+        if not is_hdf5(path):
+            return None
+        h5py = library(path)
+        with suppress(OSError), opened_file(path) as file:  # a damaged one holds nothing
+            at: Any = file
+            for part in [*d.options["dataset"].split("/"), ""]:
+                if not isinstance(at, h5py.Group):
+                    break
+                other = next((name for name in at if name != part), None)
+                if other is not None:
+                    return f"{at.name.rstrip('/')}/{other}"
+                at = at.get(part)
+        return None
 
     def key(self, d: Description, cell: Triple) -> str:
         return "/".join(map(str, (*(d.at or ()), *cell)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from beam_volumes.storage.formats.format import (
     Listing,
     Options,
     WritableFormat,
+    owned_names,
 )
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
@@ -187,6 +188,9 @@ class N5(WritableFormat):
 
     def is_there(self, place: Place) -> bool:
         return place.read(ATTRIBUTES) is not None
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        return owned_names(r"\d+(?:/\d+)*", (ATTRIBUTES,), ("",))
 
     def key(self, d: Description, cell: Triple) -> str:
         return "/".join(str(c) for c in reversed(d.stored(cell, d.at or ())))

@@ -19,7 +19,16 @@ from beam_volumes.storage.formats.ome_metadata import (
     image_metadata,
 )
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
-from beam_volumes.storage.formats.zarr import OURS, Node, Zarr, array_metadata, find, is_mask
+from beam_volumes.storage.formats.zarr import (
+    OURS,
+    Node,
+    Zarr,
+    array_metadata,
+    find,
+    images_in,
+    is_mask,
+    paths_of,
+)
 from beam_volumes.storage.numbered import natural_key
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
@@ -157,16 +166,16 @@ class OmeZarr(Zarr):
         """The levels of an image; of another group the arrays and images in it."""
         at = place if dataset is None else place.below(dataset)
         if dataset is not None and (whole := find(place)) is not None:
-            images = _images(whole)
+            images = images_in(whole)
             if len(images) > 1 and dataset in (names := _names(images)):
-                return Listing(levels=tuple(_paths_of(images[names.index(dataset)])))
+                return Listing(levels=tuple(paths_of(images[names.index(dataset)])))
         node = find(at)
         if node is None or node.is_array:
             return None
         levels = _levels(node)
         if levels:
             return Listing(levels=tuple(levels))
-        if names := _names(_images(node)):
+        if names := _names(images_in(node)):
             return Listing(tuple(names), is_volume=False, what="a zarr group of several images")
         try:
             return None if self.open_place(at) is not None else _inside(at)
@@ -256,21 +265,6 @@ class OmeZarr(Zarr):
 FORMATS = (OmeZarr(),)
 
 
-def _images(node: Node) -> list[Mapping[str, Any]]:
-    """The images that a group has; none of what is damaged."""
-    ome = node.attributes.get("ome", node.attributes)
-    images = ome.get("multiscales") if isinstance(ome, dict) else None
-    found = images if isinstance(images, list) else []
-    return [image for image in found if isinstance(image, dict)]
-
-
-def _paths_of(image: Mapping[str, Any]) -> list[str]:
-    """The paths of an image's levels, finest first."""
-    datasets = image.get("datasets")
-    found = datasets if isinstance(datasets, list) else []
-    return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
-
-
 def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:
     """What several images of a group are called: their names, or their numbers where these are no names."""
     names = [str(image.get("name") or "") for image in images]
@@ -292,7 +286,7 @@ def _image_of(
     for known, image in zip(names, images, strict=True):
         if dataset == known:
             return image, None
-    with_it = [image for image in images if dataset in _paths_of(image)]
+    with_it = [image for image in images if dataset in paths_of(image)]
     if with_it:
         return with_it[0], dataset
     if dataset.isdecimal() and int(dataset) < len(images):
@@ -306,8 +300,8 @@ def _image_of(
 
 def _levels(node: Node) -> list[str]:
     """The paths of the levels of a group's one image; none of what is no image, or a damaged one."""
-    images = _images(node)
-    return _paths_of(images[0]) if len(images) == 1 else []
+    images = images_in(node)
+    return paths_of(images[0]) if len(images) == 1 else []
 
 
 def _inside(place: Place) -> Listing:
@@ -330,7 +324,7 @@ def _inside(place: Place) -> Listing:
             if looked > _LOOKED_AT:
                 return Listing(tuple(found), is_volume=False, is_all=False, what=_GROUP)
             inside = find(place.below(name))
-            if inside is not None and (inside.is_array or _images(inside)):
+            if inside is not None and (inside.is_array or images_in(inside)):
                 found.append(name)
             elif inside is not None:
                 folders.append(name)

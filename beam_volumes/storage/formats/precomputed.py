@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,7 +20,14 @@ from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.formats.foreign import Foreign
-from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Content,
+    Layout,
+    Options,
+    WritableFormat,
+    owned_names,
+)
 from beam_volumes.storage.formats.precomputed_packed import Unpacked
 from beam_volumes.storage.formats.precomputed_shards import Shards, shard_layouts
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
@@ -29,6 +37,8 @@ from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.pyramid import Pyramid, middle_of
 from beam_volumes.storage.source import Source
 
+#: Names of chunks and of shards.
+_CHUNK = r"-?\d+--?\d+(?:_-?\d+--?\d+)*(?:\.gz)?|[0-9a-f]+\.shard"
 INFO = "info"
 VOLUME = "neuroglancer_multiscale_volume"
 #: Encodings that TensorStore decodes.
@@ -286,6 +296,19 @@ class Precomputed(WritableFormat):
         except OSError:
             return False
         return info is not None and (info.get("@type") == VOLUME or "scales" in info)
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        try:
+            scales = (home.json(INFO) or {}).get("scales")
+        except OSError:
+            scales = None
+        keys = [
+            s["key"] for s in scales or () if isinstance(s, dict) and isinstance(s.get("key"), str)
+        ]
+        # A run that was stopped while it cleared the place has left chunks of any scale. An added level is
+        # a volume in the folder of its scale.
+        folders = [re.escape(key) for key in keys] or [r"[\d.e+-]+_[\d.e+-]+_[\d.e+-]+"]
+        return owned_names(_CHUNK, (INFO,), ["", *(f"(?:{f}/){{1,2}}" for f in folders)])
 
     # units
 

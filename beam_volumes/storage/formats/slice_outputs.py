@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import imagecodecs
@@ -14,14 +14,21 @@ from beam_volumes.space import Space
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import tiff_files as tags
 from beam_volumes.storage.formats import tiff_layout as at_rest
-from beam_volumes.storage.formats.format import RUN, Content, Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    PROVENANCE,
+    RUN,
+    Content,
+    Layout,
+    Options,
+    WritableFormat,
+)
 from beam_volumes.storage.formats.marks import MASK_OPTION, Mark, as_bytes, mask_value
 from beam_volumes.storage.formats.slices import VOLUME, SliceReader
 from beam_volumes.storage.formats.tiff_layout import LONG, SHORT
 from beam_volumes.storage.formats.tiff_outputs import CODEC_OPTION, codec_of
 from beam_volumes.storage.formats.tiff_segments import CODECS, encode
 from beam_volumes.storage.numbered import Series
-from beam_volumes.storage.place import Spec, join
+from beam_volumes.storage.place import Place, Spec, join
 from beam_volumes.storage.source import DTYPES, Source
 
 _NAMES_OPTION = (
@@ -29,6 +36,8 @@ _NAMES_OPTION = (
     'What slices are called, with a star for their number: ``"cell_*.png"``; a path may end with that, too. '
     "Numbers have as many digits as the last one.",
 )
+#: What the document of a folder calls the names of its slices, and how many there are.
+SLICES = "slices"
 #: A larger slice is no one's.
 _MOST_BYTES = 1 << 31
 
@@ -92,10 +101,31 @@ class SliceOutput(WritableFormat):
         return tuple(suffix.lstrip("*") for suffix in self.suffixes)
 
     def documents(self, d: Description, run_id: str) -> dict[str, Content]:
-        return {RUN: {"run": run_id, VOLUME: Mark.of(d).to_dict()}}
+        slices = {"names": d.options["names"], "count": d.shape[0]}
+        return {RUN: {"run": run_id, VOLUME: Mark.of(d).to_dict(), SLICES: slices}}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """With the slices that are there, until they are deleted."""
+        there = Place.of(self.home(d)).json(RUN) or {}
+        return {**noted, **({SLICES: there[SLICES]} if SLICES in there else {})}
 
     def noted(self, document: Mapping[str, Any]) -> Any:
-        return {name: value for name, value in document.items() if name != VOLUME}
+        return {name: v for name, v in document.items() if name not in (VOLUME, SLICES)}
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        slices = (home.json(RUN) or {}).get(SLICES)
+        slices = slices if isinstance(slices, dict) else {}
+        names, count = slices.get("names", d.options["names"]), slices.get("count", d.shape[0])
+        before, after = map(re.escape, str(names).split("*"))
+        named = re.compile(rf"{before}(\d+){after}")
+
+        def is_owned(name: str) -> bool:
+            found = named.fullmatch(name)
+            number = "" if found is None else found[1]
+            is_slice = number and int(number) < count and len(number) == len(str(count - 1))
+            return bool(is_slice) or name in (RUN, PROVENANCE)
+
+        return is_owned
 
     def _name(self, d: Description, z: int) -> str:
         before, after = str(d.options["names"]).split("*")

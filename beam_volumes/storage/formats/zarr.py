@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,7 +19,14 @@ from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, wh
 from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import explain
-from beam_volumes.storage.formats.format import CHUNKS, Content, Layout, Options, WritableFormat
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Content,
+    Layout,
+    Options,
+    WritableFormat,
+    owned_names,
+)
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.source import Source
@@ -31,6 +38,8 @@ CODECS: dict[int, dict[str, int | None]] = {
     3: {"none": None, "zstd": 1, "gzip": 5, "blosc": 5},
     2: {"none": None, "zstd": 1, "zlib": 5, "blosc": 5},
 }
+_CHUNK = r"c|(?:c[./])?\d+(?:[./]\d+)*"
+_DOCUMENTS = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 INNER_CHUNK: Triple = (16, 128, 128)
 
 
@@ -163,6 +172,21 @@ def _as_said(found: Mapping[str, Any], version: int) -> Any:
     if isinstance(level, int) and 0 <= level <= top and name != "none":
         return {"name": name, "level": level}
     return name
+
+
+def images_in(node: Node) -> list[Mapping[str, Any]]:
+    """The images that a group has; none of what is damaged."""
+    ome = node.attributes.get("ome", node.attributes)
+    images = ome.get("multiscales") if isinstance(ome, dict) else None
+    found = images if isinstance(images, list) else []
+    return [image for image in found if isinstance(image, dict)]
+
+
+def paths_of(image: Mapping[str, Any]) -> list[str]:
+    """The paths of an image's levels, finest first."""
+    datasets = image.get("datasets")
+    found = datasets if isinstance(datasets, list) else []
+    return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
 
 
 def is_mask(attributes: Mapping[str, Any]) -> bool:
@@ -348,6 +372,22 @@ class Zarr(WritableFormat):
         return any(
             place.read(k) is not None for k in ("zarr.json", ".zarray", ".zgroup", ".zattrs")
         )
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        try:
+            node = find(home)
+        except (OSError, ValueError):  # damaged metadata name no other array
+            node = None
+        folders = [""]
+        if node is not None and not node.is_array:
+            # A run that was stopped while it cleared the place has left chunks of any level.
+            is_ours = "preparing" in (node.attributes.get(OURS) or ())
+            folders += (
+                [r"\d+/"]
+                if is_ours
+                else [f"{re.escape(p)}/" for image in images_in(node) for p in paths_of(image)]
+            )
+        return owned_names(_CHUNK, _DOCUMENTS, folders)
 
     # units
 

@@ -1,0 +1,136 @@
+"""``overwrite=True`` deletes what the package wrote, and nothing that lies beside it."""
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.place import Place
+from beam_volumes.storage.sink import make_sink
+
+VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)
+QUIET = {"runner": None, "progress": False}
+
+
+def write(out, voxels=VOXELS, **options):
+    return bv.compute(bv.open(voxels).to(out, **options), overwrite=True, **QUIET)
+
+
+def contents(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+FOLDERS = {
+    "a.zarr": {},
+    "v2.zarr": {"zarr_version": 2},
+    "sharded.zarr": {"shards": (4, 8, 8), "chunks": (2, 8, 8)},
+    "a.ome.zarr": {"levels": 2},
+    "old.ome.zarr": {"ome_version": "0.4"},
+    "a.n5": {},
+    "a.precomputed": {"levels": 2},
+    "sharded.precomputed": {"chunks": (2, 4, 4), "shards": True},
+    "slices/*.png": {},
+    "slices/cell_*.tif": {},
+}
+FOREIGN = [
+    "notes.txt",
+    "labels/zarr.json",
+    "0/notes.txt",
+    "c/0/readme",
+    "photo1.png",
+    "cell_7.tif",
+    "b.zarr/.zarray",
+]
+
+
+def folder_of(tmp_path, out):
+    return (tmp_path / out).parent if "*" in out else tmp_path / out
+
+
+@pytest.mark.parametrize("out", FOLDERS)
+def test_foreign_files_in_an_output_are_not_deleted(tmp_path, out):
+    folder = folder_of(tmp_path, out)
+    write(tmp_path / out, **FOLDERS[out])
+    for name in FOREIGN:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+        before = contents(tmp_path)
+        with pytest.raises(OutputExistsError, match=f"exists, and {name} in it is no part of it"):
+            write(tmp_path / out, VOXELS + 1, **FOLDERS[out])
+        assert contents(tmp_path) == before
+        (folder / name).unlink()
+        with_others = [p for p in folder.rglob("*") if p.is_dir() and not os.listdir(p)]
+        for empty in with_others:
+            empty.rmdir()
+    np.testing.assert_array_equal(write(tmp_path / out, VOXELS + 1, **FOLDERS[out]), VOXELS + 1)
+
+
+@pytest.mark.parametrize("out", FOLDERS)
+def test_outputs_of_another_shape_are_overwritten_whole(tmp_path, out):
+    folder = folder_of(tmp_path, out)
+    big = np.zeros((12, 40, 36), "u1") + 5
+    options = {k: v for k, v in FOLDERS[out].items() if k not in ("levels",)}
+    write(tmp_path / out, big, **FOLDERS[out])
+    write(tmp_path / out, VOXELS, **options)
+    anew = tmp_path / "anew"
+    write(anew / out, VOXELS, **options)
+    assert set(contents(folder)) == set(contents(folder_of(anew, out)))
+
+
+def test_arrays_beside_an_array_in_a_group_are_not_deleted(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=2)
+    group.create_array("raw", data=VOXELS)
+    before = contents(tmp_path)
+    with pytest.raises(OutputExistsError, match=r"raw/\S+ in it is no part"):
+        write(tmp_path / "g.zarr")
+    assert contents(tmp_path / "g.zarr") == {k.relative_to("g.zarr"): v for k, v in before.items()}
+
+
+def test_an_array_of_another_program_is_overwritten_as_asked(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    for version in (2, 3):
+        zarr.create_array(
+            tmp_path / "a.zarr", data=VOXELS, chunks=(3, 3, 3), zarr_format=version, overwrite=True
+        )
+        np.testing.assert_array_equal(write(tmp_path / "a.zarr", VOXELS + 1), VOXELS + 1)
+
+
+def test_datasets_beside_the_output_in_its_file_are_not_deleted(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    write(tmp_path / "a.h5", dataset="volumes/raw")
+    write(tmp_path / "a.h5", VOXELS + 1, dataset="volumes/raw")
+    for name in ("volumes/labels", "notes"):
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file[name] = VOXELS
+        with pytest.raises(OutputExistsError, match=f"/{name} in it is no part of it"):
+            write(tmp_path / "a.h5", dataset="volumes/raw")
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            np.testing.assert_array_equal(file[name], VOXELS)
+            del file[name]
+
+
+def test_tables_beside_the_shards_of_a_table_are_not_deleted(tmp_path):
+    table = bv.regionprops_table(bv.open(VOXELS))
+    for _ in range(2):
+        bv.compute(table.to(tmp_path / "a.parquet"), overwrite=True, **QUIET)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet" / "mine.parquet")
+    with pytest.raises(OutputExistsError, match=r"mine\.parquet in it is no part of it"):
+        bv.compute(table.to(tmp_path / "a.parquet"), overwrite=True, **QUIET)
+    assert pq.read_table(tmp_path / "a.parquet" / "mine.parquet").num_rows == 1
+
+
+def test_objects_of_a_bucket_that_are_no_part_of_an_output_stay(tmp_path):
+    """A folder of a bucket counts as empty where no output is: what lies there is not cleared for one."""
+    place = Place.of("memory://overwrite/a.zarr")
+    place.write("notes.txt", b"mine")
+    sink = make_sink("memory://overwrite/a.zarr", shape=VOXELS.shape, dtype="u1")
+    sink.create("run 1")
+    assert place.read("notes.txt") == b"mine"
+    with pytest.raises(OutputExistsError, match=r"notes\.txt in it is no part of it"):
+        sink.create("run 2", overwrite=True)
+    assert place.json("zarr.json")["attributes"]["beam_volumes"]["run"] == "run 1"
