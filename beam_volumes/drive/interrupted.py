@@ -16,6 +16,8 @@ from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs.journal import Journal
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.session import Session
+from beam_volumes.storage.ownership import UNFINISHED
+from beam_volumes.storage.place import url
 from beam_volumes.text import printable
 
 
@@ -62,7 +64,17 @@ def _terminated_raises() -> Iterator[None]:
 
 
 def how_to_go_on(session: Session, options: RunOptions) -> str:
-    """What continues a run that was stopped just now, in words."""
+    """What continues a run that was stopped just now, in words, and what it has replaced."""
+    lost: list[str] = []
+    for sink in {repr(s.extents): s for s in session.plan.outputs}.values():
+        with suppress(OSError, ValueError):
+            if (sink.state().get(UNFINISHED) or {}).get("replaced"):
+                lost.append(url(sink.kvstore).rstrip("/"))
+    gone = f"; what was in {', '.join(lost)} before is gone" if lost else ""
+    return _continuing(session, options) + gone
+
+
+def _continuing(session: Session, options: RunOptions) -> str:
     journal, manifest = session.journal, None
     if journal is not None:
         with suppress(OSError, ValueError):
@@ -74,7 +86,7 @@ def how_to_go_on(session: Session, options: RunOptions) -> str:
     place = journal.url
     outputs = session.plan.outputs
     if outputs and journal_place(session.plan, None) == journal.spec:
-        place = outputs[0].name
+        place = url(outputs[0].kvstore).rstrip("/")
     return f"go on with: beam-volumes resume {shlex.quote(place)}{_on(options.runner)}"
 
 

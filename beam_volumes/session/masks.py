@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -21,10 +19,10 @@ from beam_volumes.ops.labels.label_surveys import FilterSurvey
 from beam_volumes.plan.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.storage.source import Source
+from beam_volumes.storage.unfinished import outside
 
 #: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
 _LOOKS, _MOST = 3, 16 << 20
-_PACKAGE = str(Path(__file__).parent.parent)
 #: What has been warned of in this process.
 _told: set[tuple[str, str]] = set()
 
@@ -72,7 +70,7 @@ def warn_of_masks(plan: Plan) -> None:
             f"{source.name} looks like a mask: its uint8 voxels are 0 and {found} as far as we looked. "
             f"{name} {why}; if it is a mask, write v != 0 in its place"
         )
-        warnings.warn(text, MaskWarning, stacklevel=_outside())
+        warnings.warn(text, MaskWarning, stacklevel=outside())
         _told.add(key)
 
 
@@ -149,11 +147,3 @@ def _samples(source: Source) -> Iterator[Box]:
             seen.add((z, y, x))
             end = (min(a + u, n) for a, u, n in zip((z, y, x), unit, shape, strict=True))
             yield Box((z, y, x), tuple(end))  # type: ignore[arg-type]
-
-
-def _outside() -> int:
-    """Find the stack level of the user's line: the first that is not of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -31,7 +31,13 @@ class PartOfAll(Sink):
     def exists(self) -> bool:
         return False
 
-    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
+    def create(
+        self,
+        run_id: str,
+        overwrite: bool = False,
+        replaces: str | None = ANY,
+        unfinished: Mapping[str, Any] | None = None,
+    ) -> None:
         pass
 
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
@@ -68,7 +74,13 @@ class PartOfTable:
     def existing_run(self) -> str | None:
         return self.whole.existing_run()
 
-    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
+    def create(
+        self,
+        run_id: str,
+        overwrite: bool = False,
+        replaces: str | None = ANY,
+        unfinished: Mapping[str, Any] | None = None,
+    ) -> None:
         pass
 
     def write(self, shard: int, columns: Mapping[str, Any], run_id: str | None = None) -> None:

@@ -13,7 +13,7 @@ from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.runs.parts import Parts
-from beam_volumes.session.identity import make_manifest, stamps_of
+from beam_volumes.session.identity import journal_place, make_manifest, stamps_of
 from beam_volumes.session.once import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
@@ -21,7 +21,7 @@ from beam_volumes.storage import provenance, temporary
 from beam_volumes.storage.arrays import ArraySink
 from beam_volumes.storage.claims import ANY, Superseded, lost
 from beam_volumes.storage.durable import flush
-from beam_volumes.storage.place import Place, is_local
+from beam_volumes.storage.place import Place, is_local, url
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.stamps import changed
 from beam_volumes.sweep.meter import Meter
@@ -105,7 +105,7 @@ class Session(OncePerProcess):
             )
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
-            sink.create(self.run_id, overwrite=self.overwrite, replaces=before)
+            sink.create(self.run_id, self.overwrite, before, self._how_to_continue())
         self.make_scratch()
         if journal is None or not journal.marked(ENDED):
             for sink in self.plan.intermediates:
@@ -115,6 +115,16 @@ class Session(OncePerProcess):
             journal.mark(PREPARED)
         if journal is not None and journal.marked(ENDED):
             self._remove_scratch()  # of a first step that came late
+
+    def _how_to_continue(self) -> Mapping[str, Any] | None:
+        """What is noted in outputs until the run has ended."""
+        if self.journal is None:
+            return None
+        start = self.journal.url
+        if journal_place(self.plan, None) == self.journal.spec:
+            start = url(self.plan.outputs[0].kvstore).rstrip("/")
+        manifest = Journal.load(self.journal.spec)
+        return {"start": start, "program": bool(manifest is not None and manifest.closed)}
 
     def check(self, sinks: Iterable[Any] = ()) -> None:
         """Raise `Superseded` unless the run is still its manifest's, and outputs are still its own."""
@@ -159,6 +169,8 @@ class Session(OncePerProcess):
                     if whole and sink.pyramid is not None:
                         sink.tell_of_voxels(self.run_id)
                 self._tell_provenance(self.journal)
+                for sink in {repr(s.extents): s for s in self.plan.outputs}.values():
+                    sink.note_ended(self.run_id)
             self.flush(self.plan.sinks)
             self.journal.mark(ENDED)
             self.flush()

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import tensorstore as ts
@@ -121,7 +122,13 @@ class ArraySink(Sink):
     def watched(self, run_id: str) -> Watched | None:
         return None
 
-    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
+    def create(
+        self,
+        run_id: str,
+        overwrite: bool = False,
+        replaces: str | None = ANY,
+        unfinished: Mapping[str, Any] | None = None,
+    ) -> None:
         if not self._held:
             self._held.append(np.empty((*self.leading, *self.shape), self.dtype))
 

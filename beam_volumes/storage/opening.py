@@ -12,6 +12,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.space import METRES
+from beam_volumes.storage import unfinished
 from beam_volumes.storage.arrays import open_array
 from beam_volumes.storage.axes import space_said
 from beam_volumes.storage.formats.format import Format
@@ -109,12 +110,20 @@ def open_source(
     letters = () if axes is None else letters_of(axes)
     taken = {axis: at for axis, at in (index or {}).items() if axis in letters}
     first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
-    if mpp is not None:
-        level = _level_of(what, mpp, first, dataset, level, given)
-    source = _open(what, first, dataset, level, given)
+    try:
+        if mpp is not None:
+            level = _level_of(what, mpp, first, dataset, level, given)
+        source = _open(what, first, dataset, level, given)
+    except (ValueError, OSError) as error:
+        place = Place.of(_scheme_of(what)[1]).local if isinstance(what, str) else None
+        found = None if place is None else unfinished.at(place)
+        if found is not None and len(error.args) == 1:
+            error.args = (f"{error}; {found}",)
+        raise
     if letters:
         source = pointed(renamed(source, letters), taken)
     if _is_stored(what):
+        unfinished.warn(unfinished.of_extents(source.reader.extents))
         asked = {"path_or_spec": what, "index": index, "dataset": dataset, "level": level}
         asked |= {"axes": axes} if letters else {}
         source = replace(source, asked={**asked, **given})
@@ -249,6 +258,9 @@ def _open(
                 raise ValueError(
                     f"{name}={given[name]!r} is for {having}; {place.text} is {format.title}"
                 )
+        if place.local is None:
+            is_folder = getattr(source.reader, "folder", False)
+            unfinished.warn(unfinished.in_bucket(place, is_folder))
         return source
     names = None if place.local is None else matching(place.local)
     if names is not None:

@@ -7,12 +7,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost, prepare
+from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, changed, lost, prepare
 from beam_volumes.storage.durable import flush
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Place, Spec, join
 from beam_volumes.text import printable
+
+#: What a note calls the part that is there as long as its run has not ended.
+UNFINISHED = "unfinished"
 
 
 class OutputExistsError(FileExistsError, ValueError):
@@ -38,8 +41,9 @@ def home_of(place: Spec, is_file: bool) -> Spec:
 class OwnedOutput:
     """What a run writes for others: a document in its home says which run's it is.
 
-    The document's note has ``run``; ``preparing`` until the place is ready for the units of that run; and
-    ``finished`` once all of them have been put together, where that is done. Kinds of outputs say how a note
+    The document's note has ``run``; ``preparing`` until the place is ready for the units of that run;
+    ``finished`` once all of them have been put together, where that is done; and ``unfinished``, how the run
+    is continued, until it has ended. Kinds of outputs say how a note
     is stored, and what else is made.
     """
 
@@ -201,7 +205,13 @@ class OwnedOutput:
                 "overwrite=True does not delete it; move it away, or choose another path"
             )
 
-    def create(self, run_id: str, overwrite: bool = False, replaces: str | None = ANY) -> None:
+    def create(
+        self,
+        run_id: str,
+        overwrite: bool = False,
+        replaces: str | None = ANY,
+        unfinished: Mapping[str, Any] | None = None,
+    ) -> None:
         """Make the output ready to be written, once per run.
 
         Called again by the same run (a retry), also at the same time, it changes nothing. What another run
@@ -213,6 +223,8 @@ class OwnedOutput:
         overwrite : bool
         replaces : str, optional
             The run, or None, that was there when the run was asked for.
+        unfinished : mapping, optional
+            How the run is continued, to be noted until `note_ended`.
 
         Raises
         ------
@@ -239,9 +251,13 @@ class OwnedOutput:
                 )
             self.check_replaceable()
 
+        noted: dict[str, Any] = {"run": run_id}
+        if unfinished is not None:
+            noted[UNFINISHED] = {**unfinished, "replaced": self._replaces_something(run_id)}
+
         def written(attempt: str | None) -> bytes:
             attempting = {} if attempt is None else {"preparing": attempt}
-            return self._document_of({"run": run_id, **attempting})
+            return self._document_of({**noted, **attempting})
 
         def make(is_ours: Callable[[], bool]) -> bool:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
@@ -260,7 +276,26 @@ class OwnedOutput:
             make=make,
         )
 
+    def _replaces_something(self, run_id: str) -> bool:
+        """Whether something was there before the run, which may have begun to replace it."""
+        try:
+            noted = self.state()
+        except VolumeError:
+            noted = {}
+        begun = noted.get(UNFINISHED) if noted.get("run") == run_id else None
+        return bool(begun["replaced"]) if isinstance(begun, dict) else self.exists()
+
     # finishing it
+
+    def note_ended(self, run_id: str) -> None:
+        """Note that the run which writes the output has ended well; may be repeated."""
+
+        def change(document: dict[str, Any]) -> bool:
+            noted = self._noted(document)
+            is_ours = isinstance(noted, dict) and noted.get("run") == run_id
+            return is_ours and noted.pop(UNFINISHED, None) is not None
+
+        changed(self.document, change)
 
     def finish_once(
         self,

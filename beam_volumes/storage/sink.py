@@ -22,7 +22,7 @@ from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Content, WritableFormat
-from beam_volumes.storage.ownership import OwnedOutput
+from beam_volumes.storage.ownership import UNFINISHED, OwnedOutput
 from beam_volumes.storage.place import Place, output_spec, url
 from beam_volumes.storage.pyramid import (
     OPTIONS,
@@ -158,8 +158,11 @@ class Sink(Description, OwnedOutput):
         return self.its.noted(document)
 
     def _document_of(self, noted: Mapping[str, Any]) -> bytes:
-        if set(noted) == {"run"}:
-            return _encoded(self.its.documents(self.whole, noted["run"])[self._key])
+        if set(noted) <= {"run", UNFINISHED}:
+            document = self.its.documents(self.whole, noted["run"])[self._key]
+            if UNFINISHED in noted:
+                self.its.noted(document)[UNFINISHED] = noted[UNFINISHED]
+            return _encoded(document)
         return _encoded(self.its.note(self, noted))
 
     def _is_replaceable(self) -> bool:

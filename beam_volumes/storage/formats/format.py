@@ -267,7 +267,7 @@ class WritableFormat(Format):
         return noted
 
     def noted(self, document: Mapping[str, Any]) -> Any:
-        """What a first document notes."""
+        """What a first document notes: a part of it, not a copy."""
         return document
 
     def found(self, home: Place) -> bytes | None:

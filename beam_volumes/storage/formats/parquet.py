@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.storage import unfinished
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.table_format import Columns, TableFormat
@@ -108,6 +109,7 @@ class ParquetTable:
         """A file, or a directory of files; their metadata are read."""
         spec = kvstore_spec(place)
         name = url(spec).rstrip("/")
+        unfinished.warn(unfinished.of_extents([Extent(spec)]))
         if spec.get("driver") == "file" and os.path.isfile(spec["path"]):
             files = [spec]
         else:

@@ -110,7 +110,7 @@ class SliceOutput(WritableFormat):
         return {**noted, **({SLICES: there[SLICES]} if SLICES in there else {})}
 
     def noted(self, document: Mapping[str, Any]) -> Any:
-        return {name: v for name, v in document.items() if name not in (VOLUME, SLICES)}
+        return document
 
     def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
         slices = (home.json(RUN) or {}).get(SLICES)
