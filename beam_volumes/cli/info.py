@@ -25,7 +25,7 @@ from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
 from beam_volumes.session.provenance import versions
-from beam_volumes.storage import provenance
+from beam_volumes.storage import provenance, unfinished
 from beam_volumes.storage.checking import Check
 from beam_volumes.storage.formats.format import Format, Listing
 from beam_volumes.storage.opening import asked_at, open_source
@@ -102,6 +102,7 @@ def found(args: argparse.Namespace) -> Facts:
         if args.level is None and args.mpp is None and args.axes is None and not options:
             listing = _listing(place, those, args.dataset)
         if listing is not None and not listing.is_volume:
+            unfinished.warn(None if place.local is None else unfinished.at(place.local))
             return of_group(args.path, args.dataset, listing)
     source = open_source(
         args.path if spec is None else spec, mpp=args.mpp, axes=args.axes, **asked, **options

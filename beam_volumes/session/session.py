@@ -124,7 +124,8 @@ class Session(OncePerProcess):
         if journal_place(self.plan, None) == self.journal.spec:
             start = url(self.plan.outputs[0].kvstore).rstrip("/")
         manifest = Journal.load(self.journal.spec)
-        return {"start": start, "program": bool(manifest is not None and manifest.closed)}
+        is_closed = manifest is not None and manifest.closed
+        return {"start": start, "by": "program" if is_closed else "resume"}
 
     def check(self, sinks: Iterable[Any] = ()) -> None:
         """Raise `Superseded` unless the run is still its manifest's, and outputs are still its own."""

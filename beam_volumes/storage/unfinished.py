@@ -55,17 +55,18 @@ class Unfinished(NamedTuple):
 
     place: str
     run: str
-    #: What continues the run: the path of its first output or of its journal.
+    #: Where the run is continued: the path of its first output or of its journal.
     start: str
-    #: Whether only the program that began it can.
-    by_program: bool
+    #: What continues it: "resume", its "program" or its "pipeline".
+    by: str
     #: Whether an earlier output of that path is gone.
     has_replaced: bool
 
     def __str__(self) -> str:
-        how = f"beam-volumes resume {shlex.quote(self.start)}"
-        if self.by_program:
-            how = "running its program again with resume=True"
+        how = {
+            "program": "running its program again with resume=True",
+            "pipeline": "running its pipeline again with overwrite=True",
+        }.get(self.by, f"beam-volumes resume {shlex.quote(self.start)}")
         gone = "; what was there before is gone" if self.has_replaced else ""
         what = f"{self.place} is unfinished: the run {self.run} that writes it has not ended{gone}"
         return printable(" ".join(f"{what}; continue it by {how}".split()))
@@ -143,9 +144,7 @@ def _first(place: str, documents: Iterable[tuple[str, bytes | None]]) -> Unfinis
             start, run = str(how["start"]), str(noted["run"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             continue  # of another program, or damaged: whoever reads it tells
-        return Unfinished(
-            place or start, run, start, bool(how.get("program")), bool(how.get("replaced"))
-        )
+        return Unfinished(place or start, run, start, str(how.get("by")), bool(how.get("replaced")))
     return None
 
 

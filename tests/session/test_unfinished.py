@@ -174,7 +174,7 @@ def test_what_an_output_says_is_shown_and_not_obeyed(tmp_path):
     """A file may say anything: what it calls the run's place is quoted, and made printable."""
     bv.compute(target_of(tmp_path, "a.zarr"), **QUIET)
     document = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
-    how = {"start": "x; rm -rf /\n\x1b[2J", "program": False, "replaced": False}
+    how = {"start": "x; rm -rf /\n\x1b[2J", "by": "resume", "replaced": False}
     document["attributes"]["beam_volumes"] = {"run": "r", "unfinished": how}
     (tmp_path / "a.zarr" / "zarr.json").write_text(json.dumps(document))
     (said,) = told(tmp_path / "a.zarr")

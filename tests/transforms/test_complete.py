@@ -1,6 +1,7 @@
 """A volume that slabs do not fill is an error that names what is missing, not zeros."""
 
 import random
+import warnings
 
 import apache_beam as beam
 import numpy as np
@@ -36,7 +37,9 @@ def write(folder, keep, tile=(3, 8), windows=False, **how):
 
 
 def test_slabs_that_are_all_there_are_written(tmp_path):
-    np.testing.assert_array_equal(write(tmp_path, lambda s: True), X + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bv.UnfinishedWarning)
+        np.testing.assert_array_equal(write(tmp_path, lambda s: True), X + 1)
     np.testing.assert_array_equal(write(tmp_path, bool, windows=True, overwrite=True), X + 1)
 
 
@@ -57,6 +60,8 @@ def test_slabs_that_are_all_there_are_written(tmp_path):
 def test_slabs_that_are_missing_fail_the_pipeline_and_are_named(tmp_path, keep, says):
     with pytest.raises(Exception, match=says):
         write(tmp_path, keep)
+    with pytest.warns(bv.UnfinishedWarning, match="running its pipeline again with overwrite=True"):
+        bv.open(tmp_path / "out.zarr")
 
 
 def test_slabs_that_are_missing_may_be_meant(tmp_path):

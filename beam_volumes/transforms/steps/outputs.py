@@ -75,6 +75,10 @@ class Outputs:
             )
         return target
 
+    def unfinished(self, sink: Sink) -> Mapping[str, Any] | None:
+        """What is noted in an output until all slabs are written; None if some may be missing."""
+        return None if self.partial else {"start": sink.name, "by": "pipeline"}
+
     def made(self, volume: str, kind: Kind) -> tuple[str, Sink]:
         """Make the output of a volume; again by the same run it is there already."""
         shape, dtype, space = kind
@@ -85,6 +89,7 @@ class Outputs:
             self.run_id,
             overwrite=self.overwrite,
             replaces=None if replaces == self.run_id else replaces,
+            unfinished=self.unfinished(sink),
         )
         return volume, sink
 
@@ -199,6 +204,6 @@ def _check(
             f"{sink.name} is not complete: {whole - fill.voxels:,} of {whole:,} voxels were in no slab, and "
             "read as 0; give WriteSlabs all slabs, or partial=True to write those there are"
         )
-    if finish is not None and sink.assembles:
+    if finish is not None:
         finish(sink)
     return volume

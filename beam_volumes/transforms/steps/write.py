@@ -126,7 +126,9 @@ class WriteSlabs(Excepting, beam.PTransform):
             return self._one_for_each(slabs)
         steps = list(_steps_before(slabs))
         check_in_place(_read_by(steps), [self.sink])
-        make = _Make(self.sink, self.outputs.run_id, self.outputs.overwrite, self.replaces)
+        sink, run_id = self.sink, self.outputs.run_id
+        unfinished = self.outputs.unfinished(sink)
+        make = _Make(sink, run_id, self.outputs.overwrite, self.replaces, unfinished)
         # It is there also where no slab ever comes. Whoever writes one sees to it too, instead of waiting for
         # this step by a side input: Flink cannot keep those in the checkpoints of a streaming job.
         _ = slabs.pipeline | "Begin" >> beam.Create([None]) | "Make" >> beam.Map(make)
@@ -139,10 +141,7 @@ class WriteSlabs(Excepting, beam.PTransform):
                 boxes = (boxes, bad) | "All" >> beam.Flatten()
             grid = next(_grids_of(steps, self.sink.shape), None)
             whole = boxes | "Complete" >> CheckComplete(self.sink.name, self.sink.grid, grid)
-            if self.sink.assembles:
-                _ = whole | "Finish" >> beam.Map(
-                    lambda _, sink, run_id: sink.finish(run_id), self.sink, self.outputs.run_id
-                )
+            _ = whole | "Finish" >> beam.Map(lambda _: _finish(sink, run_id))
         keys = written | "Keys" >> beam.Keys().with_output_types(SlabKey)
         return keys if told is None else (keys, told)
 
@@ -218,12 +217,13 @@ class _Make:
     run_id: str
     overwrite: bool
     replaces: str | None
+    unfinished: Mapping[str, Any] | None
 
     def __call__(self, _: Any = None) -> None:
         opened(f"made {self.sink.name} {self.run_id}", self._made)
 
     def _made(self) -> bool:
-        self.sink.create(self.run_id, overwrite=self.overwrite, replaces=self.replaces)
+        self.sink.create(self.run_id, self.overwrite, self.replaces, self.unfinished)
         return True
 
 
@@ -234,6 +234,7 @@ def _write_made(pair: Any, make: _Make) -> tuple[SlabKey, Box]:
 
 def _finish(sink: Sink, run_id: str) -> None:
     sink.finish(run_id)
+    sink.note_ended(run_id)
 
 
 #: The key of a slab, and its core.
