@@ -521,3 +521,111 @@ def test_real_files_as_others_read_them(name, how):
     assert np.array_equal(np.asarray(volume), theirs.reshape(volume.shape))
     if volume.voxel_size is not None:
         assert volume.voxel_size[-2:] == pytest.approx(image.GetSpacing()[1::-1])
+
+
+def _items(**tags):
+    item = Dataset()
+    for name, value in tags.items():
+        setattr(item, name, value)
+    return [item]
+
+
+def enhanced(path, array, described, **shared):
+    """One file whose frames are described one by one: positions along z, and what is said of each."""
+    frames = []
+    for place, content in described:
+        frame = Dataset()
+        if place is not None:
+            frame.PlanePositionSequence = _items(ImagePositionPatient=[0, 0, place])
+        frame.FrameContentSequence = _items(**content)
+        frames.append(frame)
+    group = Dataset()
+    group.PlaneOrientationSequence = _items(ImageOrientationPatient=[1, 0, 0, 0, 1, 0])
+    group.PixelMeasuresSequence = _items(PixelSpacing=[0.3, 0.4], SliceThickness=9, **shared)
+    tags = {"SharedFunctionalGroupsSequence": [group], "PerFrameFunctionalGroupsSequence": frames}
+    return tags
+
+
+def test_frames_of_several_times_and_places_are_two_axes(tmp_path):
+    array = voxels("u2", (6, 4, 3))
+    order = [(t, z) for z in (2, 0, 1) for t in (1, 0)]
+    wanted = np.empty((2, 3, 4, 3), "u2")
+    for k, (t, z) in enumerate(order):
+        wanted[t, z] = array[k]
+    pointers = [_items(DimensionIndexPointer=p)[0] for p in (0x00209057, 0x00189073)]
+    for k, (described, more) in enumerate(
+        (
+            ([(1.5 * z, {"TemporalPositionIndex": t + 1}) for t, z in order], {}),
+            (
+                [(1.5 * z, {"DimensionIndexValues": [z + 1, t + 1]}) for t, z in order],
+                {"DimensionIndexSequence": pointers},
+            ),
+            (
+                [
+                    (None, {"TemporalPositionIndex": t, "InStackPositionNumber": z})
+                    for t, z in order
+                ],
+                {},
+            ),
+        )
+    ):
+        path = tmp_path / f"{k}.dcm"
+        tags = enhanced(path, array, described, SpacingBetweenSlices=1.5)
+        save(path, array[0], **frames_of(array, **tags, **more))
+        volume = bv.open(path)
+        assert volume.axes == ("t", "z", "y", "x") and volume.voxel_size == (1.5, 0.3, 0.4)
+        assert np.array_equal(np.asarray(volume), wanted)
+        assert np.array_equal(np.asarray(volume[1, 2]), wanted[1, 2])
+    described = [(1.5 * z, {"TemporalPositionIndex": t + 1}) for t, z in [*order[:5], (1, 7)]]
+    tags = enhanced(path, array, described)
+    save(path, array[0], **frames_of(array, **tags))
+    with pytest.raises(VolumeError, match="4 places and 2 points in time, and one of these has"):
+        bv.open(path)
+    described = [(0, {"TemporalPositionIndex": t + 1}) for t in range(6)]
+    save(path, array[0], **frames_of(array, **enhanced(path, array, described)))
+    assert bv.open(path).axes == ("t", "y", "x")
+    assert np.array_equal(np.asarray(bv.open(path)), array)
+
+
+def test_frames_of_one_place_that_differ_in_several_ways_are_refused(tmp_path):
+    array, path = voxels("u2", (8, 4, 3)), tmp_path / "a.dcm"
+    pointers = [_items(DimensionIndexPointer=p)[0] for p in (0x00209057, 0x00189073, 0x00189082)]
+    described = [
+        (z, {"DimensionIndexValues": [z + 1, t + 1, e + 1]})
+        for z in (0, 1)
+        for t in (0, 1)
+        for e in (0, 1)
+    ]
+    tags = enhanced(path, array, described)
+    save(path, array[0], **frames_of(array, DimensionIndexSequence=pointers, **tags))
+    with pytest.raises(VolumeError, match="differ in 2 ways"):
+        bv.open(path)
+
+
+def test_measures_of_frames_without_places_are_kept(tmp_path):
+    array = voxels("u2", (3, 4, 3))
+    tags = enhanced(tmp_path, array, [(None, {})] * 3, SpacingBetweenSlices=0.5)
+    save(tmp_path / "a.dcm", array[0], **frames_of(array, **tags))
+    assert bv.open(tmp_path / "a.dcm").voxel_size == (0.5, 0.3, 0.4)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_frames_that_are_not_counted_are_all_read(tmp_path, compressed):
+    array, tags = voxels("u2", (3, 5, 3)), {}
+    tags["PixelData"] = array.tobytes()
+    if compressed:
+        imagecodecs = pytest.importorskip("imagecodecs")
+        codes = [imagecodecs.jpeg2k_encode(a, codecformat="j2k", reversible=True) for a in array]
+        tags = {"syntax": JPEG2000Lossless, "PixelData": encapsulate(codes, has_bot=True)}
+    save(tmp_path / "a.dcm", array[0], **tags)
+    assert np.array_equal(np.asarray(bv.open(tmp_path / "a.dcm")), array)
+
+
+def test_a_spacing_of_zero_is_not_known_and_can_be_said(tmp_path):
+    for z in range(2):
+        save(
+            tmp_path / f"{z}.dcm", voxels("u2", (4, 3)), **placed(2 * z) | {"PixelSpacing": [0, 0]}
+        )
+    assert bv.open(tmp_path).voxel_size is None
+    volume = bv.open(tmp_path, voxel_size=(2, 0.5, 0.5), unit="mm")
+    assert volume.voxel_size == (2, 0.5, 0.5)

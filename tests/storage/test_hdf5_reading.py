@@ -337,7 +337,7 @@ def _absent(kind, folder, array):
         if kind == "raw, gone":
             os.remove(folder / "b.raw")
         else:
-            os.truncate(folder / "b.raw", array.nbytes - 1)
+            os.truncate(folder / "b.raw", array.nbytes // 2)
         return
     with h5py.File(folder / "c.h5", "w") as file:
         file["data"] = array

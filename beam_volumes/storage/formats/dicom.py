@@ -17,7 +17,7 @@ import numpy as np
 
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.dicom_frames import Frames, Pixels
-from beam_volumes.storage.formats.dicom_geometry import in_order
+from beam_volumes.storage.formats.dicom_geometry import by_time, check_alike, in_order
 from beam_volumes.storage.formats.dicom_headers import Header, read_header
 from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.headered import AFFINE, Lie
@@ -206,9 +206,13 @@ def _volume(
     frames = [(n, f) for n, h in enumerate(headers) for f in h.frames]
     names = [h.file.name for h in headers]
     along = headers[0].along if len(headers) == 1 else "z"
+    times = by_time(frames, where) if along == "z" else [frames]
     if along == "z":
         flat = single and len(frames) == 1
-        frames, letters, lie = in_order(frames, headers, names, where, affine, flat)
+        ordered = [in_order(t, headers, names, where, affine, flat) for t in times]
+        check_alike(ordered, where)
+        frames = [frame for placed, _, _ in ordered for frame in placed]
+        _, letters, lie = ordered[0]
     else:
         flat, letters, lie = False, "xyz", Lie()
         spacing = frames[0][1].spacing
@@ -230,6 +234,10 @@ def _volume(
             f"{where} is MONOCHROME1: its small numbers are the bright ones; they are opened as stored",
             stacklevel=6,
         )
+    on: tuple[tuple[str, int], ...] = (("t" if flat else along, len(frames)),)
+    if len(times) > 1:
+        places = len(times[0])
+        on = (("t", len(times)), *((("z", places),) if places > 1 else ()))
     planes = Frames(
         path=folder,
         files=tuple(h.file for h in headers),
@@ -237,15 +245,11 @@ def _volume(
         pixels=pixels,
         rescale=tuple(factors),
         dtype=dtype,
-        along=along,
+        along=on,
     )
-    axes: tuple[str, ...] = (along, "y", "x")
-    sizes: tuple[int, ...] = (len(frames), pixels.rows, pixels.columns)
-    if flat:
-        planes, axes = _flat(planes), ("t", "y", "x")
-    named = (letters[2] if len(letters) == 3 and along == "z" else axes[0], letters[1], letters[0])
-    if flat:
-        named = ("t", *named[1:])
+    axes: tuple[str, ...] = (*(a for a, _ in on), "y", "x")
+    sizes: tuple[int, ...] = (*(n for _, n in on), pixels.rows, pixels.columns)
+    named = tuple(letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes)
     channels: tuple[str, ...] = ()
     if pixels.samples > 1:
         axes, sizes = (*axes, "c"), (*sizes, pixels.samples)
@@ -255,23 +259,16 @@ def _volume(
         planes,
         axes,
         sizes,
-        (1, *sizes[1:]),
+        (*(1 for _ in on), *sizes[len(on) :]),
         dtype,
         index,
         channels=channels,
         voxel_size=lie.voxel_size,
         unit=lie.unit,
         origin=lie.origin,
-        letters=named + axes[3:],
+        letters=named + axes[len(named) :],
         flipped=lie.flipped,
         encoded=pixels.codec is not None,
-    )
-
-
-def _flat(planes: Frames) -> Frames:
-    """A single image: its one frame is on no axis of space."""
-    return Frames(
-        planes.path, planes.files, planes.order, planes.pixels, planes.rescale, planes.dtype, "t"
     )
 
 

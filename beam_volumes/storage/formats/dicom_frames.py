@@ -131,8 +131,8 @@ class Frames(TokenOfFields):
     rescale : tuple of (float, float)
         Slope and intercept, one of all frames or one of each; none where there is nothing to do.
     dtype : numpy.dtype
-    along : str
-        The axis that frames are on.
+    along : tuple of (str, int)
+        The axes that frames are on, the last one fastest, and their extents.
     """
 
     path: str
@@ -141,7 +141,7 @@ class Frames(TokenOfFields):
     pixels: Pixels
     rescale: tuple[tuple[float, float], ...]
     dtype: np.dtype
-    along: str = "z"
+    along: tuple[tuple[str, int], ...]
 
     @property
     def names(self) -> Sequence[str]:
@@ -149,7 +149,9 @@ class Frames(TokenOfFields):
 
     def open(self) -> ReadPlane:
         def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
-            k = at[self.along]
+            k = 0
+            for axis, count in self.along:
+                k = k * count + at[axis]
             number, frame = self.order[k]
             return self._rescaled(self._decoded(number, frame), k)[y, x]
 

@@ -22,6 +22,67 @@ _ROUNDED = 0.0101
 Placed = list[tuple[int, Frame]]
 
 
+def by_time(frames: Placed, where: str) -> list[Placed]:
+    """Frames of each point in time, where several are at one place and their headers say which is which.
+
+    Raises
+    ------
+    ValueError
+        Some places have more frames than others, or frames of one place differ in several ways.
+    """
+    places = _places([f for _, f in frames])
+    if places in (0, len(frames)):  # each slice may have a time of its own
+        return [frames]
+    uneven = ""
+    for keys in zip(*(f.times for _, f in frames), strict=False):
+        groups: dict[tuple[float, ...], Placed] = {}
+        for key, item in zip(keys, frames, strict=True):
+            groups.setdefault(key, []).append(item)
+        ways = sum(len(set(way)) > 1 for way in zip(*groups, strict=True))
+        few = min(groups, key=lambda k: len(groups[k]))
+        if ways == 1 and all(len(g) == places for g in groups.values()):
+            return [sorted(groups[t], key=lambda i: i[1].slice or 0) for t in sorted(groups)]
+        if ways > 1:
+            uneven = (
+                f"frames of one place differ in {ways} ways, and a volume has one axis for them (t)"
+            )
+        elif ways:
+            uneven = uneven or (
+                f"it has {counted(places, 'place')} and {counted(len(groups), 'point')} in time, and one of "
+                f"these has {counted(len(groups[few]), 'frame')}"
+            )
+    if uneven:
+        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore what is missing")
+    return [frames]
+
+
+def _places(frames: Sequence[Frame]) -> int:
+    """At how many places frames are; 0 if they do not say it."""
+    if any(f.position is None or f.orientation is None for f in frames):
+        numbers = {f.slice for f in frames}
+        return 0 if None in numbers else len(numbers)
+    along = normal(frames[0].orientation or ())
+    at = np.sort(np.array([f.position for f in frames]) @ along)
+    return 1 + int((np.diff(at) > 2 * _ROUNDED).sum())
+
+
+def check_alike(times: Sequence[tuple[Placed, str, Lie]], where: str) -> None:
+    """Refuse points in time whose frames lie elsewhere than those of the first."""
+    first, letters, lie = times[0]
+    for placed, other, lies in times[1:]:
+        pairs = zip(first, placed, strict=True)
+        moved = any(
+            a[1].position is not None
+            and b[1].position is not None
+            and np.abs(np.subtract(a[1].position, b[1].position)).max() > 2 * _ROUNDED
+            for a, b in pairs
+        )
+        if moved or other != letters or lies.flipped != lie.flipped:
+            raise VolumeError(
+                f"{where}: its frames lie elsewhere at other times; choose the files of one volume by a glob"
+            )
+
+
 def in_order(
     frames: Placed,
     headers: Sequence[Header],
@@ -50,7 +111,7 @@ def in_order(
             f"{b[1].spacing}; choose the files of one volume by a glob"
         )
     if spacing is not None and min(spacing) <= 0:
-        raise VolumeError(f"{where}: its PixelSpacing is {spacing}; it must be positive")
+        spacing = None  # what is not said so is not known
     thickness = headers[0].thickness
     if any(f.position is None or f.orientation is None for _, f in frames):
         frames = _numbered(frames, headers, called, where)

@@ -8,7 +8,7 @@ import os
 import struct
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ _TAGS = [
     "NumberOfFrames",
     "FrameIncrementPointer",
     "GridFrameOffsetVector",
+    "TemporalPositionIdentifier",
+    "DimensionIndexSequence",
     "SamplesPerPixel",
     "PlanarConfiguration",
     "PhotometricInterpretation",
@@ -53,6 +55,16 @@ _TAGS = [
 #: Frames that an axis of time is made of, if the file says that it steps along these.
 _TIMES = (0x00181063, 0x00181065)
 _OFFSETS = 0x3004000C
+#: Dimensions of frames that are of space.
+_PLACES = (
+    "StackID",
+    "InStackPositionNumber",
+    "ImagePositionPatient",
+    "ImageOrientationPatient",
+    "PlanePositionSequence",
+    "FrameAcquisitionNumber",
+    "",
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,10 @@ class Frame:
     position, orientation, spacing : tuple of float or None
         Of its first pixel, in millimetres; of a row and a column; of rows and of columns.
     rescale : tuple of (float, float)
+    times : tuple of tuple
+        What may tell frames of one place apart, by numbers that count: the first that does is meant.
+    slice : int or None
+        Its number among the frames of its stack.
     """
 
     number: int
@@ -73,6 +89,8 @@ class Frame:
     orientation: tuple[float, ...] | None
     spacing: tuple[float, ...] | None
     rescale: tuple[float, float]
+    times: tuple[tuple[float, ...], ...] = ()
+    slice: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +164,8 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
     pixels = _pixels(head, tag, syntax, path, words and not little)
     at = file.tell()
     left = file.size - at
-    frames = _integer(head, "NumberOfFrames", 1) or 1
+    frames = _integer(head, "NumberOfFrames", None) or _count(file, pixels, min(left, length))
+    file.seek(at)
     if pixels.codec is None:
         needed = -(-frames * pixels.frame_bits // 8)
         if min(left, length) < needed:
@@ -170,17 +189,32 @@ def _parsed(file: BoundedFile, path: str, name: str) -> Header | None:
         instance=_integer(head, "InstanceNumber", None),
         pixels=pixels,
         frames=_frames(head, frames, path),
-        thickness=next(
-            (
-                v[0]
-                for k in ("SpacingBetweenSlices", "SliceThickness")
-                if (v := _numbers(head, k, 1))
-            ),
-            None,
-        ),
+        thickness=_thickness(head),
         along="t" if _pointer(head) in _TIMES else "z",
         lookup="ModalityLUTSequence" in head,
     )
+
+
+def _count(file: BoundedFile, pixels: Pixels, length: int) -> int:
+    """How many frames there are in a file that does not say it: as many as its pixels are of, or 1."""
+    if pixels.codec is None:
+        each, rest = divmod(8 * length, max(1, pixels.frame_bits))
+        return each if each > 1 and rest < 16 else 1
+    item = file.read(8)  # the table of where frames begin
+    if len(item) < 8 or item[:4] != b"\xfe\xff\x00\xe0":
+        return 1
+    return max(1, struct.unpack("<I", item[4:])[0] // 4)
+
+
+def _thickness(head: Any) -> float | None:
+    """How far slices are apart, as the file says it, or how thick they are."""
+    groups = [_first(head, f"{k}FunctionalGroupsSequence") for k in ("PerFrame", "Shared")]
+    measures = [None if g is None else _first(g, "PixelMeasuresSequence") for g in groups]
+    for keyword in ("SpacingBetweenSlices", "SliceThickness"):
+        for item in (*measures, head):
+            if item is not None and (found := _numbers(item, keyword, 1)):
+                return found[0]
+    return None
 
 
 def _syntax(file: io.BufferedReader) -> str | None:
@@ -276,16 +310,17 @@ def _frames(head: Any, count: int, path: str) -> tuple[Frame, ...]:
     shared = _first(head, "SharedFunctionalGroupsSequence")
     each = head.get("PerFrameFunctionalGroupsSequence")
     own = list(each or ())
+    pointers = _pointers(head)
     if own and len(own) != count:
         raise ValueError(f"it describes {len(own)} of its {count} frames")
     if own:
-        return tuple(_described(head, k, [of, shared]) for k, of in enumerate(own))
-    frame = _described(head, 0, [shared])
+        return tuple(_described(head, k, [of, shared], pointers) for k, of in enumerate(own))
+    frame = _described(head, 0, [shared], pointers)
     if count == 1:
         return (frame,)
     offsets = _numbers(head, "GridFrameOffsetVector", count)
     if _pointer(head) != _OFFSETS or offsets is None or frame.position is None:
-        unplaced = Frame(0, None, frame.orientation, frame.spacing, frame.rescale)
+        unplaced = replace(frame, position=None)
         return tuple(_at(unplaced, k, None) for k in range(count))
     along = normal(frame.orientation or (1, 0, 0, 0, 1, 0))
     shift = 0.0 if offsets[0] == 0 else float(np.dot(frame.position, along))
@@ -295,10 +330,18 @@ def _frames(head: Any, count: int, path: str) -> tuple[Frame, ...]:
 
 
 def _at(frame: Frame, number: int, position: tuple[float, ...] | None) -> Frame:
-    return Frame(number, position, frame.orientation, frame.spacing, frame.rescale)
+    return replace(frame, number=number, position=position)
 
 
-def _described(head: Any, number: int, groups: Sequence[Any]) -> Frame:
+def _pointers(head: Any) -> list[str]:
+    """What the dimensions are by which a file counts its frames."""
+    from pydicom.datadict import keyword_for_tag
+
+    found = head.get("DimensionIndexSequence") or ()
+    return [keyword_for_tag(item.get("DimensionIndexPointer") or 0) for item in found]
+
+
+def _described(head: Any, number: int, groups: Sequence[Any], pointers: Sequence[str]) -> Frame:
     def found(sequence: str, keyword: str, n: int) -> tuple[float, ...] | None:
         for group in groups:
             item = None if group is None else _first(group, sequence)
@@ -306,6 +349,14 @@ def _described(head: Any, number: int, groups: Sequence[Any]) -> Frame:
                 return values
         return _numbers(head, keyword, n)
 
+    content = next((c for g in groups if g and (c := _first(g, "FrameContentSequence"))), {})
+    stack = _integer(content, "InStackPositionNumber", None)
+    time = _numbers(content, "TemporalPositionIndex", 1)
+    if time is None:
+        time = _numbers(head, "TemporalPositionIdentifier", 1)
+    index = _numbers(content, "DimensionIndexValues", len(pointers)) if pointers else None
+    # Whatever is not a place: times, phases of a cycle, echoes, directions of diffusion.
+    others = tuple(i for i, p in zip(index or (), pointers, strict=False) if p not in _PLACES)
     slope = found("PixelValueTransformationSequence", "RescaleSlope", 1)
     intercept = found("PixelValueTransformationSequence", "RescaleIntercept", 1)
     return Frame(
@@ -314,6 +365,8 @@ def _described(head: Any, number: int, groups: Sequence[Any]) -> Frame:
         found("PlaneOrientationSequence", "ImageOrientationPatient", 6),
         found("PixelMeasuresSequence", "PixelSpacing", 2),
         (1.0 if slope is None else slope[0], 0.0 if intercept is None else intercept[0]),
+        tuple(found for found in (time or (), others) if found),
+        stack,
     )
 
 
