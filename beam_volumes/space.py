@@ -15,8 +15,11 @@ METRES = {
     "nanometer": "1e-9",
     "micrometer": "1e-6",
     "millimeter": "1e-3",
+    "mil": "0.0000254",
     "centimeter": "1e-2",
     "inch": "0.0254",
+    "decimeter": "0.1",
+    "foot": "0.3048",
     "meter": "1.0",
     "kilometer": "1e3",
 }

@@ -34,6 +34,9 @@ UNITS = {
     "picometer": ("pm", "picometre", "picometers", "picometres"),
     "kilometer": ("km", "kilometre", "kilometers", "kilometres"),
     "inch": ("in", "inches"),
+    "decimeter": ("dm", "decimetre", "decimeters", "decimetres"),
+    "foot": ("ft", "feet"),
+    "mil": ("mils", "thou"),
 }
 _UNIT_NAMES = {alias: name for name, aliases in UNITS.items() for alias in (name, *aliases)}
 

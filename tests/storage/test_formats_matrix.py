@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.space import METRES
 from beam_volumes.storage.formats.registry import writable
 from beam_volumes.storage.source import DTYPES
 from tests.tiers import is_common
@@ -179,3 +180,20 @@ def test_from_slices_through_one_after_the_other(tmp_path, chain):
             volume = volume.with_space(before)
         np.testing.assert_array_equal(np.asarray(volume), array)
         check_space(volume, first)
+
+
+@pytest.mark.parametrize("unit", METRES)
+def test_every_unit_of_length_comes_back_from_every_format(tmp_path, unit):
+    volume = bv.open(np.zeros((2, 3, 4), "u1"), voxel_size=(3, 2, 1), unit=unit)
+    for name, format in writable().items():
+        if np.dtype("u1") in format.dtypes and "space" not in LOSES.get(name, ()):
+            written(tmp_path / name / place(tmp_path, name).name, volume, name)
+            found = bv.open(tmp_path / name / place(tmp_path, name).name)
+            assert found.unit is not None, name
+            check_space(found, volume)
+
+
+@pytest.mark.parametrize(("short", "unit"), [("dm", "decimeter"), ("ft", "foot"), ("thou", "mil")])
+def test_short_names_of_units(short, unit):
+    volume = bv.open(np.zeros((2, 3, 4), "u1"), voxel_size=1, unit=short)
+    assert volume.unit == unit and volume.space.in_unit("inch").unit == "inch"

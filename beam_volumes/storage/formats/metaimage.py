@@ -67,7 +67,10 @@ _AS = {
     "picometer": "micrometer",
     "angstrom": "micrometer",
     "nanometer": "micrometer",
+    "mil": "micrometer",
     "inch": "millimeter",
+    "decimeter": "millimeter",
+    "foot": "millimeter",
     "meter": "millimeter",
     "kilometer": "millimeter",
 }

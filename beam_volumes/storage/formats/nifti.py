@@ -473,7 +473,10 @@ _AS = {
     "angstrom": "micrometer",
     "nanometer": "micrometer",
     "centimeter": "millimeter",
+    "mil": "micrometer",
     "inch": "millimeter",
+    "decimeter": "millimeter",
+    "foot": "millimeter",
     "kilometer": "meter",
 }
 

@@ -28,7 +28,8 @@ CLASSIC_BYTES = (1 << 32) - (1 << 20)
 _IMAGEJ = {"micrometer": "micron", "nanometer": "nm", "millimeter": "mm", "centimeter": "cm",
            "picometer": "pm", "kilometer": "km", "meter": "m"}  # fmt: skip
 _OME = {"micrometer": "µm", "nanometer": "nm", "millimeter": "mm", "centimeter": "cm", "inch": "in",
-        "picometer": "pm", "kilometer": "km", "meter": "m", "angstrom": "Å"}  # fmt: skip
+        "picometer": "pm", "kilometer": "km", "meter": "m", "angstrom": "Å", "decimeter": "dm",
+        "foot": "ft", "mil": "thou"}  # fmt: skip
 _OME_TYPES = {"u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32",
               "f4": "float", "f8": "double", "b1": "uint8"}  # fmt: skip
 
