@@ -35,6 +35,10 @@ class FileModel(Model):
     def token(self) -> str:
         return digest(type(self).__name__, self.identity, self.device)
 
+    def digest_of(self, data: bytes) -> str:
+        """What the model is known by, of what its file holds."""
+        return sha256(data)
+
     def read(self) -> bytes:
         """What the file holds.
 
@@ -44,7 +48,7 @@ class FileModel(Model):
             It is not what it was.
         """
         data = read_file(self.place)
-        if sha256(data) != self.identity:
+        if self.digest_of(data) != self.identity:
             raise ValueError(
                 f"the model {self.place} has changed since this was planned: put the old file back, or plan "
                 "again and overwrite what was begun"
@@ -85,6 +89,20 @@ def read_file(place: str) -> bytes:
     if data is None:
         raise FileNotFoundError(f"{place}: there is no such model")
     return data
+
+
+def file_sha256(place: str) -> str:
+    """The digest of a file at a path or URL; at a path, it is read piece by piece."""
+    if "://" in place:
+        return sha256(read_file(place))
+    found = hashlib.sha256()
+    try:
+        with open(place, "rb") as file:
+            while piece := file.read(1 << 20):
+                found.update(piece)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{place}: there is no such file of weights") from None
+    return found.hexdigest()
 
 
 def sha256(data: bytes) -> str:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from dataclasses import dataclass
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,16 +18,29 @@ from beam_volumes.ops.networks.files import (
     check_axes,
     check_one_input,
     file_name,
+    file_sha256,
     gpu,
     read_file,
     sha256,
 )
 from beam_volumes.ops.networks.models import Network
+from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.place import kvstore_spec
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxFile(FileModel):
-    """A file that ONNX Runtime runs."""
+    """A file that ONNX Runtime runs, and the files of weights that it names."""
+
+    #: Paths or URLs of files of weights, next to the model's.
+    weights: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return (*super().extents, *(Extent(kvstore_spec(w)) for w in self.weights))
+
+    def digest_of(self, data: bytes) -> str:
+        return _digest_of(data, weights_of(data, self.place))
 
     def on_trial(self) -> Network:
         # A session keeps all memory that it ever took: one of its own shows all that a patch takes, and
@@ -59,6 +76,8 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
     """
     place = absolute(path)
     data = read_file(place)
+    weights = weights_of(data, place)
+    identity = _digest_of(data, weights)
     session = onnx_session(data, place, device, 1)
     inputs = session.get_inputs()
     check_one_input(function, path, [i.name for i in inputs])
@@ -68,14 +87,105 @@ def onnx_file(path: str, function: str, device: str) -> OnnxFile:
     static = [n if isinstance(n, int) and n > 0 else None for n in shape]
     return OnnxFile(
         file_name(place),
-        sha256(data),
+        identity,
         place,
         device,
+        weights=weights,
         ndim=len(shape) - 2,
         channels=static[1],
         fixed=tuple(static[2:]),
         said=_said(session, path, function),
     )
+
+
+def _digest_of(data: bytes, weights: tuple[str, ...]) -> str:
+    """The digest of a model and of all files of weights that it names."""
+    own = sha256(data)
+    return sha256(" ".join([own, *map(file_sha256, weights)]).encode()) if weights else own
+
+
+#: Where messages of ONNX's format hold others that may name files of weights: by message and number of
+#: the field, the message that it holds. https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+_HOLDS = {
+    ("model", 7): "graph", ("model", 20): "training", ("model", 25): "function",
+    ("training", 1): "graph", ("training", 2): "graph", ("function", 7): "node",
+    ("graph", 1): "node", ("graph", 5): "tensor", ("graph", 15): "sparse",
+    ("node", 5): "attribute", ("attribute", 5): "tensor", ("attribute", 6): "graph",
+    ("attribute", 10): "tensor", ("attribute", 11): "graph", ("attribute", 22): "sparse",
+    ("attribute", 23): "sparse", ("sparse", 1): "tensor", ("sparse", 2): "tensor",
+    ("tensor", 13): "entry",
+}  # fmt: skip
+
+
+def weights_of(data: bytes, place: str) -> tuple[str, ...]:
+    """Paths or URLs of the files of weights that a model names, next to its own file.
+
+    Raises
+    ------
+    ValueError
+        A file lies elsewhere.
+    """
+    folder = place[: -len(file_name(place))]
+    found: dict[str, None] = {}
+    stack = [("model", memoryview(data))]
+    while stack:
+        kind, message = stack.pop()
+        fields = list(_fields(message))
+        if kind == "entry" and (1, b"location") in fields:
+            found |= {
+                bytes(value).decode("utf-8", "replace"): None for n, value in fields if n == 2
+            }
+        stack += [(_HOLDS[kind, n], value) for n, value in fields if (kind, n) in _HOLDS]
+    for name in found:
+        if os.path.isabs(name) or "\\" in name or ".." in name.split("/"):
+            raise ValueError(
+                f"{place}: its weights are in {name!r}, outside its folder; save the model with its weights "
+                "in one folder"
+            )
+    return tuple(folder + name for name in sorted(found))
+
+
+def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The numbers and bytes of the fields of a message of protobuf that hold bytes; up to damaged ones."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while at < len(message) and shift < 64:
+            byte = message[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        return value
+
+    while at < len(message):
+        tag = number()
+        if tag & 7 == 2:
+            size = number()
+            yield tag >> 3, message[at : at + size]
+            at += size
+        elif tag & 7 == 0:
+            number()
+        elif tag & 7 in (1, 5):
+            at += 8 if tag & 7 == 1 else 4
+        else:
+            return
+
+
+@contextmanager
+def _folder_of(weights: tuple[str, ...], place: str) -> Iterator[str]:
+    """A folder on this machine with the files of weights of a model."""
+    folder = place[: -len(file_name(place))]
+    if "://" not in place or not weights:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="beam-volumes-weights-") as own:
+        for path in weights:
+            copy = Path(own, path[len(folder) :])
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(read_file(path))
+        yield own
 
 
 def _said(session: Any, path: str, function: str) -> dict[str, Any]:
@@ -124,6 +234,15 @@ def onnx_session(data: bytes, place: str, device: str, threads: int) -> Any:
     options.enable_mem_pattern = False
     # Threads that wait for the next patch leave the cores to the stages beside it.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    with _folder_of(weights_of(data, place), place) as folder:
+        # Of a model that is given as bytes, paths would count from the current folder.
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", folder
+        )
+        return _session(onnxruntime, data, place, options, providers)
+
+
+def _session(onnxruntime: Any, data: bytes, place: str, options: Any, providers: list[str]) -> Any:
     try:
         return onnxruntime.InferenceSession(data, options, providers=providers)
     except Exception as error:

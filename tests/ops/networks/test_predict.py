@@ -6,6 +6,7 @@ import weakref
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import tensorstore as ts
@@ -457,6 +458,52 @@ def test_recipes_and_resumed_runs_know_the_file(tmp_path, command, monkeypatch):
             > 0.5
         )
         bv.compute(again.to("out.zarr"), resume=True)
+
+
+def test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it(
+    tmp_path, monkeypatch
+):
+    def parted(folder, seed, location="net.weights"):
+        folder.mkdir(exist_ok=True)
+        path = Path(unet(folder / "net.onnx", seed))
+        (folder / location).unlink(missing_ok=True)
+        with monkeypatch.context() as there:
+            there.chdir(folder)
+            onnx.save(
+                onnx.load(path),
+                "net.onnx",
+                save_as_external_data=True,
+                location=location,
+                size_threshold=0,
+            )
+        return str(path)
+
+    elsewhere = tmp_path / "elsewhere"
+    parted(elsewhere, 9)
+    monkeypatch.chdir(elsewhere)  # which has weights of that name, too
+    file, whole = parted(tmp_path / "own", 3), unet(tmp_path / "whole.onnx", 3)
+    how = dict(patch=20, context=6, stride=2)
+    expected = np.asarray(bv.predict(EM, whole, **how))
+    planned = bv.predict(EM, file, **how)
+    np.testing.assert_array_equal(np.asarray(planned), expected)
+    by_url = bv.predict(EM, f"file://{file}", **how)
+    np.testing.assert_array_equal(np.asarray(by_url), expected)
+    with pytest.raises(ValueError, match=r"net\.weights.*input"):
+        bv.plan((planned[0] > 1).to(tmp_path / "own" / "net.weights", format="zarr"))
+    before = planned.nodes[0].token
+    parted(tmp_path / "own", 4)
+    models._loaded.clear()
+    with pytest.raises(ValueError, match=r"net\.onnx has changed since this was planned"):
+        np.asarray(planned)
+    assert bv.predict(EM, file, **how).nodes[0].token != before
+    (tmp_path / "own" / "net.weights").unlink()
+    with pytest.raises(FileNotFoundError, match=r"net\.weights: there is no such file of weights"):
+        bv.predict(EM, file, **how)
+    data = Path(parted(tmp_path / "own", 4)).read_bytes()
+    for bad in (b"../.weights", b"/et.weights"):
+        Path(file).write_bytes(data.replace(b"net.weights", bad))
+        with pytest.raises(ValueError, match="outside its folder"):
+            bv.predict(EM, file, **how)
 
 
 def test_a_network_is_held_until_a_sweep_has_no_use_for_it(tmp_path):
