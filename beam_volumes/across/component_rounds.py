@@ -69,7 +69,7 @@ def component_flow(
 
     ``"answers"``, under ``(slab index,)``
         Once for each slab, ``(ids, digests)``: of each window the final ids of its components 1, 2,
-        ... (0 where one is not kept), or whether they are kept, and what `relabel_window` compares.
+        ... (0 where one is not kept), or whether they are kept, and what `SlabRelabeler` compares.
     ``"numbers"``, under ``()``
         Once, ``{"count": the number of kept components}``.
     ``"components"``, under ``(slab index,)``, with ``columns`` only
@@ -118,7 +118,7 @@ def component_flow(
     >>> out["numbers"]
     [((), {'count': 3})]
     >>> [[ids.tolist() for ids in windows] for _, (windows, _) in out["answers"]]
-    [[[1, 2], [1, 3]], [[1, 3]]]
+    [[[1, 2], [3]], [[1, 3]]]
     """
     dtype = np.dtype(np.bool_ if as_mask else dtype)
     if dtype.kind not in "iu" and not as_mask:

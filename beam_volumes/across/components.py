@@ -7,6 +7,9 @@ an edge or a corner exchange nothing. Face neighbours see the same plane, find t
 components in it, in the same order, and each tells which of its own components they belong to:
 position by position these are the equivalences between the two slabs, an *interface*.
 
+A component that continues from one window to the next is united with what it continues as it comes, in
+both sweeps alike: what a slab keeps and gets back is of components that begin in a window.
+
 A component's *provisional id* is the linear index in the volume of the first voxel that was seen of
 it; the smallest one of a component is its *root*.
 """
@@ -28,6 +31,9 @@ from beam_volumes.sweep.resources import in_strips
 #: An interface: the axis it is perpendicular to, and the cell of the slab above it.
 InterfaceKey = tuple[int, int, int, int]
 Payload = dict[str, np.ndarray]
+
+#: Columns of pieces that were united meanwhile are merged when there are so many more rows than pieces.
+_MERGED_AT = 1000
 
 #: How the columns of a payload merge: anything with ``reduceat``, as a ufunc has.
 RULES: dict[str, Any] = {
@@ -74,6 +80,17 @@ class Components(NamedTuple):
         offsets = self.offsets[k * ny : (k + 1) * ny + 1]
         some = slice(int(offsets[0]), int(offsets[-1]))
         return offsets - offsets[0], self.starts[some], self.stops[some], self.labels[some]
+
+    def last_slice(self) -> tuple[Components, np.ndarray]:
+        """The last slice alone, and which of the components are in it."""
+        offsets, starts, stops, labels = (a.copy() for a in self.slice_runs(self.shape[0] - 1))
+        is_there = np.zeros(len(self.first) + 1, bool)
+        is_there[labels] = True
+        labels = np.cumsum(is_there, dtype=np.uint32)[labels]
+        which = np.flatnonzero(is_there[1:])
+        values = None if self.values is None else self.values[which]
+        shape = (1, *self.shape[1:])
+        return Components(shape, offsets, starts, stops, labels, which, values), which
 
     def digest(self, row: int = 0, threads: int = 1) -> int:
         """64 bits of a hash of what was labelled: of all its voxels, where they are and what they are.
@@ -254,32 +271,93 @@ def _holds(dtype: np.dtype, value: Any) -> bool:
     return True
 
 
-class _Stream:
-    """Components of slices that come in blocks one after the other; numbered 0, 1, ... by block."""
+class Continued(NamedTuple):
+    """Components of a block, and what they continue of the block before.
+
+    Attributes
+    ----------
+    found : Components
+    values : array (n)
+        What each of the block's components has: of those that continue some of the block before, what
+        one of these has.
+    is_new : bool array (n)
+        Which continue none.
+    joined : tuple of two arrays
+        Components of the block before that this one connects: what each of them has, and another.
+    """
+
+    found: Components
+    values: np.ndarray
+    is_new: np.ndarray
+    joined: tuple[np.ndarray, np.ndarray]
+
+
+class _Continuation:
+    """Components of slices that come in blocks one after the other, each block with the one before.
+
+    Each component has a value. Of a block, its last slice is kept.
+    """
 
     def __init__(self, labelling: Labelling) -> None:
         self.labelling = labelling
-        self.count = 0
-        self._parent = np.empty(0, np.int64)
         self._last: Components | None = None
+        self._values = np.empty(0, np.int64)
 
-    def feed(self, block: np.ndarray, threads: int = 1) -> Components:
-        found, last = self.labelling.find(block, threads), self._last
-        count = self.count + len(found.first)
-        if count > len(self._parent):
-            grown = np.empty(max(count, 3 * len(self._parent) // 2), np.int64)
-            grown[: self.count] = self._parent[: self.count]
-            self._parent = grown
-        self._parent[self.count : count] = np.arange(self.count, count)
+    def feed(
+        self,
+        block: np.ndarray,
+        threads: int,
+        new: Callable[[Components, int], np.ndarray],
+    ) -> Continued:
+        """Take the next block; ``new`` gives the values of so many of its components that are new."""
+        found, last, before = self.labelling.find(block, threads), self._last, self._values
+        n = 0 if last is None else len(last.first)
+        parent = np.arange(n + len(found.first))
         if last is not None:
-            base = self.count - len(last.first)
-            self.labelling.unite(last, found, self._parent, base, self.count)
-        self.count = count
-        self._last = found
-        return found
+            self.labelling.unite(last, found, parent, 0, n)
+            kernels.flatten(parent)
+        below, above = parent[:n], parent[n:]
+        is_new = above >= n
+        given = new(found, int(np.count_nonzero(is_new)))
+        values = np.empty(len(above), given.dtype)
+        values[is_new] = given
+        is_old = ~is_new
+        values[is_old] = before[above[is_old]]
+        joined = np.flatnonzero(below != np.arange(n))
+        self._last, which = found.last_slice()
+        self._values = values[which]
+        return Continued(found, values, is_new, (before[joined], before[below[joined]]))
+
+
+class _Stream:
+    """Components of slices that come in blocks one after the other, united as they come.
+
+    Those of a block that continue none of the block before are numbered 0, 1, ...; the others have the
+    number of what they continue. So what is held grows with what begins somewhere, and not with the blocks.
+    """
+
+    def __init__(self, labelling: Labelling) -> None:
+        self.count = 0
+        self._continuation = _Continuation(labelling)
+        self._parent = np.empty(0, np.int64)
+
+    def feed(self, block: np.ndarray, threads: int = 1) -> Continued:
+        """The block's components, with their numbers."""
+        came = self._continuation.feed(block, threads, self._numbered)
+        kernels.unite_pairs(self._parent, *came.joined)
+        return came
+
+    def _numbered(self, _: Components, new: int) -> np.ndarray:
+        first, self.count = self.count, self.count + new
+        if self.count > len(self._parent):
+            grown = np.empty(max(self.count, 3 * len(self._parent) // 2), np.int64)
+            grown[:first] = self._parent[:first]
+            self._parent = grown
+        self._parent[first : self.count] = np.arange(first, self.count)
+        return np.arange(first, self.count)
 
     def classes(self) -> np.ndarray:
-        """For each component that was found the first one that it is part of."""
+        """For each number the first one of the component that it is part of."""
         classes = self._parent[: self.count]
         kernels.flatten(classes)
         return classes
@@ -298,7 +376,7 @@ class _Face:
         self._members: list[np.ndarray] = [np.empty(0, np.int64)]
         self._digest = 0
 
-    def feed(self, block: np.ndarray, z: int, found: Components, base: int) -> None:
+    def feed(self, block: np.ndarray, z: int, found: Components, numbers: np.ndarray) -> None:
         start = [0, 0, 0]
         start[self.axis] = self.position - (z if self.axis == 0 else 0)
         if not 0 <= start[0] < block.shape[0]:
@@ -306,14 +384,14 @@ class _Face:
         plane = [slice(None)] * 3
         plane[self.axis] = slice(start[self.axis], start[self.axis] + 1)
         part = block[tuple(plane)]
-        flat = self._stream.feed(part)
+        flat, _, is_new, _ = self._stream.feed(part)
         # The plane's place in the region is another on either side, its rows are the same.
         row = 0 if self.axis == 0 else z * part.shape[1]
         self._digest = (self._digest + flat.digest(row)) % 2**64
-        zyx = np.stack(np.unravel_index(flat.first, part.shape), 1) + start
+        zyx = np.stack(np.unravel_index(flat.first[is_new], part.shape), 1) + start
         rows = zyx[:, 0] * block.shape[1] + zyx[:, 1]
-        self._members.append(kernels.labels_at(*found.runs, rows, zyx[:, 2]).astype(np.int64))
-        self._members[-1] += base - 1
+        own = kernels.labels_at(*found.runs, rows, zyx[:, 2]).astype(np.int64)
+        self._members.append(numbers[own - 1])
 
     def finish(self, groups: np.ndarray) -> Interface:
         classes = self._stream.classes()
@@ -366,7 +444,7 @@ class SlabSummary:
     interfaces : dict of Interface
         One for each face shared with a neighbour.
     windows : tuple of int32 arrays
-        Per window, for its components 1, 2, ..., the position in ``ids``.
+        Per window, for its components that continue none of the window before, the position in ``ids``.
     digests : tuple of int
         Per window, of what was labelled.
     """
@@ -406,6 +484,8 @@ class SlabLabeler:
         The axes whose ends count as the border of the volume.
     border : int
         How many voxels thick that is.
+    rules : mapping
+        How columns of the payload merge.
     """
 
     def __init__(
@@ -416,7 +496,9 @@ class SlabLabeler:
         measures: tuple[str, ...] = (),
         border_axes: tuple[int, ...] = (0, 1, 2),
         border: int = 1,
+        rules: Mapping[str, Any] = RULES,
     ) -> None:
+        self.rules = rules
         self.grid = grid
         self.cell = cell
         self.core, self.region = region_of(grid, cell)
@@ -427,6 +509,7 @@ class SlabLabeler:
         self._depth = 0
         self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
         self._columns: list[Payload] = []
+        self._numbers: list[np.ndarray] = []
         self._counts: list[int] = []
         self._digests: list[int] = []
         self._faces: dict[InterfaceKey, _Face] = {}
@@ -445,7 +528,7 @@ class SlabLabeler:
         extra: Callable[[Components], Payload] | None = None,
         threads: int = 1,
     ) -> int:
-        """Take the next slices of the region; the number of their components.
+        """Take the next slices of the region; how many of their components continue none before.
 
         Parameters
         ----------
@@ -466,20 +549,34 @@ class SlabLabeler:
                 f"shape {block.shape} does not fit"
             )
         block = np.ascontiguousarray(block)
-        base = self._stream.count
-        found = self._stream.feed(block, threads)
+        found, numbers, is_new, _ = self._stream.feed(block, threads)
         for face in self._faces.values():
-            face.feed(block, self._depth, found, base)
-        z, y, x = np.unravel_index(found.first, block.shape)
+            face.feed(block, self._depth, found, numbers)
+        z, y, x = np.unravel_index(found.first[is_new], block.shape)
         z0, y0, x0 = self.region.start
         _, ny, nx = self.grid.shape
         first = ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
         self._first.append(first.astype(np.uint64))
-        self._columns.append(self._measured(found, seeds) | (extra(found) if extra else {}))
-        self._counts.append(len(found.first))
+        self._counts.append(len(first))
+        columns = self._measured(found, seeds) | (extra(found) if extra else {})
+        if columns:
+            self._columns.append(columns)
+            self._numbers.append(numbers)
+            if sum(map(len, self._numbers)) > 2 * self._stream.count + _MERGED_AT:
+                merged = self._payload(np.arange(self._stream.count), self._stream.count)
+                self._columns, self._numbers = [merged], [np.arange(self._stream.count)]
         self._digests.append(found.digest(threads=threads))
         self._depth += block.shape[0]
-        return len(found.first)
+        return len(first)
+
+    def _payload(self, groups: np.ndarray, count: int) -> Payload:
+        """The columns of so many groups of numbers."""
+        if not self._columns:
+            return {}
+        columns = {
+            name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
+        }
+        return merge_payload(columns, groups[np.concatenate(self._numbers)], count, self.rules)
 
     def _measured(self, found: Components, seeds: np.ndarray | None) -> Payload:
         n = len(found.first)
@@ -511,7 +608,7 @@ class SlabLabeler:
             columns["marked"] = marked[1:]
         return columns
 
-    def finish(self, rules: Mapping[str, Any] = RULES) -> SlabSummary:
+    def finish(self) -> SlabSummary:
         """Merge the windows, once all slices of the region were fed."""
         if self._depth != self.region.shape[0]:
             raise ValueError(
@@ -521,57 +618,73 @@ class SlabLabeler:
         own = classes == np.arange(len(classes))
         groups = (np.cumsum(own) - 1)[classes]
         count = int(own.sum())
-        payload = {
-            name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
-        }
         ends = np.cumsum(self._counts)
         windows = (groups[e - n : e] for e, n in zip(ends, self._counts, strict=True))
         return SlabSummary(
             cell=self.cell,
             ids=np.concatenate(self._first)[own],
-            payload=merge_payload(payload, groups, count, rules),
+            payload=self._payload(groups, count),
             interfaces={key: face.finish(groups) for key, face in self._faces.items()},
             windows=tuple(map(as_index, windows)),
             digests=tuple(self._digests),
         )
 
 
-def found_again(
-    labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, threads: int = 1
-) -> Components:
-    """The components of one window in the second sweep, if they are those of the first.
+class SlabRelabeler:
+    """Finds the components of a slab again in the second sweep: `feed` it the windows in order.
 
     Parameters
     ----------
     labelling : Labelling
-    block : array
-        The same window as in the first sweep, of the slab's whole region.
-    ids : array (count)
-        What came back for each of the window's components.
-    digest : int
-        Of the window, from the first sweep.
-    threads : int
-        How many may share the work.
+    ids : tuple of arrays
+        Per window, what came back for each of its components that continue none of the window before.
+    digests : tuple of int
+        Per window, from the first sweep.
     """
-    found = labelling.find(block, threads)
-    if len(found.first) != len(ids) or found.digest(threads=threads) != digest:
-        raise ValueError(
-            f"what is labelled differs from the first sweep ({len(found.first)} components, then "
-            f"{len(ids)}): the input has changed, or an operation before the label gives other voxels "
-            "when run again; materialise it (deterministic=False)"
-        )
-    return found
+
+    def __init__(
+        self, labelling: Labelling, ids: Iterable[np.ndarray], digests: Iterable[int]
+    ) -> None:
+        self._continuation = _Continuation(labelling)
+        self._windows = zip(ids, digests, strict=True)
+
+    def feed(self, block: np.ndarray, threads: int = 1) -> tuple[Components, np.ndarray]:
+        """The components of the next window of the slab's whole region, and the id of each.
+
+        Raises
+        ------
+        ValueError
+            They are not those of the first sweep.
+        """
+        ids, digest = next(self._windows)
+
+        def checked(found: Components, new: int) -> np.ndarray:
+            if new != len(ids) or found.digest(threads=threads) != digest:
+                raise ValueError(
+                    f"what is labelled differs from the first sweep ({new} components that begin in a "
+                    f"window, then {len(ids)}): the input has changed, or an operation before the label "
+                    "gives other voxels when run again; materialise it (deterministic=False)"
+                )
+            return ids
+
+        came = self._continuation.feed(block, threads, checked)
+        return came.found, came.values
 
 
-def relabel_window(
+def relabel(
     labelling: Labelling, block: np.ndarray, ids: np.ndarray, digest: int, out: np.ndarray
 ) -> None:
-    """Write the final ids of one window, into ``out``: its part of the slab's core or region.
+    """Write the final ids of a slab that was fed as one window.
 
-    Parameters as of `found_again`; ``out`` has contiguous rows and may lack the window's last slices,
-    rows and columns.
+    Parameters as of `SlabRelabeler`; ``out`` is the slab's core, with contiguous rows: it may lack the
+    region's last slices, rows and columns.
     """
-    found = found_again(labelling, block, ids, digest)
-    table = np.zeros(len(ids) + 1, out.dtype)
+    found, own = SlabRelabeler(labelling, [ids], [digest]).feed(block)
+    found.paint(painted_with(own, out.dtype), out)
+
+
+def painted_with(ids: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What `Components.paint` takes: the id of each component, after that of none."""
+    table = np.zeros(len(ids) + 1, dtype)
     table[1:] = ids
-    found.paint(table, out)
+    return table

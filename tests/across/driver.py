@@ -30,6 +30,16 @@ def window_box(region, z0, z1):
     return type(region)((z + z0, y, x), (z + z1, *region.stop[1:]))
 
 
+def relabel(labelling, ids, digests, mask, core, region, window, out):
+    """The second sweep of one slab, into its part of ``out``."""
+    relabeler = cc.SlabRelabeler(labelling, ids, digests)
+    for z0, z1 in windows_of(region.shape[0], window):
+        inside = window_box(core, z0, min(z1, core.shape[0]))
+        if inside.size:
+            found, own = relabeler.feed(mask[window_box(region, z0, z1).slices])
+            found.paint(cc.painted_with(own, out.dtype), out[inside.slices])
+
+
 def solve(summaries, grid, rng, **options):
     """The merge: by slab the answer, the number of components, and by slab ids and payload.
 
@@ -77,11 +87,5 @@ def label_by_slabs(
     out = np.full(mask.shape, 99, dtype)
     for cell in cells:
         core, region = cc.region_of(grid, cell)
-        for w, (z0, z1) in enumerate(windows_of(region.shape[0], window)):
-            inside = window_box(core, z0, min(z1, core.shape[0]))
-            if inside.size:
-                block = mask[window_box(region, z0, z1).slices]
-                part = out[inside.slices]
-                ids, digests = answers[cell]
-                cc.relabel_window(labelling, block, ids[w], digests[w], part)
+        relabel(labelling, *answers[cell], mask, core, region, window, out)
     return out, count, components

@@ -305,7 +305,7 @@ def test_extra_columns():
     summaries = []
     for cell in itertools.product(*map(range, grid.counts)):
         core, region = cc.region_of(grid, cell)
-        labeler = cc.SlabLabeler(grid, cell, labelling)
+        labeler = cc.SlabLabeler(grid, cell, labelling, rules=rules)
         for z in range(region.start[0], region.stop[0]):
             block = mask[z : z + 1, region.start[1] : region.stop[1]]
             ny, is_core = core.shape[1], z < core.stop[0]
@@ -318,7 +318,7 @@ def test_extra_columns():
                 return {"rows": count}
 
             labeler.feed(block, extra=counted)
-        summaries.append(labeler.finish(rules))
+        summaries.append(labeler.finish())
     _, _, slabs = solve(summaries, grid, rng, radix=(2, 2, 2), rules=rules, columns=True)
     ids = np.concatenate([ids for ids, _ in slabs])
     got = np.concatenate([payload["rows"] for _, payload in slabs])[np.argsort(ids)]
@@ -428,7 +428,7 @@ class TestRefusals:
         other[1, 1, 1] = False
         out = np.zeros((2, 2, 2), np.uint32)
         with pytest.raises(ValueError, match="differs from the first sweep"):
-            cc.relabel_window(self.labelling(), other, np.array([7]), found.digest(), out)
+            cc.relabel(self.labelling(), other, np.array([7]), found.digest(), out)
 
     @pytest.mark.parametrize("depth", [2, 8])
     def test_dtype(self, depth):

@@ -17,7 +17,7 @@ from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.merge import Keep
 from beam_volumes.geometry import Grid
 from beam_volumes.transforms.rounds import RunFlow, pieces, whole
-from tests.across.driver import grid_index, summarise, window_box, windows_of
+from tests.across.driver import grid_index, relabel, summarise
 from tests.tiers import examples, few
 
 
@@ -108,9 +108,5 @@ def test_labels(case, tmp_path):
     for i in range(len(grid)):
         core, region = cc.region_of(grid, grid.cell(i))
         ((ids, digests),) = answers[i,]
-        for w, (z0, z1) in enumerate(windows_of(region.shape[0], 3)):
-            inside = window_box(core, z0, min(z1, core.shape[0]))
-            if inside.size:
-                block = mask[window_box(region, z0, z1).slices]
-                cc.relabel_window(labelling, block, ids[w], digests[w], got[inside.slices])
+        relabel(labelling, ids, digests, mask, core, region, 3, got)
     np.testing.assert_array_equal(got, want > 0 if "as_mask" in how else want)

@@ -389,6 +389,13 @@ def mark(offsets, starts, stops, labels, seeds, marked):
 
 
 @kernel
+def unite_pairs(parent, a, b):
+    """Unite ``a[k]`` with ``b[k]``; ``parent`` has of each one of its class, itself or before it."""
+    for k in range(a.size):
+        _unite(parent, a[k], b[k])
+
+
+@kernel
 def unite(count, pairs):
     """Equivalence classes of ``0..count - 1`` under pairs, each named by its smallest member.
 

@@ -166,16 +166,13 @@ class Relabel(Completion):
 
 class _Relabeler(Completer):
     def __init__(self, how: Relabel, ids: tuple[np.ndarray, ...], digests: tuple[int, ...]):
-        self.labelling = how.labelling
-        self.windows = zip(ids, digests, strict=True)
+        self.relabeler = cc.SlabRelabeler(how.labelling, ids, digests)
 
     def run(
         self, arrays: tuple[np.ndarray, ...], out: Block, z: tuple[int, int], threads: int
     ) -> None:
-        ids, digest = next(self.windows)
-        found = cc.found_again(self.labelling, arrays[0], ids, digest, threads)
-        table = np.zeros(len(ids) + 1, out.ring.dtype)
-        table[1:] = ids
+        found, ids = self.relabeler.feed(arrays[0], threads)
+        table = cc.painted_with(ids, out.ring.dtype)
         found.paint(table, map(out.slice, range(out.depth)), threads)
 
 

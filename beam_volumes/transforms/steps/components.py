@@ -24,7 +24,7 @@ from beam_volumes.across.components import (
     SlabSummary,
     connectivity_structure,
     region_of,
-    relabel_window,
+    relabel,
 )
 from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
 from beam_volumes.across.merge import Keep
@@ -534,7 +534,7 @@ def _labelled(slab: Slab, labelling: Labelling, grid: Grid, ids: np.ndarray, dig
     _, region = region_of(grid, (z, y, x))
     voxels = slab.data[region.translate([-a for a in slab.box.start]).slices]
     try:
-        relabel_window(labelling, voxels, ids, digest, labels)
+        relabel(labelling, voxels, ids, digest, labels)
     except ValueError as error:
         raise ValueError(f"slab {slab.key}: {error}") from error
     return Slab(slab.core, NO_HALO, labels, slab.shape, slab.space, slab.volume)
