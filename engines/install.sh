@@ -16,7 +16,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 to=$here/../.engines
-mkdir -p "$to" && to=$(cd "$to" && pwd)
+mkdir -p "$to" && to=$(cd "$to" && pwd -P)
 python=${PYTHON:-$here/../.venv/bin/python}
 
 flink=1.19.3
