@@ -207,14 +207,14 @@ ADVERSARIAL = {
 }
 
 
+ALWAYS = [((1, 99, 99), 1), ((1, 99, 99), 3), ((2, 4, 3), 1), ((2, 4, 3), 3)]
+AT_TIMES = [((1, 1, 1), 3), ((99, 4, 4), 1), ((5, 99, 99), 3)]
+
+
 @pytest.mark.parametrize("name", ADVERSARIAL)
-@pytest.mark.parametrize("connectivity", [1, 3])
-@pytest.mark.parametrize(
-    "slab",
-    few([(1, 1, 1), (1, 99, 99), (2, 4, 3), (99, 4, 4), (5, 99, 99)], [(1, 99, 99), (2, 4, 3)]),
-)
-def test_adversarial(name, connectivity, slab):
-    mask = ADVERSARIAL[name]
+@pytest.mark.parametrize("cut", few(ALWAYS + AT_TIMES, ALWAYS), ids=str)
+def test_adversarial(name, cut):
+    mask, (slab, connectivity) = ADVERSARIAL[name], cut
     structure = cc.connectivity_structure(connectivity)
     slab = tuple(min(s, n) for s, n in zip(slab, mask.shape, strict=True))
     got, n, _ = label_by_slabs(mask, slab, 2, cc.Labelling(structure), radix=(4, 4, 4))

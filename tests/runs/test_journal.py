@@ -86,6 +86,17 @@ def test_existing_journal_is_kept_unless_told(journal):
     assert two.finished(0) == []
 
 
+def test_a_record_of_another_run_is_none(tmp_path, journal):
+    """Not even where somebody has copied it into this run's folder."""
+    other = Journal.create(run_folder(tmp_path / "other.zarr"), Manifest("two", {}))
+    other.write_record(0, 0, record(0))
+    name = "records/0/000000/000000000"
+    copied = Path(journal.own["path"], name)
+    copied.parent.mkdir(parents=True)
+    copied.write_bytes(Path(other.own["path"], name).read_bytes())
+    assert journal.read_record(0, 0) is None and list(journal.records(0)) == []
+
+
 @pytest.mark.parametrize("size", [0, 10, LIMIT, 3 * LIMIT])
 def test_record_comes_back(journal, size):
     written = {"a": ranges(range(5)), "b": ()}
