@@ -20,6 +20,7 @@ import zarr
 
 import beam_volumes as bv
 from beam_volumes.storage.opening import open_source
+from tests.peers import peer
 from tests.storage.nd2_files import write_nd2
 
 SHAPE = (3, 8, 16)
@@ -148,7 +149,7 @@ def dicom(syntax):
 
 
 def czi(**how):
-    pytest.importorskip("pylibCZIrw.czi")
+    peer("pylibCZIrw.czi")
     from tests.storage.test_czi import write
 
     return lambda path, a: write(path, a[None, None], **how)
