@@ -52,6 +52,8 @@ _NOWHERE = {
 }
 
 
+#: What takes one argument by its position: not ``*targets``, and nothing after it.
+_IN_ORDER = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 #: Errors to which the call is added if they name none of its parameters.
 _UNNAMED = (
     TypeError,
@@ -102,6 +104,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         return function
     parameters = inspect.signature(function).parameters
     known = list(parameters)
+    ordered = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
     has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     kinds: dict[str, Kind] = {}
 
@@ -114,7 +117,7 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
                 raise TypeError(
                     f"{function.__name__} has no parameter {name!r}{meant(name, known)}"
                 )
-        given = [*zip(known, args, strict=False), *kwargs.items()]
+        given = [*zip(ordered, args, strict=False), *kwargs.items()]
         for name, value in given:
             if name in kinds and value is not parameters[name].default:
                 kinds[name].check(function.__name__, name, value)

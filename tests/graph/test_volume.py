@@ -141,6 +141,13 @@ def test_metadata_follows_slices():
     assert "voxel 40x4" in repr(crop) and "z=7 y=7" in repr(crop)
 
 
+def test_results_after_the_first_are_no_keywords(v):
+    """What follows ``*results`` in the signature is given by name alone."""
+    least, most, mean = bv.compute(bv.min(v), bv.max(v), bv.mean(v), runner=None)
+    x = np.asarray(v)
+    assert (least, most, mean) == (x.min(), x.max(), x.mean())
+
+
 def test_lengths_with_units():
     v = bv.open(X, voxel_size=(40, 4, 4), unit="nm")
     ours = bv.gaussian_filter(v, "40 nm", truncate=1)
