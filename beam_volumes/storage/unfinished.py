@@ -33,7 +33,8 @@ _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 class UnfinishedWarning(UserWarning):
     """A volume or a table is the output of a run that has not ended, so parts of it may be missing.
 
-    `open` gives it, and whatever opens a file. Filter it where you look at an output while it is written.
+    `open` gives it, and so does every function that opens a file. Ignore it where you look at an output
+    while it is written.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def warn(found: Unfinished | None) -> None:
 
 
 def of_extents(extents: Sequence[Extent]) -> Unfinished | None:
-    """The first unfinished output among the places on a disk that a volume is read from."""
+    """Return the first unfinished output among the places on a disk that a volume is read from."""
     known: set[str] = set()
     step = max(1, -(-len(extents) // _PLACES))
     for extent in extents[::step]:
@@ -96,7 +97,7 @@ def of_extents(extents: Sequence[Extent]) -> Unfinished | None:
 
 
 def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
-    """The unfinished output that a place in a bucket is, by the documents that have been read there.
+    """Return the unfinished output that a place in a bucket is, by the documents that were read there.
 
     One more is read of a folder of slices.
     """
@@ -107,7 +108,7 @@ def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
 
 
 def at(path: str) -> Unfinished | None:
-    """The unfinished output that a local path is, or is a part of; nothing need be there."""
+    """Return the unfinished output that a local path is, or is a part of; nothing need be there."""
     path = path.rstrip(os.sep)
     if not os.path.isdir(path):
         home = str(home_of({"driver": "file", "path": path}, True)["path"])
