@@ -116,9 +116,9 @@ def open_source(
         source = _open(what, first, dataset, level, given)
     except (ValueError, OSError) as error:
         place = Place.of(_scheme_of(what)[1]).local if isinstance(what, str) else None
-        found = None if place is None else unfinished.at(place)
-        if found is not None and len(error.args) == 1:
-            error.args = (f"{error}; {found}",)
+        run = None if place is None else unfinished.at(place)
+        if run is not None and len(error.args) == 1:
+            error.args = (f"{error}; {run}",)
         raise
     if letters:
         source = pointed(renamed(source, letters), taken)

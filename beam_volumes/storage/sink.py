@@ -160,7 +160,7 @@ class Sink(Description, OwnedOutput):
     def _document_of(self, noted: Mapping[str, Any]) -> bytes:
         if set(noted) <= {"run", UNFINISHED}:
             document = self.its.documents(self.whole, noted["run"])[self._key]
-            if UNFINISHED in noted:
+            if UNFINISHED in noted and isinstance(document, dict):
                 self.its.noted(document)[UNFINISHED] = noted[UNFINISHED]
             return _encoded(document)
         return _encoded(self.its.note(self, noted))

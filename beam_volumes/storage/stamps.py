@@ -45,11 +45,13 @@ def stamps(extents: Sequence[Extent]) -> list[Stamp]:
         elif spec.get("driver") != "memory" and len(remote) < _OBJECTS:
             names = _some(extent.names or DOCUMENTS, _OBJECTS)
             remote += [json.dumps([spec, name]) for name in names]
-    objects = [(place, _of_object(place)) for place in remote]
-    # A server that versions nothing gives another version each time.
-    objects = [(place, stamp) for place, stamp in objects if stamp and _of_object(place) == stamp]
-    files = [(path, _of_file(path)) for path in _some(local, _FILES)]
-    return [(path, stamp) for path, stamp in files if stamp] + objects
+    found = [(path, _of_file(path)) for path in _some(local, _FILES)]
+    for place in remote:
+        stamp = _of_object(place)
+        # A server that versions nothing gives another version each time.
+        if stamp and _of_object(place) == stamp:
+            found.append((place, stamp))
+    return [(place, stamp) for place, stamp in found if stamp]
 
 
 def changed(then: Iterable[Sequence[str]]) -> str | None:

@@ -414,7 +414,8 @@ def owned_names(
     (True, True, False, False)
     """
     known = "|".join(map(re.escape, (*documents, RUN, PROVENANCE)))
-    return re.compile(rf"(?:{'|'.join(folders)})(?:{known}|{chunk})").fullmatch  # type: ignore[return-value]
+    name_of = re.compile(rf"(?:{'|'.join(folders)})(?:{known}|{chunk})")
+    return lambda name: name_of.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, eq=False)
