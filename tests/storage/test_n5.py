@@ -311,3 +311,45 @@ def test_replaced_and_refused(tmp_path):
         bv.open(voxels("f2")).to(path)
     with pytest.raises(ValueError, match=r"shards=16 is for"):
         bv.open(voxels()).to(path, shards=16)
+
+
+def block(array, mode=0):
+    """A block as the specification has it; of mode 1 it says how many elements it holds."""
+    head = struct.pack(f">HH{array.ndim}I", mode, array.ndim, *array.shape[::-1])
+    count = struct.pack(">I", array.size) if mode == 1 else b""
+    big = np.ascontiguousarray(array, array.dtype.newbyteorder(">"))
+    return head + count + gzip.compress(big.tobytes())
+
+
+def test_blocks_that_say_how_many_elements_they_hold(tmp_path):
+    array = np.arange(5 * 6 * 7, dtype="i4").reshape(5, 6, 7)
+    path = tmp_path / "a.n5"
+    named = {"dimensions": [7, 6, 5], "blockSize": [4, 4, 2], "dataType": "int32"}
+    attributes(path, compression={"type": "gzip"}, **named)
+    for z, y, x in np.ndindex(3, 2, 2):
+        (path / f"{x}/{y}").mkdir(parents=True, exist_ok=True)
+        part = array[2 * z : 2 * z + 2, 4 * y : 4 * y + 4, 4 * x : 4 * x + 4]
+        (path / f"{x}/{y}/{z}").write_bytes(block(part, mode=1 if z < 2 else 0))
+    source = pickle.loads(pickle.dumps(open_source(path)))
+    np.testing.assert_array_equal(source.read(), array)
+    box = Box((1, 2, 3), (5, 5, 6))
+    np.testing.assert_array_equal(source.read(box), array[box.slices])
+    (path / "1/0/1").unlink()
+    array[2:4, :4, 4:] = 0
+    np.testing.assert_array_equal(open_source(path).read(), array)
+    with pytest.raises(OSError, match="1/0/1 is missing"):
+        open_source(path, missing="error").read()
+    attributes(path, isLabelMultiset=True)
+    with pytest.raises(ValueError, match="is a list of labels"):
+        open_source(path)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "raw"])
+def test_a_compression_that_the_first_version_named_otherwise(tmp_path, kind):
+    array = np.arange(24, dtype="u2").reshape(2, 3, 4)
+    foreign(tmp_path / "a.n5", array, {"type": kind})
+    file = tmp_path / "a.n5" / "attributes.json"
+    named = json.loads(file.read_text())
+    del named["compression"]
+    file.write_text(json.dumps({**named, "compressionType": kind}))
+    np.testing.assert_array_equal(open_source(tmp_path / "a.n5").read(), array)

@@ -349,7 +349,8 @@ def _described(head: Any, number: int, groups: Sequence[Any], pointers: Sequence
                 return values
         return _numbers(head, keyword, n)
 
-    content = next((c for g in groups if g and (c := _first(g, "FrameContentSequence"))), {})
+    contents = (_first(g, "FrameContentSequence") for g in groups if g)
+    content: Any = next(filter(None, contents), {})
     stack = _integer(content, "InStackPositionNumber", None)
     time = _numbers(content, "TemporalPositionIndex", 1)
     if time is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,10 +28,12 @@ from beam_volumes.storage.formats.format import (
     WritableFormat,
     owned_names,
 )
-from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.repacked import Varlength, is_varlength
+from beam_volumes.storage.formats.tensorstore_spec import MISSING, SpecReader, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.numbered import natural_key
 from beam_volumes.storage.place import Place, join
+from beam_volumes.storage.positioned import first_bytes
 from beam_volumes.storage.source import DTYPES, Source
 
 ATTRIBUTES = "attributes.json"
@@ -49,6 +52,8 @@ DIMENSIONS = {2: "xy", 3: "xyz", 4: "xyzc", 5: "xyzct"}
 MOST_LEVELS = 64
 #: How deep arrays are looked for in a group, and among how many folders.
 DEEP, LOOKED_AT = 5, 2000
+#: Blocks that are looked at to learn of what kind they are.
+_LOOKED_AT = 16
 
 
 class N5(WritableFormat):
@@ -299,7 +304,22 @@ def _array(
         missing=missing,
         channels=names_in(ours.get("channels")) if isinstance(ours, dict) else (),
     )
+    if isinstance(source.reader, SpecReader) and any(map(is_varlength, _some_blocks(place, rank))):
+        source = replace(source, reader=Varlength(source.reader, name, missing == "error"))
     return source.as_mask() if is_mask(own) else source
+
+
+def _some_blocks(place: Place, rank: int) -> list[bytes]:
+    """How some blocks begin that are stored: on a disk those of one folder, elsewhere the first one."""
+    if place.local is None:
+        return [place.read("/".join("0" * rank)) or b""]
+    found = [place.local]
+    for _ in range(rank):
+        with os.scandir(found[0]) as entries:
+            found = [e.path for e in islice((e for e in entries if e.name.isdecimal()), _LOOKED_AT)]
+        if not found or not os.path.isdir(found[0]):
+            break
+    return [first_bytes(path, 4) for path in found]
 
 
 def _axes(own: Mapping[str, Any], group: Mapping[str, Any], rank: int) -> Sequence[str] | None:

@@ -28,8 +28,8 @@ from beam_volumes.storage.formats.format import (
     WritableFormat,
     owned_names,
 )
-from beam_volumes.storage.formats.precomputed_packed import Unpacked
 from beam_volumes.storage.formats.precomputed_shards import Shards, shard_layouts
+from beam_volumes.storage.formats.repacked import Unpacked
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
 from beam_volumes.storage.place import Place, join

@@ -356,7 +356,7 @@ class Directory:
     """
 
     at: int
-    order: str
+    order: Any
     tags: dict[int, tuple[int, int, int]]
     inline: dict[int, bytes]
     length: int = 0

@@ -405,7 +405,7 @@ class Page:
                 put(at, _OLD_TABLE)
         _counted()
         try:
-            image = imagecodecs.tiff_decode(copy)
+            image = imagecodecs.tiff_decode(copy.data)  # type: ignore[arg-type]
             return s.fitted(np.asarray(image), (s.tile[0], *s.shape[2:]))
         except Exception as error:
             raise VolumeError(f"{self.name()} is damaged: {error}; restore it") from None

@@ -270,7 +270,7 @@ class Segments:
         return out
 
 
-def _lerc_decode(data: bytes, nbytes: int, shape: tuple[int, ...]) -> np.ndarray:
+def _lerc_decode(data: bytes | bytearray, nbytes: int, shape: tuple[int, ...]) -> np.ndarray:
     """A LERC stream, which may be compressed once more; floats that its mask leaves out are NaN."""
     room = 2 * nbytes + (1 << 16)
     if data[:4] == b"\x28\xb5\x2f\xfd":

@@ -56,7 +56,7 @@ class Node:
     @property
     def spec(self) -> dict[str, Any]:
         driver = "zarr3" if self.version == 3 else "zarr"
-        spec = {"driver": driver, "kvstore": self.place.directory}
+        spec: dict[str, Any] = {"driver": driver, "kvstore": self.place.directory}
         value = self.document.get("fill_value")
         mended = _fill_value(value, self.document.get("dtype", self.document.get("data_type")))
         if mended is not value:

@@ -1,10 +1,11 @@
-"""Chunks of precomputed volumes that are files with gzip around them, as cloud-volume writes on a disk."""
+"""Chunks that TensorStore decodes once what is around them has been taken away or changed."""
 
 from __future__ import annotations
 
 import math
 import os
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +17,18 @@ from beam_volumes.storage.context import waiting_context
 from beam_volumes.storage.errors import VolumeError, explain
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.tensorstore_spec import SpecReader
+from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import TokenOfFields
 
 
 @dataclass(frozen=True, eq=False)
-class Unpacked(TokenOfFields):
-    """Chunks in files of their own, some or all with gzip around them.
+class Repacked(TokenOfFields):
+    """Chunks in files of their own, which are read by us and decoded by TensorStore.
 
     Attributes
     ----------
     packed : Reader
-        Opens the same volume, but does not find those files.
+        Opens the same volume, but cannot read those files.
     name : str
         How messages name it.
     is_strict : bool
@@ -37,7 +39,9 @@ class Unpacked(TokenOfFields):
     name: str
     is_strict: bool = False
 
-    remote = False
+    @property
+    def remote(self) -> bool:
+        return self.packed.remote
 
     @property
     def portable(self) -> bool:
@@ -49,7 +53,7 @@ class Unpacked(TokenOfFields):
 
     @property
     def _whole(self) -> dict[str, Any]:
-        """The volume as it is stored: x, y, z, channels."""
+        """The volume as it is stored, the fastest dimension first."""
         return {k: v for k, v in self.packed.spec.items() if k != "transform"}
 
     def open(self) -> ts.TensorStore:
@@ -72,14 +76,14 @@ class Unpacked(TokenOfFields):
         assert whole.domain is not None
         first, end = whole.domain.inclusive_min, whole.domain.exclusive_max
         chunk: Any = whole.chunk_layout.read_chunk.shape
-        spans = []
+        spans, cell = [], []
         for at, a, b, c in zip(domain.inclusive_min, first, end, chunk, strict=True):
-            start = a + (at - a) // c * c
+            cell.append((at - a) // c)
+            start = a + cell[-1] * c
             spans.append((start, min(start + c, b)))
-        scale = spec["scale_metadata"]
-        key = f"{scale['key']}/" + "_".join(f"{a}-{b}" for a, b in spans[:3])
+        key = self.key(spec, spans, cell)
         voxels = math.prod(b - a for a, b in spans)
-        data = self._unpacked(key, 2 * voxels * out.dtype.itemsize + (1 << 20))
+        data = self.unpacked(key, 2 * voxels * out.dtype.itemsize + (1 << 20))
         if data is None:
             if self.is_strict:
                 raise VolumeError(f"{self.name}: its chunk {key} is missing")
@@ -98,8 +102,26 @@ class Unpacked(TokenOfFields):
         except ValueError as error:
             raise explain(error, f"reading {key} of {self.name}") from None
 
-    def _unpacked(self, key: str, most: int) -> bytes | None:
-        """The file of a chunk, without what is around it; None if there is none."""
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        """What a chunk is called, from the voxels that it holds and its place in the grid."""
+        raise NotImplementedError
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
+        """A chunk as TensorStore decodes it, of no more than so many bytes; None if there is none."""
+        raise NotImplementedError
+
+
+class Unpacked(Repacked):
+    """Chunks of precomputed volumes, some or all with gzip around them, as cloud-volume writes on a disk."""
+
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        return f"{spec['scale_metadata']['key']}/" + "_".join(f"{a}-{b}" for a, b in spans[:3])
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
         path = os.path.join(self._whole["kvstore"]["path"], key)
         try:
             with open(f"{path}.gz", "rb") as file:
@@ -120,3 +142,29 @@ class Unpacked(TokenOfFields):
                 f"{self.name}: its chunk {key}.gz is damaged: it ends too early, or too late"
             )
         return data
+
+
+class Varlength(Repacked):
+    """Blocks of N5 that say how many elements they hold, which TensorStore does not read."""
+
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        return "/".join(map(str, cell))
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
+        data = Place(self._whole["kvstore"]).read(key)
+        return None if data is None else _of_default_mode(data)
+
+
+def is_varlength(block: bytes) -> bool:
+    """Whether a block of N5 says how many elements it holds."""
+    return block[:2] == b"\0\1"
+
+
+def _of_default_mode(block: bytes) -> bytes:
+    """A block of N5 with a header that does not say how many elements it holds."""
+    if not is_varlength(block):
+        return block
+    head = 4 + 4 * int.from_bytes(block[2:4], "big")
+    return b"\0\0" + block[2:head] + block[head + 4 :]
