@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -43,6 +44,10 @@ class DifferentSpaces(ValueError):
         self.what, self.first, self.second = what, first, second
 
 
+class ImpossibleSpace(ValueError):
+    """A voxel size or an origin that no volume has."""
+
+
 @dataclass(frozen=True)
 class Space:
     """Axes and physical grid of a volume.
@@ -75,6 +80,15 @@ class Space:
     leading: tuple[str, ...] = ()
     channels: tuple[str, ...] = ()
     times: int = 0
+
+    def __post_init__(self) -> None:
+        size = self.voxel_size
+        if size is not None and not all(math.isfinite(s) and s > 0 for s in size):
+            raise ImpossibleSpace(
+                f"a voxel size of {_shown(size)}: sizes are finite and above 0; give voxel_size="
+            )
+        if not all(map(math.isfinite, self.origin)):
+            raise ImpossibleSpace(f"an origin of {_shown(self.origin)}: it is finite; give origin=")
 
     @property
     def has_channels(self) -> bool:
@@ -156,7 +170,7 @@ class Space:
         by = Fraction(METRES[str(self.unit)]) / Fraction(METRES[unit])
 
         def lengths(given: tuple[float, float, float]) -> tuple[float, float, float]:
-            z, y, x = (float(Fraction(repr(float(v))) * by) for v in given)
+            z, y, x = (times(v, by) for v in given)
             return (z, y, x)
 
         return replace(
@@ -254,6 +268,14 @@ class Space:
         )
 
 
+def times(length: float, factor: Fraction) -> float:
+    """A length times a factor, of the decimal number that the length is written as."""
+    try:
+        return float(Fraction(repr(float(length))) * factor)
+    except (OverflowError, ValueError):  # larger than any float, or no number
+        return length * math.inf
+
+
 def _same(a: float, b: float, beside: float = 0.0) -> bool:
     """Whether two lengths are one, but for how they are stored; near 0 beside a voxel."""
     return a == b or abs(a - b) <= _SAME * max(abs(a), abs(b), beside)
@@ -270,6 +292,10 @@ def _meet(first: Space, second: Space) -> bool:
         return True
     both = first.sliced_from is not None and second.sliced_from is not None
     return both and equal(first.grid_origin, second.grid_origin)
+
+
+def _shown(lengths: tuple[float, float, float]) -> str:
+    return " x ".join(f"{v:g}" for v in lengths)
 
 
 def _sizes(space: Space, lengths: tuple[float, float, float] | None, between: str = "x") -> str:

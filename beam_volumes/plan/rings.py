@@ -16,7 +16,6 @@ from beam_volumes.geometry import Grid, Range, Ranges
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
 
-
 #: Slabs of more phases against the chunks are not all looked at, but those near so many borders of chunks.
 MAX_PHASES, MAX_BORDERS = 512, 8
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.space import AXES, LEADING, METRES, Space
+from beam_volumes.space import AXES, LEADING, METRES, Space, times
+from beam_volumes.text import printable
+
+if TYPE_CHECKING:
+    from beam_volumes.storage.source import Source
 
 #: What arrays without names of axes are taken for.
 DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
@@ -39,6 +44,40 @@ UNITS = {
     "mil": ("mils", "thou"),
 }
 _UNIT_NAMES = {alias: name for name, aliases in UNITS.items() for alias in (name, *aliases)}
+#: Words, whose case is of no matter. That of symbols is: Mm are megameters.
+_UNIT_WORDS = {alias: name for alias, name in _UNIT_NAMES.items() if len(alias) > 3}
+
+#: The option of formats that may turn or reverse axes.
+AFFINE = (
+    "str",
+    'What to do where the file says that its axes are turned or reversed in space: ``"drop"`` takes '
+    "voxels as they are stored, with their size and without an origin; "
+    '``"reorient"`` orders and reverses axes so that positions increase along z, y and x. By default such a '
+    "file is refused.",
+)
+
+
+class UnclearSpace(ValueError):
+    """What a file says of its voxels' places needs a decision of the user, by ``affine=``."""
+
+
+class UnclearSize(UnclearSpace):
+    """A file says a voxel size that is none; ``voxel_size=`` replaces it."""
+
+
+def check_affine(affine: str | None, name: str) -> None:
+    """Refuse other values of the option ``affine``."""
+    if affine not in (None, "drop", "reorient"):
+        raise ValueError(f"{printable(name)}: affine={affine!r}; use 'drop' or 'reorient'")
+
+
+def turned(name: str, what: str, can_reorient: bool = True) -> UnclearSpace:
+    """The refusal of a file whose axes are turned or reversed: ``what`` it does."""
+    remedy = " or affine='reorient' to bring them in the order of space" if can_reorient else ""
+    return UnclearSpace(
+        f"{printable(name)}: {what}; say affine='drop' to take voxels as they are stored, with their size "
+        f"and without an origin{remedy}"
+    )
 
 
 def unit_name(unit: str | None) -> str | None:
@@ -52,11 +91,71 @@ def unit_name(unit: str | None) -> str | None:
     if unit is None:
         return None
     text = unit.strip() if isinstance(unit, str) else ""
-    name = _UNIT_NAMES.get(text) or _UNIT_NAMES.get(text.lower())
+    name = _UNIT_NAMES.get(text) or _UNIT_WORDS.get(text.lower())
     if name is None:
         known = ", ".join(f"{k} ({v[0]})" for k, v in UNITS.items())
         raise ValueError(f"unit={unit!r} is no unit of length; use one of {known}")
     return name
+
+
+def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | None:
+    """One unit for lengths along several axes.
+
+    Parameters
+    ----------
+    units : sequence
+        What a file says of each axis: any name of a unit. What is no text, or an empty one, is not said.
+
+    Returns
+    -------
+    (str or None, list of Fraction) or None
+        The unit, and what each axis' lengths are multiplied by: those of several units become micrometers.
+        An axis without a unit has that of the others. None if lengths of some axes cannot be compared.
+
+    Examples
+    --------
+    >>> in_one_unit(["um", "micron", None])
+    ('micrometer', [Fraction(1, 1), Fraction(1, 1), Fraction(1, 1)])
+    >>> in_one_unit(["um", "nm", "nm"])
+    ('micrometer', [Fraction(1, 1), Fraction(1, 1000), Fraction(1, 1000)])
+    >>> in_one_unit(["um", "pixel", "pixel"]), in_one_unit(["um", None, "nm"])
+    (None, None)
+    """
+    names: list[str | None] = []
+    for unit in units:
+        text = unit.strip() if isinstance(unit, str) else ""
+        try:
+            names.append(unit_name(text) if text else None)
+        except ValueError:
+            names.append(text.lower())
+    told = {name for name in names if name is not None}
+    if len(told) <= 1:
+        one = next(iter(told), None)
+        return (one if one in METRES else None), [Fraction(1)] * len(names)
+    if None in names or not told <= set(METRES):
+        return None
+    base = Fraction(METRES["micrometer"])
+    return "micrometer", [Fraction(METRES[str(name)]) / base for name in names]
+
+
+def converted(
+    units: Sequence[Any], *lengths: Sequence[float] | None
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along several axes in one unit, as `in_one_unit` has it; None where they cannot be compared.
+
+    Examples
+    --------
+    >>> converted(["um", "nm", "nm"], [1, 200, 200], None)
+    ('micrometer', [[1.0, 0.2, 0.2], None])
+    """
+    found = in_one_unit(units)
+    if found is None:
+        return None, [None] * len(lengths)
+    unit, by = found
+    return unit, [
+        None if given is None else [times(v, f) for v, f in zip(given, by, strict=True)]
+        for given in lengths
+    ]
 
 
 def space_said(
@@ -227,6 +326,28 @@ def select(
         "c" in dict(dims) and len(channels) == names["c"] and len(set(channels)) == len(channels)
     )
     return Selection(tuple(fixed), tuple(dims), tuple(channels) if named else ())
+
+
+def oriented(source: Source, back: Sequence[bool], affine: str | None) -> Source:
+    """A source of which some of z, y, x run backwards in space, as the option ``affine`` says.
+
+    Its voxel size is positive already, and its origin that of the voxel that is stored first.
+    """
+    if not any(back):
+        return source
+    names = " and ".join(a for a, is_back in zip(AXES, back, strict=True) if is_back)
+    if affine is None:
+        raise turned(source.name, f"its metadata reverse {names} in space")
+    if affine == "drop":
+        return replace(source, space=replace(source.space, origin=(0.0, 0.0, 0.0)))
+    size = source.space.voxel_size
+    assert size is not None
+    z, y, x = (
+        o - s * (n - 1) if is_back else o
+        for o, s, n, is_back in zip(source.space.origin, size, source.shape, back, strict=True)
+    )
+    view = source.view((0, 1, 2), (back[0], back[1], back[2]))
+    return replace(view, space=replace(view.space, origin=(z, y, x)))
 
 
 def position_along(

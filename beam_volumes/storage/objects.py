@@ -19,7 +19,7 @@ import tensorstore as ts
 from beam_volumes.nesting import calling
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.arrays import refuse_masked
-from beam_volumes.storage.axes import DEFAULT_AXES, select
+from beam_volumes.storage.axes import DEFAULT_AXES, converted, select
 from beam_volumes.storage.context import context
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.origins import extents_of
@@ -177,8 +177,10 @@ def _space_of(array: Any, axes: str) -> dict[str, Any]:
         sizes.append((at[-1] - at[0]) / len(steps))
         origins.append(at[0])
         units.append(array.coords[name].attrs.get("units"))
-    unit = units[0] if units and isinstance(units[0], str) and len(set(units)) == 1 else None
-    found = {"voxel_size": [float(s) for s in sizes], "origin": [float(o) for o in origins]}
+    unit, (size, origin) = converted(units, [float(s) for s in sizes], [float(o) for o in origins])
+    if size is None:
+        return {}
+    found = {"voxel_size": size, "origin": origin}
     return found if unit is None else {**found, "unit": unit}
 
 

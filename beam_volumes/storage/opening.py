@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.space import METRES
+from beam_volumes.space import METRES, ImpossibleSpace
 from beam_volumes.storage import unfinished
 from beam_volumes.storage.arrays import open_array
-from beam_volumes.storage.axes import space_said
+from beam_volumes.storage.axes import UnclearSize, space_said
 from beam_volumes.storage.formats.format import Format
 from beam_volumes.storage.formats.registry import formats, open_options
 from beam_volumes.storage.formats.tensorstore_spec import open_spec
@@ -24,6 +24,7 @@ from beam_volumes.storage.place import Place, is_pattern, kvstore_spec, url
 from beam_volumes.storage.renaming import letters_of, pointed, renamed
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.stack import matching, on_top, with_stand_ins
+from beam_volumes.text import printable
 
 #: The options that are not those of a format.
 _EVERYWHERE = ("voxel_size", "unit", "origin", "axes", "index", "dataset", "level", "mpp")
@@ -113,7 +114,13 @@ def open_source(
     try:
         if mpp is not None:
             level = _level_of(what, mpp, first, dataset, level, given)
-        source = _open(what, first, dataset, level, given)
+        try:
+            source = _open(what, first, dataset, level, given)
+        except UnclearSize:
+            if voxel_size is None or "affine" in given:
+                raise
+            given["affine"] = "drop"
+            source = _open(what, first, dataset, level, given)
     except (ValueError, OSError) as error:
         place = Place.of(_scheme_of(what)[1]).local if isinstance(what, str) else None
         run = None if place is None else unfinished.at(place)
@@ -249,7 +256,10 @@ def _open(
     place, those = asked_at(what)
     for format in those:
         its = {name: value for name, value in given.items() if name in format.open_options}
-        source = format.open_place(place, index=index, dataset=dataset, level=level, **its)
+        try:
+            source = format.open_place(place, index=index, dataset=dataset, level=level, **its)
+        except ImpossibleSpace as error:
+            raise ValueError(f"{printable(place.text)} has {error}") from None
         if source is None:
             continue
         for name in given:

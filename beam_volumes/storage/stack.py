@@ -239,7 +239,15 @@ def _space(parts: Sequence[Source]) -> Space:
                     f"would be at {_shown(wanted)}: sort the volumes, and leave out those that overlap"
                 )
             z += part.shape[0]
-    return replace(first, axes=AXES)
+    return of_slices(first)
+
+
+def of_slices(space: Space) -> Space:
+    """The space of a stack of volumes that lie as one does; how far apart slices are, they need not say."""
+    size = space.voxel_size
+    if "z" not in space.axes and size is not None and size[0] == 1.0:
+        return replace(space, axes=AXES, voxel_size=None, unit=None)
+    return replace(space, axes=AXES)
 
 
 def _without_place(space: Space) -> Space:

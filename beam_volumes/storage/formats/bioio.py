@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.axes import converted
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.format import Format, Options
 from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
@@ -183,9 +183,11 @@ def _spacing(
     sizes = [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v) and v > 0]
     if len(sizes) < 3:
         return None, None
-    try:
-        units = {str(getattr(image.dimension_properties, a).unit) for a in "YX"}
-        unit = unit_name(units.pop()) if len(units) == 1 else None
-    except (ValueError, AttributeError):
-        unit = None
-    return (sizes[0], sizes[1], sizes[2]), unit
+    units = [
+        str(getattr(getattr(image.dimension_properties, a, None), "unit", None) or "")
+        for a in "ZYX"
+    ]
+    if extents.get("Z", 1) == 1:
+        units[0] = units[1]
+    unit, (lengths,) = converted(units, sizes)
+    return (None, None) if lengths is None else ((lengths[0], lengths[1], lengths[2]), unit)

@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.dicom_frames import Frames, Pixels
 from beam_volumes.storage.formats.dicom_geometry import by_time, check_alike, in_order
 from beam_volumes.storage.formats.dicom_headers import Header, read_header
 from beam_volumes.storage.formats.format import Format, Options
-from beam_volumes.storage.formats.headered import AFFINE, Lie
+from beam_volumes.storage.formats.headered import Lie
 from beam_volumes.storage.formats.planes import source_of_planes
 from beam_volumes.storage.numbered import in_natural_order
 from beam_volumes.storage.optional import needed

@@ -19,6 +19,7 @@ import numpy as np
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import METRES, Space
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats import hdf5_layouts as layouts
@@ -70,6 +71,8 @@ class Hdf5(WritableFormat):
         "dataset": ("str", 'The path of the array in the file; ``"data"`` by default.'),
     }
 
+    open_options: ClassVar[Options] = {"affine": AFFINE}
+
     def open_place(
         self,
         place: Place,
@@ -78,6 +81,7 @@ class Hdf5(WritableFormat):
         dataset: str | None = None,
         level: int | None = None,
         missing: str = "error",
+        affine: str | None = None,
         **options: Any,
     ) -> Source | None:
         if place.local is None:
@@ -100,7 +104,7 @@ class Hdf5(WritableFormat):
         library(path)
         tried(path, dataset, ATTRIBUTES)
         with opened_file(path) as file:
-            return source_of(file, path, index, dataset, level, missing)
+            return source_of(file, path, index, dataset, level, missing, affine)
 
     def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
         """The datasets of a file, or the levels of a pyramid."""

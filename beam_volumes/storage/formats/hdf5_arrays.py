@@ -76,6 +76,8 @@ class Array:
         Of a dataset's dimensions, where it is larger than what it holds.
     voxel_size, origin : tuple of float or None
         For each of z, y, x.
+    back : tuple of bool
+        Which of z, y, x run backwards in space.
     unit : str or None
     channels : tuple of str
     dtype : str or None
@@ -92,6 +94,7 @@ class Array:
     sizes: tuple[int, ...] | None = None
     voxel_size: tuple[float, float, float] | None = None
     origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    back: tuple[bool, bool, bool] = (False, False, False)
     unit: str | None = None
     channels: tuple[str, ...] = ()
     dtype: str | None = None

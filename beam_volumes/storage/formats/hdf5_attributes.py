@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.space import AXES
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.axes import converted
 
 #: Attributes of more values say nothing of axes and voxels.
 _VALUES = 4096
@@ -96,13 +96,27 @@ def is_positive(size: Sequence[float]) -> bool:
     return all(s > 0 for s in size)
 
 
-def unit_of(node: Any) -> str | None:
+def in_unit(
+    node: Any, axes: Sequence[str], default: str | None, *lengths: tuple[float, float, float] | None
+) -> tuple[str | None, list[tuple[float, float, float] | None]]:
+    """Lengths along z, y, x in the unit that attributes say, or in each axis' own; see `axes.converted`."""
+    told: list[str] = []
     for name in ("unit", "units"):
-        value = attribute(node, name)
-        units = {text.strip() for text in texts_of(value)} if value is not None else set()
-        if len(units) == 1:
-            try:
-                return unit_name(units.pop())
-            except ValueError:
-                return None
-    return None
+        value = attribute(node, name) if not told else None
+        told = [text.strip() for text in texts_of(value)] if value is not None else told
+    spatial = [a for a in axes if a in AXES]
+    if len(told) == len(axes):
+        by_axis = dict(zip(axes, told, strict=True))
+    elif len(told) == len(spatial):
+        by_axis = dict(zip(spatial, told, strict=True))
+    elif len(set(told)) <= 1:
+        by_axis = dict.fromkeys(spatial, told[0] if told else default or "")
+    else:
+        return None, [None] * len(lengths)
+    # An axis that the user does not see is as any other.
+    shown = next((by_axis[a] for a in spatial), None)
+    unit, found = converted([by_axis.get(a, shown) for a in AXES], *lengths)
+    triples: list[tuple[float, float, float] | None] = []
+    for values in found:
+        triples.append(None if values is None else (values[0], values[1], values[2]))
+    return unit, triples

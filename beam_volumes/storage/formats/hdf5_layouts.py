@@ -18,11 +18,11 @@ from beam_volumes.storage.formats.format import Listing
 from beam_volumes.storage.formats.hdf5_arrays import Array, dtype_of, got, is_dataset, is_volume
 from beam_volumes.storage.formats.hdf5_attributes import (
     attribute,
+    in_unit,
     is_positive,
     number_of,
     spatial,
     texts_of,
-    unit_of,
 )
 from beam_volumes.storage.formats.hdf5_programs import by_program, of_program
 from beam_volumes.storage.source import DTYPES
@@ -204,19 +204,19 @@ def _dataset(file: Any, node: Any, name: str) -> Array:
     array = Array(node, axes=axes, channels=channels, is_mask=number_of(node, "bool") == 1)
     size = spatial(node, "voxel_size", names)
     if size is not None and is_positive(size):  # as we write it, and others
-        unit = unit_of(node)
         first = spatial(node, "origin", names) or spatial(node, "offset", names)
+        unit, (size, first) = in_unit(node, names, None, size, first)
         return replace(array, voxel_size=size, origin=first or (0.0, 0.0, 0.0), unit=unit)
     size = spatial(node, "element_size_um", names)
     if size is not None and is_positive(size):
         return replace(array, voxel_size=size, unit="micrometer")
     size = spatial(node, "resolution", names)
     if size is not None and is_positive(size):
-        first = spatial(node, "offset", names) or (0.0, 0.0, 0.0)
-        unit = unit_of(node) or "nanometer"  # CREMI's
-        return replace(array, voxel_size=size, origin=first, unit=unit)
-    first = spatial(node, "origin", names)
-    return array if first is None else replace(array, origin=first, unit=unit_of(node))
+        first = spatial(node, "offset", names)
+        unit, (size, first) = in_unit(node, names, "nanometer", size, first)  # CREMI's
+        return replace(array, voxel_size=size, origin=first or (0.0, 0.0, 0.0), unit=unit)
+    unit, (first,) = in_unit(node, names, None, spatial(node, "origin", names))
+    return array if first is None else replace(array, origin=first, unit=unit)
 
 
 def _type_of(node: Any) -> str:

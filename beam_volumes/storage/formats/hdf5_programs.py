@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from beam_volumes.space import AXES
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.axes import converted, unit_name
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.hdf5_arrays import (
     Array,
@@ -235,7 +235,7 @@ def _minc_image(file: Any, node: Any) -> Array:
     if len(axes) != len(node.shape) or "" in axes or len(set(axes)) != len(axes):
         axes = ()
     array = Array(node, axes=axes or None, scaling=_minc_scaling(node))
-    size, first = [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]
+    size, first, back, units = [1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [False] * 3, ["mm"] * 3
     for k, axis in enumerate(AXES):
         dimension = got(file, f"minc-2.0/dimensions/{axis}space")
         if dimension is None:
@@ -243,14 +243,18 @@ def _minc_image(file: Any, node: Any) -> Array:
         step, start = number_of(dimension, "step"), number_of(dimension, "start")
         if not step:
             return array
-        size[k] = abs(step)
-        # Along an axis that runs backwards no origin goes with a positive voxel size.
-        first[k] = start if start is not None and step > 0 else 0.0
+        size[k], back[k] = abs(step), step < 0
+        first[k] = 0.0 if start is None else start
+        units[k] = text_of(dimension, "units").strip() or "mm"
+    unit, (lengths, at) = converted(units, size, first)
+    if lengths is None or at is None:
+        return array
     return replace(
         array,
-        voxel_size=(size[0], size[1], size[2]),
-        origin=(first[0], first[1], first[2]),
-        unit="millimeter",
+        voxel_size=(lengths[0], lengths[1], lengths[2]),
+        origin=(at[0], at[1], at[2]),
+        back=(back[0], back[1], back[2]),
+        unit=unit,
     )
 
 

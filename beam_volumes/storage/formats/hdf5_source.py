@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.space import Space
-from beam_volumes.storage.axes import Selection, names_of_axes, select
+from beam_volumes.storage.axes import Selection, check_affine, names_of_axes, oriented, select
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import hdf5_layouts as layouts
 from beam_volumes.storage.formats.contiguous import contiguous, piece_of, slowest
-from beam_volumes.storage.formats.hdf5_arrays import Paths, dtype_of, present
+from beam_volumes.storage.formats.hdf5_arrays import Array, Paths, dtype_of, present
 from beam_volumes.storage.formats.hdf5_files import absent_behind, files_behind, library
 from beam_volumes.storage.formats.hdf5_filters import OURS
 from beam_volumes.storage.formats.hdf5_reader import (
@@ -36,12 +36,27 @@ def source_of(
     dataset: str | None,
     level: int | None,
     missing: str = "error",
+    affine: str | None = None,
 ) -> Source:
     """Open what is asked for of an open file.
 
     With ``missing="fill"``, sources of virtual datasets that are not there are read as fill values.
     """
+    check_affine(affine, path)
     found = layouts.find(file, path, dataset, level)
+    source = _stored(file, path, index, dataset, found, missing)
+    return oriented(source, found.back, affine)
+
+
+def _stored(
+    file: Any,
+    path: str,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+    found: Array,
+    missing: str,
+) -> Source:
+    """An array as its voxels are stored."""
     node = found.node
     name = f"{path}:{printable(node.name)}"
     whole = tuple(node.shape)

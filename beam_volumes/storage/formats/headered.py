@@ -17,7 +17,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage.axes import select
+from beam_volumes.storage.axes import check_affine, select, turned
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
@@ -33,15 +33,6 @@ _PIECE = 4 << 20
 
 #: What a header says where this package has written bool, for which these formats have no dtype.
 MASK = "beam_volumes mask"
-
-AFFINE = (
-    "str",
-    'What to do where the file says that its axes are turned or reversed in space: ``"drop"`` takes '
-    "voxels as they "
-    'lie, with their size and without an origin; ``"reorient"`` orders and reverses axes so that '
-    "positions increase "
-    "along z, y and x. By default such a file is refused.",
-)
 
 
 # voxels
@@ -328,8 +319,7 @@ def lie_of(
     'yxz'
     """
     name = printable(name)
-    if affine not in (None, "drop", "reorient"):
-        raise ValueError(f"{name}: affine={affine!r}; use 'drop' or 'reorient'")
+    check_affine(affine, name)
     n = len(names)
     steps = np.linalg.norm(np.where(np.isfinite(matrix), matrix, 0.0), axis=0)
     whole = bool(np.isfinite(matrix).all() and np.isfinite(origin).all() and (steps > 0).all())
@@ -352,12 +342,7 @@ def lie_of(
     back = [bool(matrix[a, k] < 0) for k, a in enumerate(along)]
     if not straight or (affine is None and (letters != names or any(back))):
         what = "turns" if not straight or letters != names else "reverses"
-        remedy = "" if not straight else " or affine='reorient' to bring them in the order of space"
-        raise ValueError(
-            f"{name}: its affine {what} axes in space; say affine='drop' to take voxels as they lie, "
-            "with their "
-            f"size and without an origin{remedy}"
-        )
+        raise turned(name, f"its affine {what} axes in space", can_reorient=straight)
     if not {"x", "y"} <= set(letters):
         raise ValueError(
             f"{name}: its affine puts a plane along {letters}; say affine='drop' to take it as x and y"

@@ -14,13 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.geometry import Box, Triple
-from beam_volumes.storage.axes import Selection, unit_name
+from beam_volumes.storage.axes import AFFINE, Selection, unit_name
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.contiguous import InPlace, contiguous
 from beam_volumes.storage.formats.format import Options
 from beam_volumes.storage.formats.headered import (
-    AFFINE,
     MASK,
     Lie,
     data_file,

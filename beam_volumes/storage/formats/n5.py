@@ -13,7 +13,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis
 from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
@@ -66,7 +66,7 @@ class N5(WritableFormat):
     dtypes = tuple(t for t in DTYPES if t.kind != "b" and t != np.float16)
     omits_empty = True
     channels = "apart"
-    open_options: ClassVar[Options] = {"missing": MISSING}
+    open_options: ClassVar[Options] = {"missing": MISSING, "affine": AFFINE}
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "codec": (
@@ -85,6 +85,7 @@ class N5(WritableFormat):
         dataset: str | None = None,
         level: int | None = None,
         missing: str = "fill",
+        affine: str | None = None,
         **_: Any,
     ) -> Source | None:
         root = place.json(ATTRIBUTES)
@@ -107,7 +108,7 @@ class N5(WritableFormat):
                 raise ValueError(
                     f"level={level}: {place.text} is one array; open the group of its levels"
                 )
-            return _array(place, found, {}, 0, index, missing, place.text)
+            return _array(place, found, {}, 0, index, missing, place.text, affine)
         levels = list(_levels(place))
         if not levels:
             if root is not None and dataset is None and "n5" not in root:
@@ -119,7 +120,7 @@ class N5(WritableFormat):
         if not 0 <= k < len(levels):
             raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(levels) - 1}")
         name = place.text if k == 0 else place.below(f"s{k}").text
-        return _array(place.below(f"s{k}"), levels[k], found, k, index, missing, name)
+        return _array(place.below(f"s{k}"), levels[k], found, k, index, missing, name, affine)
 
     def levels(self, place: Place) -> Sequence[str]:
         return [f"s{k}" for k, _ in enumerate(_levels(place))]
@@ -274,13 +275,14 @@ def _array(
     index: Mapping[str, int | str] | None,
     missing: str,
     name: str,
+    affine: str | None,
 ) -> Source:
     """An array of its attributes and those of the group that it is a level of."""
     told = Foreign(place.text, "N5 attributes")
     dimensions = told.list(own.get("dimensions"), "dimensions")
     rank = len(dimensions)
     axes = _axes(own, group, rank)
-    scale, translation, unit = _grid(own, group, level, axes, told)
+    scale, translation, units = _grid(own, group, level, axes, told)
     if own.get("isLabelMultiset") is True:
         raise ValueError(
             f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; "
@@ -300,8 +302,9 @@ def _array(
         index=index,
         scale=scale,
         translation=translation,
-        unit=unit,
+        units=units,
         missing=missing,
+        affine=affine,
         channels=names_in(ours.get("channels")) if isinstance(ours, dict) else (),
     )
     if isinstance(source.reader, SpecReader) and any(map(is_varlength, _some_blocks(place, rank))):
@@ -343,8 +346,8 @@ def _grid(
     level: int,
     axes: Sequence[str] | None,
     told: Foreign,
-) -> tuple[Sequence[float] | None, Sequence[float] | None, str | None]:
-    """Voxel size and position of the first voxel per dimension, and their unit, as far as they are known.
+) -> tuple[Sequence[float] | None, Sequence[float] | None, Sequence[Any] | None]:
+    """Voxel size, position of the first voxel and unit per dimension, as far as they are known.
 
     A level's own voxel size holds for it, unless it has factors: then it is that of the finest level, as
     the group's is. A voxel of a coarser level has its centre amid those that it was made of.
@@ -359,12 +362,13 @@ def _grid(
         unit = ours.get("unit")
     else:
         unknown, unit = False, None
+    units: Sequence[Any] | None
     lies = own.get("transform")
     if isinstance(lies, dict) and isinstance(lies.get("axes"), list):
         scale, translation, found = _transform(lies, axes, told)
         if unknown:
             scale = None
-        return scale, translation, unit or found
+        return scale, translation, [unit] * rank if unit else found
     factors = own.get("downsamplingFactors")
     if factors is None and group:
         factors = group.get("scales", group.get("downsamplingFactors"))
@@ -374,23 +378,23 @@ def _grid(
     known = None if factors is None else told.numbers(factors, "downsamplingFactors", None)
     if known is not None and (len(known) > rank or not all(f > 0 for f in known)):
         raise told.error("downsamplingFactors", f"{factors!r}, not {rank} numbers above 0")
-    size, unit, is_own = None, None, False
+    size, units, is_own = None, None, False
     for attributes in (own, group):
         if size is None:
-            size, unit = _resolution(attributes, rank, told)
+            size, units = _resolution(attributes, rank, told)
             is_own = attributes is own
     if size is None:
-        return None, None, unit
+        return None, None, None
     if known is None:
-        return (size, None, unit) if is_own else (None, None, None)
+        return (size, None, units) if is_own else (None, None, None)
     by = [*known, *[1.0] * (rank - len(known))]
     shift = [s * (f - 1) / 2 for s, f in zip(size, by, strict=True)]
-    return [s * f for s, f in zip(size, by, strict=True)], shift, unit
+    return [s * f for s, f in zip(size, by, strict=True)], shift, units
 
 
 def _transform(
     lies: Mapping[str, Any], axes: Sequence[str], told: Foreign
-) -> tuple[list[float] | None, list[float] | None, str | None]:
+) -> tuple[list[float] | None, list[float] | None, list[Any]]:
     """What ``transform`` says, whose lists go with axes that it names."""
     names = [str(a).lower() for a in lies["axes"]]
 
@@ -403,36 +407,30 @@ def _transform(
 
     units = told.list(lies.get("units"), "transform.units")
     of = {n: u for n, u in zip(names, units, strict=False) if n in AXES}
-    return per_axis("scale", 1.0), per_axis("translate", 0.0), _unit(list(of.values()))
+    return per_axis("scale", 1.0), per_axis("translate", 0.0), [of.get(a) for a in axes]
 
 
 def _resolution(
     attributes: Mapping[str, Any], rank: int, told: Foreign
-) -> tuple[list[float] | None, str | None]:
-    """The voxel size in the attributes of an array or a group, and its unit."""
+) -> tuple[list[float] | None, list[Any] | None]:
+    """The voxel size in the attributes of an array or a group, and the unit of each number."""
     what, units = "resolution", attributes.get("units")
     found: Any = attributes.get("resolution")
     if found is None:
         what, found = "pixelResolution", attributes.get("pixelResolution")
         if isinstance(found, dict):
-            found, units = found.get("dimensions"), [found.get("unit")]
+            found, units = found.get("dimensions"), found.get("unit")
     if found is None:
         return None, None
     numbers = list(told.numbers(found, what, None))
     # Those of space come first; there may be none for channels and time.
     if len(numbers) > rank or (len(numbers) < min(rank, 3)) or not all(n > 0 for n in numbers):
         raise told.error(what, f"{found!r}, not {rank} numbers above 0")
-    several = units if isinstance(units, list) else [units]
-    return [*numbers, *[1.0] * (rank - len(numbers))], _unit(several[:3])
-
-
-def _unit(found: Sequence[Any]) -> str | None:
-    """The unit of length that several dimensions have in common."""
-    several = {u for u in found if isinstance(u, str) and u}
-    try:
-        return unit_name(several.pop()) if len(several) == 1 else None
-    except ValueError:
-        return None
+    several = units if isinstance(units, list) and len(units) > 1 else None
+    if several is None:
+        several = [units[0] if isinstance(units, list) and units else units] * rank
+    more = [None] * (rank - len(several))
+    return [*numbers, *[1.0] * (rank - len(numbers))], [*several, *more][:rank]
 
 
 def _levels(place: Place) -> Iterator[Mapping[str, Any]]:

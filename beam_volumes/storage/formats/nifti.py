@@ -19,13 +19,13 @@ import numpy as np
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import Space
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.chunking import CHUNK_BYTES, no_larger
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.contiguous import InPlace
 from beam_volumes.storage.formats.format import Layout, Options, WritableFormat
 from beam_volumes.storage.formats.headered import (
-    AFFINE,
     MASK,
     Lie,
     beginning_of,

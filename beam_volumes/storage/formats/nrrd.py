@@ -10,17 +10,18 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.storage.axes import DEFAULT_AXES, unit_name
+from beam_volumes.space import times
+from beam_volumes.storage.axes import AFFINE, DEFAULT_AXES, in_one_unit
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.contiguous import InPlace
 from beam_volumes.storage.formats.format import Options
 from beam_volumes.storage.formats.headered import (
-    AFFINE,
     MASK,
     Lie,
     data_file,
@@ -354,12 +355,20 @@ def _lie(
     """How voxels lie in space, and what their axes are called then."""
     places = [k for k, a in enumerate(axes) if a in "xyz"]
     names = "".join(axes[k] for k in places)
-    unit = _unit(fields, places)
     if "spacedirections" not in fields:
         given = _per_axis(fields, "spacings", len(axes), name)
-        size = None if given is None else voxel_size_of(names, [abs(given[k]) for k in places])
-        origin = [0.0, 0.0, 0.0]
         mins = _per_axis(fields, "axismins", len(axes), name)
+        unit, (given, mins) = _per_axis_unit(fields, places, given, mins)
+        size = None if given is None else voxel_size_of(names, [abs(given[k]) for k in places])
+        if size is not None and given is not None and any(given[k] < 0 for k in places):
+            matrix = np.zeros((3, len(places)))
+            for column, k in enumerate(places):
+                matrix["xyz".index(axes[k]), column] = given[k]
+            _, lie = lie_of(
+                name, names, [sizes[k] for k in places], matrix, (0, 0, 0), affine=affine, unit=unit
+            )
+            return axes, lie
+        origin = [0.0, 0.0, 0.0]
         if mins is not None and size is not None:
             cells = fields.get("centers", "").lower().split()
             for k in places:
@@ -370,13 +379,14 @@ def _lie(
             lie_of(name, names, [sizes[k] for k in places], np.eye(3), (0, 0, 0), affine=affine)
         at = (0.0, 0.0, 0.0) if affine == "drop" else (origin[0], origin[1], origin[2])
         return axes, Lie(size, unit, at)
+    unit, by = _space_unit(fields)
     vectors = [_vectors(fields["spacedirections"], name)[k] for k in places]
     told = fields.get("spaceorigin")
     first = _vectors(told, name) if told is not None else []
     width = {len(v) for v in [*vectors, *first] if v is not None}
     if None in vectors or len(width) != 1 or len(first) > 1 or not 1 <= min(width) <= 3:
         if affine == "drop":
-            return axes, Lie(None, unit)
+            return axes, Lie(None, None)
         raise VolumeError(
             f"{name} does not say where its voxels lie: space directions are "
             f"{printable(fields['spacedirections'])}, "
@@ -387,6 +397,13 @@ def _lie(
         assert vector is not None
         matrix[: len(vector), column] = vector
     start = (first[0] if first else None) or [0.0] * min(width)
+    is_one = by is not None and set(by) <= {1}
+    if by is None or (not is_one and len(by) != len(start)):  # lengths that cannot be compared
+        return axes, Lie()
+    if not is_one:
+        start = [times(o, f) for o, f in zip(start, by, strict=True)]
+        for row, f in enumerate(by):
+            matrix[row] = [times(v, f) for v in matrix[row].tolist()]
     letters, lie = lie_of(
         name, names, [sizes[k] for k in places], matrix, start, affine=affine, unit=unit
     )
@@ -405,21 +422,38 @@ def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[fl
     return found
 
 
-def _unit(fields: Mapping[str, str], places: Sequence[int]) -> str | None:
-    """The unit of all axes in space, if they have one that is known."""
+def _per_axis_unit(
+    fields: Mapping[str, str],
+    places: Sequence[int],
+    *lengths: list[float] | None,
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along all axes, those of space in one unit; none where they cannot be compared."""
+    every = _texts(fields.get("units", ""))
+    shared = _texts(fields.get("spaceunits", ""))
+    told = [every[k] if k < len(every) else "" for k in places]
+    if not any(told) and len(shared) == len(places):
+        told = shared
+    found = in_one_unit(told)
+    if found is None:
+        return None, [None] * len(lengths)
+    for given in lengths:
+        for k, by in zip(places, found[1] if given is not None else (), strict=False):
+            assert given is not None
+            given[k] = times(given[k], by)
+    return found[0], list(lengths)
+
+
+def _space_unit(fields: Mapping[str, str]) -> tuple[str | None, list[Fraction] | None]:
+    """The unit of space, and what lengths along each of its axes are multiplied by: see `in_one_unit`."""
     told = _texts(fields.get("spaceunits", ""))
     if not told:
-        every = _texts(fields.get("units", ""))
-        told = [every[k] for k in places if k < len(every)]
+        every = [t for t in _texts(fields.get("units", "")) if t]
+        told = every if len(set(every)) == 1 else []
     if not told:
         space = "-".join(fields.get("space", "").lower().removesuffix("-time").split())
-        return "millimeter" if space in _PATIENT and "spacedirections" in fields else None
-    if len(set(told)) != 1:
-        return None
-    try:
-        return unit_name(told[0])
-    except ValueError:
-        return None
+        return ("millimeter" if space in _PATIENT else None), []
+    found = in_one_unit(told)
+    return (None, None) if found is None else found
 
 
 # writing

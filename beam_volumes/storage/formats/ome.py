@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from beam_volumes.space import Space
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats.foreign import Foreign
 from beam_volumes.storage.formats.format import PROVENANCE, Content, Listing, Options
@@ -56,6 +57,7 @@ class OmeZarr(Zarr):
     }
     open_options: ClassVar[Options] = {
         "missing": MISSING,
+        "affine": AFFINE,
         "well": ("str", 'The well of a plate, e.g. ``"B/3"``.'),
         "field": ("int or str", "The image of a well, counted from 0 or by its name."),
     }
@@ -71,6 +73,7 @@ class OmeZarr(Zarr):
         dataset: str | None = None,
         level: int | None = None,
         missing: str = "fill",
+        affine: str | None = None,
         well: str | None = None,
         field: int | str | None = None,
         **_: Any,
@@ -78,7 +81,9 @@ class OmeZarr(Zarr):
         node = find(place)
         if node is None or node.is_array:
             return None
-        how: dict[str, Any] = {"index": index, "level": level, "missing": missing}
+        how: dict[str, Any] = {
+            "index": index, "level": level, "missing": missing, "affine": affine
+        }  # fmt: skip
         metadata = Foreign(
             place.text, "OME metadata", "mend them, or open one of its arrays by a path of its own"
         )
@@ -137,7 +142,7 @@ class OmeZarr(Zarr):
             raise OSError(
                 f"{place.text}: the metadata name level {paths[level]!r}, but no zarr array is there"
             )
-        axes, unit = axes_of(image, metadata)
+        axes, units = axes_of(image, metadata)
         scale, translation = grid_of(levels[level], image, metadata)
         omero = metadata.mapping(ome.get("omero") or {}, "omero")
         channels = [
@@ -152,8 +157,9 @@ class OmeZarr(Zarr):
             channels=channels,
             scale=scale,
             translation=translation,
-            unit=unit,
+            units=units,
             missing=missing,
+            affine=affine,
         )
         source = replace(source, labels="image-label" in ome)
         return source.as_mask() if is_mask(array.attributes) else source

@@ -12,29 +12,31 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.space import AXES
-from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.formats.foreign import Foreign
 from beam_volumes.storage.pyramid import Pyramid, middle_of
 from beam_volumes.version import __version__
 
 
-def axes_of(image: Mapping[str, Any], metadata: Foreign) -> tuple[list[str] | None, str | None]:
-    """The names of the axes, and the unit that the spatial ones have in common."""
+def axes_of(
+    image: Mapping[str, Any], metadata: Foreign
+) -> tuple[list[str] | None, list[Any] | None]:
+    """The names of the axes, and the unit of each."""
     names: list[str] = []
     units: list[Any] = []
     for k, axis in enumerate(metadata.list(image.get("axes"), "axes")):
         if isinstance(axis, str):  # of versions before 0.4
             names.append(axis)
+            units.append(None)
             continue
         described = metadata.mapping(axis, f"axes[{k}]")
-        names.append(metadata.text(described.get("name"), f"axes[{k}].name"))
-        if names[-1].lower() in AXES and described.get("unit") not in (None, *units):
-            units.append(described["unit"])
-    try:
-        return names or None, unit_name(units[0]) if len(units) == 1 else None
-    except ValueError:
-        return names or None, None
+        if not isinstance(described.get("name"), str):
+            raise metadata.error(f"axes[{k}].name", f"{described.get('name')!r}, not a text")
+        names.append(described["name"])
+        units.append(described.get("unit"))
+    if len({name.lower() for name in names}) < len(names):
+        raise metadata.error("axes", f"{names}, some of one name")
+    return names or None, units or None
 
 
 def grid_of(

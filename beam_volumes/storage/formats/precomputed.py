@@ -136,6 +136,9 @@ class Precomputed(WritableFormat):
             told.numbers(s.get("resolution"), f"scales[{i}].resolution", 3)
             for i, s in enumerate(scales[: k + 1])
         ]
+        for i, size in enumerate(sizes):
+            if not min(size) > 0:
+                raise told.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
         ours = info.get(OURS)
         ours = ours if isinstance(ours, dict) else {}
         if ours.get("axes") == ["y", "x"]:

@@ -36,6 +36,7 @@ from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, told
 from beam_volumes.storage.numbered import Series, in_natural_order, series_of
 from beam_volumes.storage.place import Place, Spec, join, kvstore_spec, url
 from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.stack import of_slices
 from beam_volumes.text import printable
 
 PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
@@ -266,7 +267,7 @@ class Slices(Format):
             name=f"{first.name} and {len(names) - 1} more",
             shape=(len(names), y, x),
             chunk=(1, max(1, y), max(1, x)),
-            space=replace(first.space, axes=("z", "y", "x")),
+            space=of_slices(first.space),
             reader=reader,
             leading_chunk=tuple(samples),
         )

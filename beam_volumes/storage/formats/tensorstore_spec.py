@@ -10,8 +10,15 @@ from typing import Any
 
 import tensorstore as ts
 
-from beam_volumes.space import Space
-from beam_volumes.storage.axes import names_of_axes, select, unit_name
+from beam_volumes.space import AXES, Space
+from beam_volumes.storage.axes import (
+    UnclearSize,
+    check_affine,
+    converted,
+    names_of_axes,
+    oriented,
+    select,
+)
 from beam_volumes.storage.context import context
 from beam_volumes.storage.credentials import as_given, check_no_secrets, with_secrets
 from beam_volumes.storage.errors import explain
@@ -83,7 +90,9 @@ def open_spec(
     scale: Sequence[float] | None = None,
     translation: Sequence[float] | None = None,
     unit: str | None = None,
+    units: Sequence[Any] | None = None,
     missing: str = "fill",
+    affine: str | None = None,
 ) -> Source:
     """A source from a TensorStore spec.
 
@@ -100,8 +109,12 @@ def open_spec(
     scale, translation : sequence of float, optional
         Voxel size per dimension, and where position 0 is, in ``unit``. The volume's origin is where its
         domain begins.
+    units : sequence, optional
+        Instead of ``unit``: what metadata say of each dimension, as for `axes.in_one_unit`.
     missing : {"fill", "error"}
         Whether chunks that are not stored are data, or an error where they are read.
+    affine : str, optional
+        What to do with axes that run backwards, and with sizes that are 0: see `axes.AFFINE`.
     """
     spec = {k: v for k, v in spec.items() if k not in _WRITING}
     check_no_secrets(spec)
@@ -114,6 +127,7 @@ def open_spec(
         )
     if missing not in ("fill", "error"):
         raise ValueError(f"missing={missing!r}: {name}; use 'fill' or 'error'")
+    check_affine(affine, name)
     if missing == "error":
         spec["fill_missing_data_reads"] = False
     try:
@@ -146,13 +160,21 @@ def open_spec(
     )
     chosen = select(names, domain.shape, index, name, channels)
     if scale is None:
-        scale, unit = _units(known.dimension_units, names, unit)
+        scale, units = _units(known.dimension_units, names, unit)
     for what, numbers in (("voxel size", scale), ("origin", translation)):
         if numbers is not None and not _are_numbers(numbers, domain.rank):
             raise ValueError(
                 f"{name}: the {what} in its metadata is {numbers!r}, not {domain.rank} numbers, one for each "
                 "axis; mend the metadata, or open the array by a TensorStore spec"
             )
+    if units is not None:
+        if len(units) != domain.rank:
+            raise ValueError(
+                f"{name}: its metadata name {len(units)} axes, and the array has {domain.rank} dimensions; "
+                "mend the metadata, or open the array by a TensorStore spec"
+            )
+        spatial = [d for d, axis in enumerate(names) if axis in AXES]
+        unit, (scale, translation) = _converted(units, spatial, scale, translation)
     first = [
         o + k * s
         for o, k, s in zip(
@@ -173,15 +195,28 @@ def open_spec(
             f"{name}: its chunks of {' x '.join(map(str, chunk))} voxels take more than "
             f"{TOO_LARGE >> 30} GiB each, and a chunk is decoded as a whole; store it in smaller ones"
         )
+    size = None if scale is None else chosen.triple([float(s) for s in scale], 1.0)
+    origin = chosen.triple([float(f) for f in first], 0.0)
+    back = [size is not None and s < 0 for s in size or AXES]
+    if size is not None:
+        z, y, x = map(abs, size)
+        size = (z, y, x)
+        if not all(0 < s < math.inf for s in size):
+            if affine != "drop":
+                raise UnclearSize(
+                    f"{name}: the voxel size in its metadata is {' x '.join(f'{s:g}' for s in size)}; give "
+                    "voxel_size=, or affine='drop' to take voxels without a size"
+                )
+            size, unit, origin, back = None, None, (0.0, 0.0, 0.0), [False] * 3
     space = Space(
         axes=chosen.axes,
-        voxel_size=None if scale is None else chosen.triple([float(s) for s in scale], 1.0),
+        voxel_size=size,
         unit=unit,
-        origin=chosen.triple([float(f) for f in first], 0.0),
+        origin=origin,
         leading=chosen.leading,
         channels=chosen.channels,
     )
-    return Source(
+    source = Source(
         name=name,
         shape=shape[before:],
         dtype=dtype,
@@ -193,6 +228,7 @@ def open_spec(
         leading=tuple(shape[:before]),
         leading_chunk=tuple(chunk[:before]),
     )
+    return oriented(source, back, affine)
 
 
 def _moved(spec: dict[str, Any], move: Callable[[Spec], Spec]) -> dict[str, Any]:
@@ -270,18 +306,30 @@ def _chunks(spec: Any) -> Sequence[int | None] | None:
 
 def _units(
     units: Sequence[Any] | None, axes: Sequence[str], unit: str | None
-) -> tuple[list[float] | None, str | None]:
-    """Voxel sizes and their unit from TensorStore's dimension units, where all lengths share one."""
-    found = {a: u for a, u in zip(axes, units or (), strict=False) if a in "zyx" and u is not None}
-    bases = {u.base_unit for u in found.values()}
-    if not found or len(bases) != 1:
-        return None, unit
-    base = bases.pop()
-    try:
-        name = unit_name(base) if base else unit
-    except ValueError:
-        return None, unit
-    return [found[a].multiplier if a in found else 1.0 for a in axes], name
+) -> tuple[list[float] | None, list[Any] | None]:
+    """Voxel sizes and the unit of each, from TensorStore's dimension units."""
+    known = dict(zip(axes, units or (), strict=False))
+    found = {a: u for a, u in known.items() if a in AXES and u is not None}
+    if not found:
+        return None, [unit] * len(axes)
+    sizes = [found[a].multiplier if a in found else 1.0 for a in axes]
+    return sizes, [(found[a].base_unit or unit) if a in found else None for a in axes]
+
+
+def _converted(
+    units: Sequence[Any], spatial: Sequence[int], *lengths: Sequence[float] | None
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along all dimensions, with those of space in one unit; see `axes.converted`."""
+    unit, found = converted(
+        [units[d] for d in spatial],
+        *(None if given is None else [given[d] for d in spatial] for given in lengths),
+    )
+    whole: list[list[float] | None] = []
+    for given, values in zip(lengths, found, strict=True):
+        whole.append(None if given is None or values is None else list(given))
+        for d, value in zip(spatial, values or (), strict=False):
+            whole[-1][d] = value  # type: ignore[index]
+    return unit, whole
 
 
 def _encoded(spec: Mapping[str, Any]) -> bool:

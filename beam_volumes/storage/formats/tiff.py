@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tifffile
 
-from beam_volumes.space import AXES
+from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import Selection, select
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import tiff_files as tags
@@ -266,7 +266,10 @@ class _Image:
             chunk=(z, y, x),
             chunk_origin=(0, 0, 0),
             space=replace(
-                told.space, axes=axes, leading=selection.leading, channels=chosen.channels
+                Space() if told.flat and "z" in axes else told.space,
+                axes=axes,
+                leading=selection.leading,
+                channels=chosen.channels,
             ),
             reader=reader,
             encoded=not self.segments.is_plain,

@@ -11,8 +11,8 @@ from typing import Any
 
 import tifffile
 
-from beam_volumes.space import METRES, Space
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.space import Space
+from beam_volumes.storage.axes import converted, unit_name
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.marks import Mark
 
@@ -25,6 +25,8 @@ class Told:
     """What metadata tell of an image, but where its pages are."""
 
     space: Space = field(default_factory=Space)
+    #: Whether the size along z, which is 1 in ``space``, is not told.
+    flat: bool = False
     channels: Sequence[str] = ()
     mask: bool = False
     axes: tuple[str, ...] = ()
@@ -57,7 +59,7 @@ def told_of(
         elif tiff.is_svs:
             told = _of_slide(tiff) if number == 0 else Told()
         else:
-            told = Told(_of_tags(page))
+            told = Told(_of_tags(page), True)
     except (VolumeError, MemoryError):
         raise
     except Exception:  # someone else's text
@@ -70,22 +72,21 @@ def told_of(
 
 
 def _space(sizes: Sequence[Any], unit: Any, origin: Sequence[float] = (0.0, 0.0, 0.0)) -> Space:
-    """A space of what may be voxel sizes; those that are none are 1."""
-    good = [_size(s) for s in sizes]
+    """A space of what may be voxel sizes z, y, x; that along z may be missing, and is 1 then."""
+    z, y, x = (_size(s) for s in sizes)
     try:
         name = unit_name(str(unit)) if unit else None
     except ValueError:
         name = None
-    if good == [None] * 3 or (unit and name is None):
+    if y is None or x is None or (unit and name is None):
         return Space()
-    known = next(g for g in good if g is not None)
-    z, y, x = (known if g is None and k else g or 1.0 for k, g in enumerate(good))
-    return Space(voxel_size=(z, y, x), unit=name, origin=(origin[0], origin[1], origin[2]))
+    return Space(voxel_size=(z or 1.0, y, x), unit=name, origin=(origin[0], origin[1], origin[2]))
 
 
-def _size(value: Any) -> float | None:
+def _size(value: Any, signed: bool = False) -> float | None:
+    """A size; of one that may be negative, as ImageJ's, the absolute value."""
     try:
-        number = float(value)
+        number = abs(float(value)) if signed else float(value)
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) and number > 0 else None
@@ -105,11 +106,12 @@ def _resolution(page: Any) -> tuple[float | None, float | None]:
 
 def _of_imagej(tiff: tifffile.TiffFile) -> Told:
     meta = tiff.imagej_metadata or {}
-    unit = str(meta.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
     y, x = _resolution(tiff.pages.first)
-    space = _space((meta.get("spacing"), y, x), unit or None)
-    if not unit:
-        space = Space()  # pixels
+    z = _size(meta.get("spacing"), signed=True)
+    # Letters beyond ASCII are escaped; axes without a unit of their own have that of x.
+    units = [_unescaped(meta.get(f"{a}unit") or meta.get("unit")) for a in "zyx"]
+    unit, (sizes,) = converted(units, [v or math.nan for v in (z, y, x)])
+    space = Space() if sizes is None or unit is None else _space(sizes, unit)  # else pixels
     mark = re.search(rf"^{MARK}=(.*)$", str(tiff.pages.first.description), re.M)
     ours = None if mark is None else _mark(mark.group(1))
     if ours is not None:
@@ -117,19 +119,26 @@ def _of_imagej(tiff: tifffile.TiffFile) -> Told:
     labels = meta.get("Labels")
     channels = whole(meta.get("channels", 1))
     names = [str(n) for n in labels] if isinstance(labels, list) and len(labels) == channels else ()
-    return Told(space, names)
+    return Told(space, z is None, names)
+
+
+def _unescaped(text: Any) -> str:
+    r"""A text in which letters are written as ``\\u00B5``."""
+    found = "" if text is None else str(text)
+    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), found)
 
 
 def _of_lsm(tiff: tifffile.TiffFile) -> Told:
     meta = tiff.lsm_metadata or {}
     sizes = [_size(meta.get(f"VoxelSize{a}")) for a in "ZYX"]
-    return Told(_space([None if s is None else s * 1e6 for s in sizes], "micrometer"))
+    space = _space([None if s is None else s * 1e6 for s in sizes], "micrometer")
+    return Told(space, sizes[0] is None)
 
 
 def _of_slide(tiff: tifffile.TiffFile) -> Told:
     found = re.search(r"\bMPP\s*=\s*([0-9.eE+-]+)", str(tiff.pages.first.description))
     mpp = found and _size(found.group(1))
-    return Told(_space((1.0, mpp, mpp), "micrometer")) if mpp else Told()
+    return Told(_space((None, mpp, mpp), "micrometer"), True) if mpp else Told()
 
 
 def _of_tags(page: Any) -> Space:
@@ -141,7 +150,7 @@ def _of_tags(page: Any) -> Space:
     # 1200 dots an inch are 21 micrometres.
     if max(y, x) * centimetres > 2.54 / 1200:
         return Space()
-    return _space((1.0, y * centimetres * 1e4, x * centimetres * 1e4), "micrometer")
+    return _space((None, y * centimetres * 1e4, x * centimetres * 1e4), "micrometer")
 
 
 def _mark(text: str) -> Told | None:
@@ -149,7 +158,7 @@ def _mark(text: str) -> Told | None:
     found = Mark.read(text)
     if found is None:
         return None
-    return Told(found.space, found.space.channels, found.mask, found.space.axes)
+    return Told(found.space, False, found.space.channels, found.mask, found.space.axes)
 
 
 def tag_of(element: ElementTree.Element) -> str:
@@ -191,19 +200,12 @@ class Ome:
                 mark = _mark((element.text or "").strip())
                 if mark is not None:
                     return mark
-        sizes: list[float | None] = []
-        units = []
-        for a in "ZYX":
-            size = _size(pixels.get(f"PhysicalSize{a}"))
-            unit = pixels.get(f"PhysicalSize{a}Unit", "µm")
-            sizes.append(size)
-            if size is not None:
-                units.append(unit_name(unit) or "micrometer")
-        # Of several units, all are told in micrometres.
-        if len(set(units)) > 1:
-            scales = iter([float(METRES[u]) / float(METRES["micrometer"]) for u in units])
-            sizes = [None if s is None else s * next(scales) for s in sizes]
-            units = ["micrometer"]
+        sizes = [_size(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
+        units = [pixels.get(f"PhysicalSize{a}Unit", "µm") for a in "ZYX"]
+        if sizes[0] is None:  # its unit says nothing
+            units[0] = units[1]
+        unit, (known_sizes,) = converted(units, [s or math.nan for s in sizes])
+        space = Space() if known_sizes is None or unit is None else _space(known_sizes, unit)
         names = [str(e.get("Name") or "") for e in pixels if tag_of(e) == "Channel"]
         known = names if all(names) and len(set(names)) == len(names) else ()
-        return Told(_space(sizes, units[0] if units else None), known)
+        return Told(space, sizes[0] is None, known)

@@ -15,6 +15,7 @@ import tensorstore as ts
 
 from beam_volumes.geometry import Triple
 from beam_volumes.space import AXES, Space
+from beam_volumes.storage.axes import AFFINE
 from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
 from beam_volumes.storage.context import context
 from beam_volumes.storage.description import Description
@@ -204,7 +205,7 @@ class Zarr(WritableFormat):
     schemes = ("zarr", "zarr2", "zarr3")
     omits_empty = True
     channels = "apart"
-    open_options: ClassVar[Options] = {"missing": MISSING}
+    open_options: ClassVar[Options] = {"missing": MISSING, "affine": AFFINE}
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "shards": (
@@ -232,6 +233,7 @@ class Zarr(WritableFormat):
         dataset: str | None = None,
         level: int | None = None,
         missing: str = "fill",
+        affine: str | None = None,
         **_: Any,
     ) -> Source | None:
         node = find(place)
@@ -269,6 +271,7 @@ class Zarr(WritableFormat):
             unit=ours.get("unit"),
             channels=names_in(ours.get("channels")),
             missing=missing,
+            affine=affine,
         )
         return source.as_mask() if is_mask(node.attributes) else source
 
