@@ -16,6 +16,7 @@ import beam_volumes as bv
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
+from beam_volumes.cli.wording import worded
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
@@ -26,6 +27,7 @@ from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
 from beam_volumes.session.provenance import versions
 from beam_volumes.storage import provenance, unfinished
+from beam_volumes.storage.axes import UnclearSpace
 from beam_volumes.storage.checking import Check
 from beam_volumes.storage.formats.format import Format, Listing
 from beam_volumes.storage.opening import asked_at, open_source
@@ -104,14 +106,18 @@ def found(args: argparse.Namespace) -> Facts:
         if listing is not None and not listing.is_volume:
             unfinished.warn(None if place.local is None else unfinished.at(place.local))
             return of_group(args.path, args.dataset, listing)
-    source = open_source(
+    source, unclear = _opened(
         args.path if spec is None else spec, mpp=args.mpp, axes=args.axes, **asked, **options
     )
+    if unclear:
+        options["affine"] = "drop"
     if source.asked is not None:
         asked["level"] = source.asked["level"]
     if args.axes is not None:
         asked["index"] = None  # it is by the names that the user gives
     facts = of_volume(source)
+    if unclear:
+        facts["unclear"] = unclear
     if place is not None:
         facts["format"] = _format(place, those, asked, options)
         told = provenance.found(place)
@@ -124,6 +130,16 @@ def found(args: argparse.Namespace) -> Facts:
     if args.check:
         facts["check"] = checked(source)
     return facts
+
+
+def _opened(path: Any, **asked: Any) -> tuple[Source, str]:
+    """A source, and what is unclear of its place, if voxels are described as they are stored."""
+    try:
+        return open_source(path, **asked), ""
+    except UnclearSpace as error:
+        if asked.get("affine") is not None:
+            raise
+        return open_source(path, **{**asked, "affine": "drop"}), " ".join(str(error).split())
 
 
 # this machine
@@ -288,7 +304,7 @@ def of_group(path: str, dataset: str | None, listing: Listing) -> Facts:
 
 def _brief(path: str, **asked: Any) -> Facts:
     try:
-        source = open_source(path, **asked)
+        source, _ = _opened(path, **asked)
     except (ValueError, OSError) as error:
         return {"error": " ".join(str(error).split())}
     facts = of_metadata(source)
@@ -398,6 +414,7 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         "origin": ", ".join(f"{o:g}" for o in facts["origin"]) + unit
         if any(facts["origin"])
         else "",
+        "unclear": worded(facts.get("unclear", "")),
         "channels": ", ".join(facts.get("channels", ())),
         "format": facts.get("format", ""),
     }

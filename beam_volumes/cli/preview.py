@@ -9,10 +9,12 @@ from typing import Any
 
 from beam_volumes.cli.options import no_others, numbers, opened, opening, spacing, verb
 from beam_volumes.cli.say import say, tell
+from beam_volumes.cli.wording import worded
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.show.preview import checked_path, preview
+from beam_volumes.storage.axes import UnclearSpace
 
 
 def register(verbs: Any) -> None:
@@ -40,7 +42,15 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     no_others(others, parser)
     at = None if args.at is None else [int(n) for n in numbers(args.at, "--at")]
     out = checked_path(args.out or f"preview-{stem(args.path)}.png")
-    found = preview(opened(args.path, args), at=at, size=args.size, labels=args.labels)
+    try:
+        volume = opened(args.path, args)
+    except UnclearSpace as error:
+        if any(option.startswith("affine=") for option in args.option):
+            raise
+        tell(f"beam-volumes: warning: {worded(str(error))}; shown as it is stored")
+        args.option = [*args.option, "affine=drop"]
+        volume = opened(args.path, args)
+    found = preview(volume, at=at, size=args.size, labels=args.labels)
     found.save(out)
     tell(found.caption)
     say(out)

@@ -14,11 +14,15 @@ _COMMAND = {
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
     r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
     r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
+    r"\baffine='(\w+)'": r"--option affine=\1",
+    r"\bvoxel_size=(?=\W|$)": "--voxel-size",
 }
 _RECIPE = {
     r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} beside the input's path",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
     r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
+    r"\baffine='(\w+)'": r"affine: \1",
+    r"\bvoxel_size=(?=\W|$)": "voxel_size:",
 }
 
 
@@ -37,6 +41,8 @@ def worded(text: str, recipe: bool = False) -> str:
     'there are 3: choose one by --index c=DAPI'
     >>> worded("a plate: choose one by well='B/3'"), worded("choose one by dataset=, e.g. dataset='0'")
     ('a plate: choose one by --option well=B/3', 'choose one by --dataset, e.g. --dataset 0')
+    >>> worded("give voxel_size=, or say affine='drop'")
+    'give --voxel-size, or say --option affine=drop'
     >>> worded("a plate: choose one by well='B/3'", recipe=True)
     'a plate: choose one by well: B/3'
     """

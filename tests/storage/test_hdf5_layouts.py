@@ -241,15 +241,18 @@ def test_minc(tmp_path):
         node = file.create_dataset("minc-2.0/image/0/image", data=array, chunks=(1, 6, 7))
         node.attrs.update(dimorder=b"zspace,yspace,xspace", valid_range=[0.0, 200.0])
         file["minc-2.0/image/0/image-min"], file["minc-2.0/image/0/image-max"] = low, high
-    volume = bv.open(path)
-    assert volume.voxel_size == (2.0, 1.5, 1.0) and volume.unit == "millimeter"
-    assert volume.origin == (-10.0, 3.0, 0.0)
+    with pytest.raises(ValueError, match="metadata reverse x in space; say affine='drop'"):
+        bv.open(path)
+    volume, turned = bv.open(path, affine="drop"), bv.open(path, affine="reorient")
+    assert volume.voxel_size == turned.voxel_size == (2.0, 1.5, 1.0) and volume.unit == "millimeter"
+    assert volume.origin == (0.0, 0.0, 0.0) and turned.origin == (-10.0, 3.0, 4.0 - 6)
+    np.testing.assert_array_equal(np.asarray(turned), np.asarray(volume)[:, :, ::-1])
     wanted = array / 200 * (high - low)[:, None, None] + low[:, None, None]
     assert volume.dtype == "f4"
     np.testing.assert_allclose(np.asarray(volume), wanted, rtol=1e-6)
     with h5py.File(path, "r+") as file:
         file["minc-2.0/image/0/image-min"][...], file["minc-2.0/image/0/image-max"][...] = 0, 200
-    labels = bv.open(path)
+    labels = bv.open(path, affine="drop")
     assert labels.dtype == "i2"
     np.testing.assert_array_equal(np.asarray(labels), array)
     with h5py.File(path, "r+") as file:

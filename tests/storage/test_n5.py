@@ -111,7 +111,7 @@ def test_blocks_that_java_writes(tmp_path, capsys):
         ({}, None, None),
         ({"resolution": [4, 5, 40], "units": ["nm"] * 3}, (40, 5, 4), "nanometer"),
         ({"resolution": [4, 5, 40]}, (40, 5, 4), None),
-        ({"resolution": [4, 5, 40], "units": ["nm", "um", "nm"]}, (40, 5, 4), None),
+        ({"resolution": [4, 5, 40], "units": ["nm", "um", "nm"]}, (0.04, 5, 0.004), "micrometer"),
         ({"pixelResolution": [4, 5, 40]}, (40, 5, 4), None),
         (
             {"pixelResolution": {"unit": "µm", "dimensions": [4, 5, 40]}},

@@ -31,7 +31,10 @@ def axes_of(
             continue
         described = metadata.mapping(axis, f"axes[{k}]")
         if not isinstance(described.get("name"), str):
-            raise metadata.error(f"axes[{k}].name", f"{described.get('name')!r}, not a text")
+            given = described.get("name")
+            raise metadata.error(
+                f"axes[{k}].name", "missing" if given is None else f"{given!r}, not a text"
+            )
         names.append(described["name"])
         units.append(described.get("unit"))
     if len({name.lower() for name in names}) < len(names):

@@ -27,6 +27,7 @@ from beam_volumes.storage.callbacks import callback
 from beam_volumes.storage.context import context, waiting_context
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size
 from beam_volumes.storage.formats.format import RUN, Format, Options
 from beam_volumes.storage.formats.marks import Mark
 from beam_volumes.storage.formats.tiff import colours_of, page_of
@@ -147,7 +148,11 @@ class SliceReader(TokenOfFields):
         global decoded
         name = self.names[z]
         path = url(join(self.directory, name))
-        image = _decode(_content(self.directory, name, path), name, path, self._check)
+        data = _content(self.directory, name, path)
+        claimed = _claimed(data, name, path)
+        if claimed is not None and claimed[:2] != self.shape[:2]:
+            self._check((*claimed[:2], *self.shape[2:]), self.dtype, path)
+        image = _decode(data, name, path, self._check)
         with _count:
             decoded += 1
         self._check(image.shape, image.dtype, path)
@@ -398,6 +403,29 @@ def _content(directory: Spec, name: str, path: str) -> bytes:
     return data
 
 
+def _claimed(data: bytes, name: str, path: str) -> tuple[int, int, int] | None:
+    """Rows, columns and samples that a PNG or JPEG slice claims to have; None of other formats."""
+    if _kind(name) == "TIFF":
+        return None
+    try:
+        return (png_size if _kind(name) == "PNG" else jpeg_size)(data)
+    except ValueError as error:
+        raise VolumeError(
+            f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
+        ) from None
+
+
+def _first(data: bytes, name: str, path: str) -> np.ndarray:
+    """The first slice, decoded to learn what its header does not say."""
+    claimed = _claimed(data, name, path)
+    if claimed is not None and not plausible(math.prod(claimed), len(data)):
+        raise VolumeError(
+            f"slice {printable(path)} is damaged: it claims {claimed[0]} x {claimed[1]} pixels, which "
+            f"{len(data):,} bytes cannot hold; restore it"
+        )
+    return _decode(data, name, path)
+
+
 def _decode(
     data: bytes,
     name: str,
@@ -487,7 +515,7 @@ def _shape_of(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], n
     """Shape and dtype of a slice, and what its samples are, as TIFF numbers that."""
     local = directory.get("driver") == "file"
     if _kind(name) == "JPEG":
-        image = _decode(_content(directory, name, path), name, path)
+        image = _first(_content(directory, name, path), name, path)
         return image.shape, image.dtype, 5 if image.shape[2:] == (4,) else 2  # of four, CMYK
     if _kind(name) == "PNG":
         if local:
@@ -501,7 +529,7 @@ def _shape_of(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], n
             )
         x, y, depth, colour = struct.unpack(">IIBB", head[16:26])
         if colour == 3:
-            image = _decode(_content(directory, name, path), name, path)
+            image = _first(_content(directory, name, path), name, path)
             return image.shape, image.dtype, 2
         samples = {0: 1, 2: 3, 4: 2, 6: 4}.get(colour, 1)
         shape = (y, x, samples) if samples > 1 else (y, x)

@@ -160,7 +160,7 @@ def open_spec(
     )
     chosen = select(names, domain.shape, index, name, channels)
     if scale is None:
-        scale, units = _units(known.dimension_units, names, unit)
+        scale, units = _units(known.dimension_units, names, units or [unit] * domain.rank)
     for what, numbers in (("voxel size", scale), ("origin", translation)):
         if numbers is not None and not _are_numbers(numbers, domain.rank):
             raise ValueError(
@@ -197,7 +197,7 @@ def open_spec(
         )
     size = None if scale is None else chosen.triple([float(s) for s in scale], 1.0)
     origin = chosen.triple([float(f) for f in first], 0.0)
-    back = [size is not None and s < 0 for s in size or AXES]
+    back = [False] * 3 if size is None else [s < 0 for s in size]
     if size is not None:
         z, y, x = map(abs, size)
         size = (z, y, x)
@@ -305,15 +305,16 @@ def _chunks(spec: Any) -> Sequence[int | None] | None:
 
 
 def _units(
-    units: Sequence[Any] | None, axes: Sequence[str], unit: str | None
-) -> tuple[list[float] | None, list[Any] | None]:
-    """Voxel sizes and the unit of each, from TensorStore's dimension units."""
+    units: Sequence[Any] | None, axes: Sequence[str], told: Sequence[Any]
+) -> tuple[list[float] | None, Sequence[Any]]:
+    """Voxel sizes and the unit of each, from TensorStore's dimension units, and what else is told."""
     known = dict(zip(axes, units or (), strict=False))
     found = {a: u for a, u in known.items() if a in AXES and u is not None}
     if not found:
-        return None, [unit] * len(axes)
+        return None, told
     sizes = [found[a].multiplier if a in found else 1.0 for a in axes]
-    return sizes, [(found[a].base_unit or unit) if a in found else None for a in axes]
+    each = zip(axes, told, strict=True)
+    return sizes, [(found[a].base_unit or unit) if a in found else None for a, unit in each]
 
 
 def _converted(

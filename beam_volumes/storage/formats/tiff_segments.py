@@ -11,6 +11,8 @@ from typing import Any
 import imagecodecs
 import numpy as np
 
+from beam_volumes.storage.formats.codestreams import jpegxl_size, png_size, webp_size
+
 #: Compressions of bytes: all but the last argument of the decoder is what is stored.
 _BYTES: dict[int, str] = {
     1: "",
@@ -191,7 +193,7 @@ class Segments:
 
     def _image(self, data: bytes, shape: tuple[int, ...], tables: bytes | None) -> np.ndarray:
         c = self.compression
-        size = jpeg_size(data) if c in JPEGS else jpeg2000_size(data) if c in _JPEG2000 else None
+        size = _SIZES[c](data) if c in _SIZES else None
         if size is not None and (size[0] > self.tile[0] * self.tile[1] or size[1] > self.tile[2]):
             raise ValueError(f"it claims {size[0]} x {size[1]} voxels")
         if c in JPEGS:
@@ -323,6 +325,16 @@ def jpeg2000_size(data: bytes) -> tuple[int, int] | None:
         return None
     x1, y1, x0, y0 = struct.unpack_from(">IIII", data, at + 8)
     return max(0, y1 - y0), max(0, x1 - x0)
+
+
+#: What images say of their size: rows and columns first.
+_SIZES: dict[int, Callable[[bytes], tuple[int, ...] | None]] = {
+    **dict.fromkeys(JPEGS, jpeg_size),
+    **dict.fromkeys(_JPEG2000, jpeg2000_size),
+    **dict.fromkeys((34927, 50001), webp_size),
+    **dict.fromkeys((50002, 52546), jpegxl_size),
+    34933: png_size,
+}
 
 
 def encode(tile: np.ndarray, codec: str, level: int | None, predictor: int) -> bytes:
