@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
 from pathlib import Path
 
 import imagecodecs
@@ -20,6 +21,7 @@ from beam_volumes.geometry import Box
 from beam_volumes.storage import open_source, read_into
 from beam_volumes.storage.formats import slices, tiff_layout
 from beam_volumes.storage.formats.tiff_layout import LONG, SHORT
+from beam_volumes.storage.formats.tiff_segments import Segments
 from beam_volumes.storage.numbered import in_natural_order, natural_key, series_of
 from tests.tiers import examples
 
@@ -310,3 +312,52 @@ def test_a_png_with_a_transparent_colour_has_the_samples_that_it_stores(tmp_path
     found = np.moveaxis(np.asarray(bv.open(tmp_path)), 0, -1) if mode == "RGB" else None
     found = np.asarray(bv.open(tmp_path)) if found is None else found
     np.testing.assert_array_equal(found, np.stack([image] * 2))
+
+
+def lying(kind: str) -> bytes:
+    """An image of a few hundred bytes that claims thousands of millions of pixels."""
+    if kind == "jpg":
+        data = bytearray(imagecodecs.jpeg8_encode(np.zeros((16, 16), "u1")))
+        at = data.index(b"\xff\xc0") + 5
+        data[at : at + 4] = struct.pack(">HH", 65500, 65500)
+        return bytes(data)
+    data = bytearray(imagecodecs.png_encode(np.zeros((16, 16), "u1")))
+    data[16:24] = struct.pack(">II", 65500, 65500)
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["jpg", "png"])
+def test_a_size_that_a_slice_claims_is_not_believed(tmp_path: Path, kind: str, monkeypatch) -> None:
+    encode = {"jpg": imagecodecs.jpeg8_encode, "png": imagecodecs.png_encode}[kind]
+    (tmp_path / f"s0.{kind}").write_bytes(encode(np.zeros((16, 16), "u1")))
+    (tmp_path / f"s1.{kind}").write_bytes(lying(kind))
+    source = open_source(tmp_path)
+    name = {"jpg": "jpeg_decode", "png": "png_decode"}[kind]
+    decode, seen = getattr(imagecodecs, name), []
+    monkeypatch.setattr(imagecodecs, name, lambda data: seen.append(len(data)) or decode(data))
+    with pytest.raises(OSError, match="s1.*(65500 x 65500 uint8, but|cannot hold)"):
+        source.read()
+    assert len(seen) <= 1
+
+
+def test_a_size_that_a_single_image_claims_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(lying("jpg"))
+    palette = bytearray(lying("png"))
+    palette[25] = 3
+    (tmp_path / "a.png").write_bytes(palette)
+    for name in ("a.jpg", "a.png"):
+        with pytest.raises(OSError, match="claims 65500 x 65500 .*cannot hold"):
+            open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("codec", ["webp", "png", "jpegxl"])
+def test_a_size_that_a_tile_claims_is_not_believed(codec: str) -> None:
+    number = {"webp": 50001, "png": 34933, "jpegxl": 50002}[codec]
+    encode = getattr(imagecodecs, f"{codec}_encode")
+    shape = (1, 1, 64, 64, 3)
+    segments = Segments(shape, (1, 64, 64), True, np.dtype("u1"), 8, number)
+    voxels = np.arange(64 * 64 * 3, dtype="u1").reshape(64, 64, 3)
+    how = {} if codec == "png" else {"lossless": True}
+    assert np.array_equal(segments.decode(encode(voxels, **how), "<", 0)[0], voxels)
+    with pytest.raises(ValueError, match="claims 512 x 64"):
+        segments.decode(encode(np.zeros((512, 64, 3), "u1"), **how), "<", 0)

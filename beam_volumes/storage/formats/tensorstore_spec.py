@@ -155,6 +155,11 @@ def open_spec(
         raise ValueError(
             f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
         )
+    if units is not None and len(units) != domain.rank:
+        raise ValueError(
+            f"{name}: its metadata name {len(units)} axes, and the array has {domain.rank} dimensions; "
+            "mend the metadata, or open the array by a TensorStore spec"
+        )
     names = names_of_axes(
         axes or (domain.labels if any(domain.labels) else None), domain.rank, name
     )
@@ -168,11 +173,6 @@ def open_spec(
                 "axis; mend the metadata, or open the array by a TensorStore spec"
             )
     if units is not None:
-        if len(units) != domain.rank:
-            raise ValueError(
-                f"{name}: its metadata name {len(units)} axes, and the array has {domain.rank} dimensions; "
-                "mend the metadata, or open the array by a TensorStore spec"
-            )
         spatial = [d for d, axis in enumerate(names) if axis in AXES]
         unit, (scale, translation) = _converted(units, spatial, scale, translation)
     first = [
