@@ -30,11 +30,12 @@ from beam_volumes.storage import provenance, unfinished
 from beam_volumes.storage.axes import UnclearSpace
 from beam_volumes.storage.checking import Check
 from beam_volumes.storage.formats.format import Format, Listing
+from beam_volumes.storage.formats.hdf5_files import split
 from beam_volumes.storage.opening import asked_at, open_source
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.stack import matching
-from beam_volumes.storage.stored import codec, stored
+from beam_volumes.storage.stored import codec, others, stored
 from beam_volumes.text import counted, format_bytes
 
 #: Bins of the line of a histogram, and what its bars are drawn with.
@@ -118,6 +119,8 @@ def found(args: argparse.Namespace) -> Facts:
     facts = of_volume(source)
     if unclear:
         facts["unclear"] = unclear
+    if place is not None and place.local is not None and matching(place.local) is None:
+        facts["others"] = others(source, split(place.local)[0])
     if place is not None:
         facts["format"] = _format(place, those, asked, options)
         told = provenance.found(place)
@@ -410,6 +413,7 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         "chunks": f"{_times(facts['chunks'])}, {format_bytes(facts['chunk_bytes'])} each",
         "codec": facts["codec"],
         "reading": facts.get("reading", ""),
+        "also reads": ", ".join(facts.get("others", ())),
         "voxel size": f"{_times(size)}{unit}" if size else "not known",
         "origin": ", ".join(f"{o:g}" for o in facts["origin"]) + unit
         if any(facts["origin"])

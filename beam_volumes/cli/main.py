@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import NoReturn
 
@@ -44,6 +45,21 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
     return top
 
 
+@contextmanager
+def _trusting(outside: bool) -> Iterator[None]:
+    """Let files name files elsewhere meanwhile, if that is asked for."""
+    if not outside:
+        yield
+        return
+    from beam_volumes.graph.options import options
+
+    before, options.outside = options.outside, True
+    try:
+        yield
+    finally:
+        options.outside = before
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code.
 
@@ -65,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not args.debug:
         quiet()
     try:
-        with warnings_told():
+        with warnings_told(), _trusting(args.outside):
             code = args.act(args, others)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has read enough

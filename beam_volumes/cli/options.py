@@ -29,6 +29,11 @@ def verb(verbs: Any, name: str, act: Any) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("--debug", action="store_true", help="show where an error comes from")
+    found.add_argument(
+        "--outside",
+        action="store_true",
+        help="also read files elsewhere that a header, a link or metadata name: trust them",
+    )
     found.set_defaults(act=partial(act, found))
     return found
 

@@ -8,6 +8,7 @@ import re
 _OPTION = {
     r"(?:pass )?\b(overwrite|resume)=True": r"--\1",
     r"\brunner='(DirectRunner)'": r"--runner \1",
+    r"\bbeam_volumes\.options\.outside = True": "--outside",
 }
 _COMMAND = {
     r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by --index c=\1",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from beam_volumes.storage import outside
+
 
 @dataclass
 class Options:
@@ -17,6 +19,10 @@ class Options:
     durable : bool
         Whether runs that begin in this process wait for the disk: before a slab is recorded as
         finished, its voxels would survive a power cut. False by default.
+    outside : bool
+        Whether files may name others that lie neither in their folder nor below it: a header its file of
+        voxels, HDF5 and OME-TIFF the other files of a set, OME-Zarr its arrays. False by default: such a
+        file is refused, as it could name any file of the machine.
 
     Examples
     --------
@@ -26,6 +32,16 @@ class Options:
 
     max_inmemory: int = 1 << 30
     durable: bool = False
+
+    @property
+    def outside(self) -> bool:
+        return outside.allowed
+
+    @outside.setter
+    def outside(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise TypeError(f"options.outside={value!r}: use True or False")
+        outside.allowed = value
 
 
 options = Options()

@@ -53,6 +53,18 @@ def stored(source: Source, most: int = _MOST) -> Stored | None:
     return Stored(files, size, True)
 
 
+def others(source: Source, path: str) -> list[str]:
+    """Local places that a volume is read from which are neither a path nor below it."""
+    found: dict[str, None] = {}
+    for extent in source.reader.extents:
+        spec = kvstore_spec(extent.store) if isinstance(extent.store, str) else extent.store
+        root = os.path.abspath(str(spec.get("path", "")))
+        is_whole = spec.get("driver") == "file" and extent.names is None
+        if is_whole and os.path.commonpath([root, path]) not in (path, root):
+            found[root] = None
+    return list(found)
+
+
 def _files(root: str) -> Iterator[os.stat_result]:
     """A file, or those of a folder and of the folders in it, each folder once."""
     folders, known = [root], set()

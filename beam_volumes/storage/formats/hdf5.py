@@ -60,7 +60,7 @@ class Hdf5(WritableFormat):
     is_file = True
     assembles = True
     channels = "apart"
-    open_options: ClassVar[Options] = {"missing": _MISSING}
+    open_options: ClassVar[Options] = {"missing": _MISSING, "affine": AFFINE}
     options: ClassVar[Options] = {
         "chunks": CHUNKS,
         "codec": (
@@ -70,8 +70,6 @@ class Hdf5(WritableFormat):
         ),
         "dataset": ("str", 'The path of the array in the file; ``"data"`` by default.'),
     }
-
-    open_options: ClassVar[Options] = {"affine": AFFINE}
 
     def open_place(
         self,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.formats.hdf5_files import check_links
+from beam_volumes.storage.outside import OutsideError
 from beam_volumes.storage.source import DTYPES
 
 
@@ -121,9 +123,14 @@ def is_dataset(node: Any) -> bool:
     return hasattr(node, "chunks") and hasattr(node, "fillvalue")
 
 
-def got(group: Any, path: str) -> Any:
+def got(group: Any, path: str, check: bool = True) -> Any:
+    """What is at a path of an open file; where that leads to a file elsewhere, it is refused."""
     try:
+        if check:
+            check_links(group, path)
         return group.get(path)
+    except OutsideError:
+        raise
     except Exception:  # a link to nowhere, or a damaged object
         return None
 

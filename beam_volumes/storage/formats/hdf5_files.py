@@ -7,11 +7,12 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.optional import needed
+from beam_volumes.storage.outside import OutsideError, check_path
 from beam_volumes.text import printable
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -78,15 +79,16 @@ def opened_file(path: str) -> Iterator[Any]:
         yield file
 
 
-def files_behind(node: Any) -> tuple[str, ...]:
+def files_behind(node: Any, check: bool = False) -> tuple[str, ...]:
     """Absolute paths of all files that hold the voxels of an object of an open file, its own first.
 
     Virtual datasets name other files, whose datasets may be links to further ones. Raw files hold voxels too.
-    A file that does not exist is listed as well.
+    A file that does not exist is listed as well. With ``check``, files that lie elsewhere are refused, before
+    they are opened: see `storage.outside`.
     """
     path = os.path.abspath(os.fsdecode(node.file.filename))
     found = {path: None}
-    left, seen = _sources(node, path), set()
+    left, seen = _sources(node, path, check), set()
     while left:
         file, inside = left.pop()
         if (file, inside) in seen:
@@ -94,8 +96,12 @@ def files_behind(node: Any) -> tuple[str, ...]:
         seen.add((file, inside))
         found[file] = None
         if inside is not None and os.path.isfile(file):
-            with suppress(Exception):  # what is damaged is reported where it is read
-                left += _linked(file, inside)
+            try:
+                left += _linked(file, inside, check)
+            except OutsideError:
+                raise
+            except Exception:  # what is damaged is reported where it is read
+                continue
     return tuple(found)
 
 
@@ -161,25 +167,49 @@ def _reaches_beyond(source: Any, dataset: Any) -> bool:
 _Named = tuple[str, str | None]
 
 
-def _sources(node: Any, path: str) -> list[_Named]:
+def check_links(group: Any, inside: str) -> None:
+    """Refuse a path in an open file that leads to a file elsewhere, before that is opened."""
+    h5py = library(os.fsdecode(group.file.filename))
+    at, names = group, inside.split("/")
+    if inside.startswith("/"):
+        at = group.file
+    followed = 0
+    while names and isinstance(at, h5py.Group):
+        name = names.pop(0)
+        link = at.get(name, getlink=True) if name not in ("", ".") else None
+        if isinstance(link, h5py.ExternalLink):
+            path = os.path.abspath(os.fsdecode(at.file.filename))
+            _candidates(link.filename, path, "HDF5_EXT", True)
+        if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
+            followed += 1
+            names = link.path.split("/") + names
+            at = at.file if link.path.startswith("/") else at
+        elif link is not None:
+            at = at[name]
+
+
+def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
     """What an object names in its file, or in others."""
     h5py = library(path)
     if not isinstance(node, h5py.Dataset):
         links = (node.get(name, getlink=True) for name in node)
         external = [link for link in links if isinstance(link, h5py.ExternalLink)]
-        return [(f, e.path) for e in external for f in _candidates(e.filename, path, "HDF5_EXT")]
+        found = [(e.path, _candidates(e.filename, path, "HDF5_EXT", check)) for e in external]
+        return [(file, inside) for inside, files in found for file in files]
     plist = node.id.get_create_plist()
     raw = [os.fsdecode(plist.get_external(k)[0]) for k in range(plist.get_external_count())]
-    found: list[_Named] = [(f, None) for r in raw for f in _candidates(r, path, "HDF5_EXTFILE")]
+    found: list[_Named] = [
+        (f, None) for r in raw for f in _candidates(r, path, "HDF5_EXTFILE", check)
+    ]
     if plist.get_layout() == h5py.h5d.VIRTUAL:
         named = {(s.file_name, s.dset_name) for s in node.virtual_sources()}
         for name, inside in named:
-            files = [path] if name == "." else _candidates(name, path, "HDF5_VDS")
+            files = [path] if name == "." else _candidates(name, path, "HDF5_VDS", check)
             found += [(file, inside) for file in files]
     return found
 
 
-def _linked(path: str, inside: str) -> list[_Named]:
+def _linked(path: str, inside: str, check: bool = False) -> list[_Named]:
     """What a path in a file leads to: links on the way may lead to other files."""
     h5py = library(path)
     with h5py.File(path, "r") as file:
@@ -190,27 +220,36 @@ def _linked(path: str, inside: str) -> list[_Named]:
             link = at.get(name, getlink=True) if name not in ("", ".") else None
             if isinstance(link, h5py.ExternalLink):
                 rest = "/".join([link.path, *names])
-                return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT")]
+                return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT", check)]
             if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
                 followed += 1
                 names = link.path.split("/") + names
                 at = file if link.path.startswith("/") else at
             elif link is not None:
                 at = at[name]
-        return _sources(at, path)
+        return _sources(at, path, check)
 
 
-def _candidates(name: str, path: str, variable: str) -> list[str]:
-    """Where the library looks for a file that another one names: those that exist, or the first place."""
+def _candidates(name: str, path: str, variable: str, check: bool = False) -> list[str]:
+    """Where the library looks for a file that another one names: those that exist, or the first place.
+
+    With ``check``, one that lies elsewhere is refused.
+    """
     folder = os.path.dirname(path)
     prefixes = os.environ.get(f"{variable}_PREFIX", "").split(":")
     folders = [p.replace("${ORIGIN}", folder) for p in prefixes if p]
-    folders += [folder, os.path.dirname(os.path.realpath(path)), ""]
+    beside = [folder, os.path.dirname(os.path.realpath(path))]
+    # Raw files are looked for in the current directory, others beside the one that names them.
+    folders += ["", *beside] if variable == "HDF5_EXTFILE" else [*beside, ""]
     wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
     if _BLOCK.search(name):
         patterns = (_BLOCK.sub("*", glob.escape(w)) for w in wanted)
-        return [file for p in patterns for file in glob.glob(p)] or wanted[:1]
-    return list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
+        found = [file for p in patterns for file in glob.glob(p)] or wanted[:1]
+    else:
+        found = list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
+    if check:  # it takes the first one
+        check_path(path, found[0])
+    return found
 
 
 @contextmanager

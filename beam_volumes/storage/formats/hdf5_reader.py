@@ -161,9 +161,12 @@ class Hdf5Reader(TokenOfFields):
     def node(self, file: Any, which: int) -> Any:
         """A dataset of an open file, if it is what it was when the volume was opened."""
         name = f"{printable(self.path)}:{printable(self.datasets[which])}"
-        node = got(file, self.datasets[which])
+        node = got(file, self.datasets[which], check=False)  # it was when it was opened
         if node is None:
             raise VolumeError(f"{name} is missing: restore it, or leave it out by index=")
+        its = os.path.abspath(os.fsdecode(node.file.filename))
+        if its != os.path.abspath(self.path):
+            raise VolumeError(f"{name} is in another file, {printable(its)}: choose it by dataset=")
         if tuple(node.shape) != self.whole or stored_dtype(node).str != self.stored:
             raise VolumeError(
                 f"{name} is {tuple(node.shape)} of {stored_dtype(node)}, not {self.whole} of "

@@ -16,7 +16,7 @@ from beam_volumes.storage.axes import Selection, check_affine, names_of_axes, or
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import hdf5_layouts as layouts
 from beam_volumes.storage.formats.contiguous import contiguous, piece_of, slowest
-from beam_volumes.storage.formats.hdf5_arrays import Array, Paths, dtype_of, present
+from beam_volumes.storage.formats.hdf5_arrays import Array, Paths, dtype_of, got, present
 from beam_volumes.storage.formats.hdf5_files import absent_behind, files_behind, library
 from beam_volumes.storage.formats.hdf5_filters import OURS
 from beam_volumes.storage.formats.hdf5_reader import (
@@ -58,6 +58,7 @@ def _stored(
 ) -> Source:
     """An array as its voxels are stored."""
     node = found.node
+    files_behind(node, check=True)
     name = f"{path}:{printable(node.name)}"
     whole = tuple(node.shape)
     shape = found.sizes or whole
@@ -99,6 +100,10 @@ def _stored(
     chunk = tuple(node.chunks or ())
     lost = _lost(node, name, missing)
     why, others = _why_locked(node, real, stored)
+    for k in range(1, len(paths) if why and found.paths is not None else 1):
+        other = got(file, paths[k])
+        if other is not None:
+            files_behind(other, check=True)
     if not chunk and not why and found.scaling is None and len(paths) == 1:
         at = node.id.get_offset()
         nbytes = math.prod(whole) * stored.itemsize

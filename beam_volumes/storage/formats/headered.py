@@ -23,6 +23,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.contiguous import ContiguousReader, copy_voxels
 from beam_volumes.storage.inflate import MOST, beginning, inflated
+from beam_volumes.storage.outside import check_path
 from beam_volumes.storage.place import Place, Spec
 from beam_volumes.storage.positioned import first_bytes, read_at
 from beam_volumes.storage.source import DTYPES, Source
@@ -426,6 +427,8 @@ def data_file(place: Place, said: str) -> Spec:
     """
     assert place.local is not None
     path = os.path.normpath(os.path.join(os.path.dirname(place.local), said))
+    if "\0" not in said:
+        check_path(place.local, path)
     if "\0" in said or not os.path.isfile(path):
         raise VolumeError(
             f"{printable(place.text)} says that its voxels are in {printable(said)!r}, and there is "

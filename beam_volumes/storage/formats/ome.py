@@ -31,6 +31,7 @@ from beam_volumes.storage.formats.zarr import (
     paths_of,
 )
 from beam_volumes.storage.numbered import natural_key
+from beam_volumes.storage.outside import check_key
 from beam_volumes.storage.place import Place
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.source import Source
@@ -126,6 +127,8 @@ class OmeZarr(Zarr):
         paths = [metadata.text(d.get("path"), f"datasets[{k}].path") for k, d in enumerate(levels)]
         if not paths:
             raise metadata.error("datasets", "empty")
+        for path in paths:
+            check_key(place.text, path)
         if dataset is not None:
             if dataset not in paths:
                 return self.open_place(place.below(dataset), **how)
@@ -372,12 +375,15 @@ def _field(
 def _paths(of: Any, what: str, key: str, metadata: Foreign) -> list[str]:
     """The paths of the wells of a plate, or of the images of a well."""
     entries = metadata.list(metadata.mapping(of, what).get(key), f"{what}.{key}")
-    return [
+    found = [
         metadata.text(
             metadata.mapping(e, f"{what}.{key}[{k}]").get("path"), f"{what}.{key}[{k}].path"
         )
         for k, e in enumerate(entries)
     ]
+    for path in found:
+        check_key(metadata.name, path)
+    return found
 
 
 def _series(place: Place, metadata: Foreign) -> list[str]:
@@ -386,7 +392,10 @@ def _series(place: Place, metadata: Foreign) -> list[str]:
     listed = None if listing is None else listing.attributes.get("ome", listing.attributes)
     if isinstance(listed, dict) and "series" in listed:
         found = metadata.list(listed["series"], "series")
-        return [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
+        names = [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
+        for name in names:
+            check_key(place.text, name)
+        return names
     there = itertools.takewhile(
         lambda name: find(place.below(name)) is not None, map(str, itertools.count())
     )

@@ -32,6 +32,7 @@ from beam_volumes.storage.formats.precomputed_shards import Shards, shard_layout
 from beam_volumes.storage.formats.repacked import Unpacked
 from beam_volumes.storage.formats.tensorstore_spec import MISSING, open_spec
 from beam_volumes.storage.formats.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.outside import check_key
 from beam_volumes.storage.place import Place, join
 from beam_volumes.storage.pyramid import OPTIONS as PYRAMID
 from beam_volumes.storage.pyramid import Pyramid, middle_of
@@ -116,6 +117,8 @@ class Precomputed(WritableFormat):
         if not scales:
             raise told.error("scales", "empty")
         keys = [told.text(s.get("key"), f"scales[{k}].key") for k, s in enumerate(scales)]
+        for key in keys:
+            check_key(place.text, key)
         if dataset is not None:
             if dataset not in keys:
                 raise ValueError(

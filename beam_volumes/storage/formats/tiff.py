@@ -29,6 +29,7 @@ from beam_volumes.storage.formats.tiff_reading import Page, Pages, TiffReader
 from beam_volumes.storage.formats.tiff_segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.formats.tiff_told import Ome, first_of, tag_of, told_of, whole
 from beam_volumes.storage.lost import MISSING, ZEROS, check_missing, stand_ins
+from beam_volumes.storage.outside import check_path
 from beam_volumes.storage.place import Place, Spec
 from beam_volumes.storage.source import DTYPES, Source
 from beam_volumes.text import printable
@@ -125,6 +126,7 @@ def _understood(
     """What tifffile opens; what is wrong with it is a `VolumeError`."""
     try:
         with open_it() as tiff:
+            _check_named(tiff, file)
             yield tiff
     except (VolumeError, ValueError, NotImplementedError, FileNotFoundError) as error:
         if isinstance(error, tifffile.TiffFileError):
@@ -132,6 +134,18 @@ def _understood(
         raise
     except Exception as error:
         raise file.damaged(f"{type(error).__name__}: {error}") from None
+
+
+def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
+    """Refuse other files of a set that do not lie beside this one, before any is opened."""
+    names: Sequence[Any] = ()
+    if tiff.is_ome and "FileName" in (tiff.ome_metadata or ""):
+        names = Ome(tiff.ome_metadata or "").files
+    elif tiff.is_ndtiff:
+        index = os.path.join(os.path.dirname(file.name), "NDTiff.index")
+        names = [entry[1] for entry in tifffile.tifffile.read_ndtiff_index(index)]
+    for name in names:
+        check_path(file.name, os.path.join(os.path.dirname(file.name), str(name)))
 
 
 @dataclass(frozen=True)

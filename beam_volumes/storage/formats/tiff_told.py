@@ -190,6 +190,12 @@ class Ome:
     def images(self) -> list[ElementTree.Element]:
         return [] if self._root is None else [e for e in self._root if tag_of(e) == "Image"]
 
+    @property
+    def files(self) -> list[str]:
+        """The names of files that it has planes in."""
+        elements = () if self._root is None else self._root.iter()
+        return [e.attrib["FileName"] for e in elements if "FileName" in e.attrib]
+
     def told(self, number: int) -> Told:
         images = self.images
         pixels = first_of(images[number], "Pixels") if number < len(images) else None

@@ -1,0 +1,155 @@
+"""Files that name other files: those elsewhere are read only where the user allows that, and all are listed."""
+
+import json
+
+import numpy as np
+import pytest
+import tifffile
+
+import beam_volumes as bv
+from beam_volumes.cli.main import main
+from beam_volumes.storage.outside import OutsideError, check_key, check_path
+
+h5py = pytest.importorskip("h5py")
+SHAPE = (2, 3, 4)
+ARRAY = np.arange(24, dtype="u1").reshape(SHAPE)
+
+
+def nrrd(header, named, other):
+    other.write_bytes(ARRAY.tobytes())
+    head = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 4 3 2\nencoding: raw\n"
+    header.write_text(f"{head}data file: {named}\n\n")
+
+
+def metaimage(header, named, other):
+    other.write_bytes(ARRAY.tobytes())
+    head = "ObjectType = Image\nNDims = 3\nDimSize = 4 3 2\nElementType = MET_UCHAR\n"
+    header.write_text(f"{head}ElementDataFile = {named}\n")
+
+
+def virtual(header, named, other):
+    with h5py.File(other, "w") as file:
+        file["a"] = ARRAY
+    layout = h5py.VirtualLayout(SHAPE, "u1")
+    layout[:] = h5py.VirtualSource(named, "a", SHAPE)
+    with h5py.File(header, "w") as file:
+        file.create_virtual_dataset("a", layout)
+
+
+def external_link(header, named, other):
+    with h5py.File(other, "w") as file:
+        file["a"] = ARRAY
+    with h5py.File(header, "w") as file:
+        file["a"] = h5py.ExternalLink(named, "/a")
+        file["soft"] = h5py.SoftLink("/a")
+
+
+def raw_of_hdf5(header, named, other):
+    other.write_bytes(ARRAY.tobytes())
+    with h5py.File(header, "w") as file:
+        file.create_dataset("a", SHAPE, "u1", external=[(named, 0, ARRAY.nbytes)])
+
+
+def ome_tiff(header, named, other):
+    tifffile.imwrite(other, ARRAY[1], photometric="minisblack", metadata=None)
+    planes = "".join(
+        f'<TiffData FirstZ="{z}" IFD="0" PlaneCount="1"><UUID FileName="{name}">urn:uuid:{z}</UUID></TiffData>'
+        for z, name in enumerate([header.name, named])
+    )
+    text = (
+        '<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:0">'
+        '<Image ID="Image:0"><Pixels ID="Pixels:0" SizeT="1" SizeC="1" SizeZ="2" SizeY="3" SizeX="4" '
+        f'Type="uint8" DimensionOrder="XYZCT">{planes}</Pixels></Image></OME>'
+    )
+    tifffile.imwrite(header, ARRAY[0], photometric="minisblack", metadata=None, description=text)
+
+
+CASES = {
+    "a.nhdr": nrrd,
+    "a.mhd": metaimage,
+    "v.h5:a": virtual,
+    "l.h5:a": external_link,
+    "s.h5:soft": external_link,
+    "e.h5:a": raw_of_hdf5,
+    "a.ome.tif": ome_tiff,
+}
+
+
+@pytest.fixture
+def trusted():
+    bv.options.outside = True
+    yield
+    bv.options.outside = False
+
+
+@pytest.mark.parametrize("how", ["absolute", "above"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_elsewhere_is_not_read(tmp_path, name, how, capsys):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    other = tmp_path / "other.bin"
+    named = str(other) if how == "absolute" else "../other.bin"
+    CASES[name](folder / name.partition(":")[0], named, other)
+    path = str(folder / name)
+    with pytest.raises(ValueError, match="names the .*, which lies outside its folder"):
+        bv.open(path)
+    assert main(["info", path]) == 2
+    assert "allow that by --outside" in capsys.readouterr().err
+    if (name, how) == ("e.h5:a", "above"):
+        return  # HDF5 looks for it in the current directory
+    assert main(["info", path, "--outside"]) == 0
+    told = capsys.readouterr().out
+    assert "also reads" in told and str(other) in told
+    assert bv.options.outside is False
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_elsewhere_is_read_if_that_is_allowed(tmp_path, name, trusted):
+    folder = tmp_path / "given"
+    folder.mkdir()
+    other = tmp_path / "other.bin"
+    CASES[name](
+        folder / name.partition(":")[0], str(other) if name == "e.h5:a" else "../other.bin", other
+    )
+    np.testing.assert_array_equal(np.asarray(bv.open(str(folder / name))), ARRAY)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_of_the_folder_is_read(tmp_path, name, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # HDF5 looks for raw files there
+    CASES[name](tmp_path / name.partition(":")[0], "other.bin", tmp_path / "other.bin")
+    np.testing.assert_array_equal(np.asarray(bv.open(str(tmp_path / name))), ARRAY)
+    assert main(["info", str(tmp_path / name)]) == 0
+    assert str(tmp_path / "other.bin") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["..", "a/../../b", "/etc", "file:///etc", r"..\b"])
+def test_keys_that_lead_out_of_a_group(key):
+    with pytest.raises(OutsideError):
+        check_key("a.zarr", key)
+
+
+@pytest.mark.parametrize("key", ["../other.zarr", "/etc", "0/../../other.zarr"])
+def test_an_image_has_no_array_elsewhere(tmp_path, key):
+    bv.compute(bv.open(ARRAY).to(tmp_path / "a.ome.zarr"), runner=None, progress=False)
+    path = tmp_path / "a.ome.zarr" / "zarr.json"
+    document = json.loads(path.read_text())
+    document["attributes"]["ome"]["multiscales"][0]["datasets"][0]["path"] = key
+    path.write_text(json.dumps(document))
+    with pytest.raises(OutsideError, match="which lies outside it"):
+        bv.open(tmp_path / "a.ome.zarr")
+
+
+def test_a_plate_leads_to_no_well_elsewhere(tmp_path):
+    attributes = {"ome": {"version": "0.5", "plate": {"wells": [{"path": "../B/3"}]}}}
+    document = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+    (tmp_path / "zarr.json").write_text(json.dumps(document))
+    with pytest.raises(OutsideError, match=r"\.\./B/3"):
+        bv.open(tmp_path, well="../B/3")
+
+
+def test_names_that_begin_alike_are_no_folder(tmp_path):
+    with pytest.raises(OutsideError):
+        check_path(str(tmp_path / "a" / "h.nhdr"), str(tmp_path / "ab" / "x.raw"))
+    with pytest.raises(TypeError, match="True or False"):
+        bv.options.outside = 1
