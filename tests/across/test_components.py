@@ -295,6 +295,31 @@ def test_filters(kind, partition, structure, k, as_mask):
     np.testing.assert_array_equal(got, want > 0 if as_mask else want)
 
 
+def test_a_slab_keeps_what_begins_in_it_and_not_pieces_of_every_window(monkeypatch):
+    monkeypatch.setattr(cc, "_MERGED_AT", 10)
+    columns = np.indices((1, 12, 12)).sum(0) % 2 == 0
+    mask = np.repeat(columns, 40, 0)
+    mask[20] = 0  # all end, and as many begin
+    mask[39] = 1  # where the later ones meet
+    grid, labelling = Grid(mask.shape, (20, 12, 12)), cc.Labelling(cc.connectivity_structure(1))
+    read = lambda box: mask[box.slices]  # noqa: E731
+    below, above = (
+        summarise(read, grid, (z, 0, 0), 1, labelling, ("size", "box")) for z in range(2)
+    )
+    n = int(columns.sum())
+    assert [len(w) for w in below.windows] == [n] + 20 * [0]
+    assert [len(w) for w in above.windows] == [0, n] + 18 * [0]
+    assert len(below.ids) == n and len(above.ids) == 1
+    assert below.payload["size"].tolist() == n * [20]
+    assert above.payload["size"].tolist() == [18 * n + 144]
+    assert above.payload["lower"].tolist() == [[21, 0, 0]]
+    assert above.payload["upper"].tolist() == [[40, 12, 12]]
+    out, count, _ = label_by_slabs(mask, (20, 12, 12), 1, labelling)
+    want, found = ndi.label(mask)
+    assert count == found
+    np.testing.assert_array_equal(out, want)
+
+
 def test_extra_columns():
     """Any column rides along with its own rule."""
     rng = np.random.default_rng(0)

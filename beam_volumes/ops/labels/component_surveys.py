@@ -24,6 +24,11 @@ _COMPONENT = 120
 _SPARSE = 500
 
 
+def _continued(shape: Triple) -> int:
+    """Bytes of what goes on from one window to the next, where each voxel of a plane is of another component."""
+    return 64 * shape[1] * shape[2]
+
+
 @dataclass(frozen=True, eq=False)
 class ComponentSurvey(Survey):
     """Connected components of the first input, flagged where the second, if any, marks them.
@@ -68,7 +73,7 @@ class ComponentSurvey(Survey):
         return _COMPONENT + (3 * 48 if "box" in self.measures else 3 * 8 * len(self.measures))
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes))
+        return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes)) + _continued(shape) // 2
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return math.prod(shape) // _SPARSE * self.component_bytes
@@ -125,7 +130,7 @@ class _Labeler(Surveyor):
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
-                f"{self.count} components in the first {z[1]} slices of the slab {self.slab} take more than "
+                f"{self.count} components that begin in the first {z[1]} slices of the slab {self.slab} take more than "
                 f"the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it more memory, "
                 f"or smaller slabs, e.g. slab={smaller}"
             )
@@ -155,7 +160,7 @@ class Relabel(Completion):
         return cc.Labelling(self.structure, self.by_value, self.background)
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * (12 + dtypes[0].itemsize)
+        return math.prod(shape) * (12 + dtypes[0].itemsize) + _continued(shape) // 2
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
         return math.prod(shape) // _SPARSE * 4 * self.dtype.itemsize
@@ -193,7 +198,7 @@ class EdgeSurvey(ComponentSurvey):
         return cc.EdgeLabelling()
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * 28  # runs are short
+        return math.prod(shape) * 28 + _continued(shape)  # runs are short
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,4 +228,4 @@ class RelabelEdges(Relabel):
         return cc.EdgeLabelling()
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
-        return math.prod(shape) * 28
+        return math.prod(shape) * 28 + _continued(shape)
