@@ -297,7 +297,8 @@ def kill(who: str, process: Any) -> None:
     """With -9, someone who is there."""
     caller = psutil.Process(process.pid)
     below = [p for p in caller.children(recursive=True) if "python" in p.name()]
-    drivers = [p for p in below if "beam_volumes.drive.child" in " ".join(p.cmdline())]
+    # With the server that drivers are forked from: it takes them along.
+    drivers = [p for p in below if "beam_volumes.drive." in " ".join(p.cmdline())]
     workers = [p for p in below if "sdk_worker_main" in " ".join(p.cmdline())]
     some = {"caller": [caller], "driver": drivers, "worker": workers}[who]
     random.choice(some or [caller]).kill()
