@@ -141,4 +141,4 @@ def test_a_killed_worker_ends_the_run_with_an_error_and_it_is_resumed(tmp_path, 
     assert process.returncode == 1
     last = stderr.strip().splitlines()[-1]
     assert "WorkerDied" in last and "resume=True" in last and "slab" in last
-    check_resumed(source, out, "FnApiRunner", "multi_processing", expected)
+    check_resumed(source, out, "none", "in_memory", expected)
