@@ -228,6 +228,10 @@ def test_jpeg_slices(tmp_path) -> None:
     np.testing.assert_array_equal(open_source(tmp_path / "s*.jpg").read(), expected)
     assert open_source(tmp_path / "c*.JPEG", index={"c": "blue"}).shape == (3, 32, 48)
     assert open_source(tmp_path / "s1.jpg").space.axes == ("y", "x")
+    whole = (tmp_path / "s1.jpg").read_bytes()
+    (tmp_path / "s1.jpg").write_bytes(whole[: 2 * len(whole) // 3])
+    with pytest.raises(OSError, match=r"s1\.jpg is damaged .*: it is cut off"):
+        open_source(tmp_path / "s*.jpg").read()
     (tmp_path / "s1.jpg").write_bytes(b"\xff\xd8\xff")
     with pytest.raises(OSError, match=r"s1\.jpg is damaged"):
         open_source(tmp_path / "s*.jpg").read()

@@ -25,7 +25,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.contiguous import copy_voxels
 from beam_volumes.storage.formats.hdf5_arrays import Paths, got
-from beam_volumes.storage.formats.hdf5_files import opened_file
+from beam_volumes.storage.formats.hdf5_files import BLOCK, opened_file
 from beam_volumes.storage.formats.hdf5_filters import FLETCHER, OURS, SHUFFLE, undone
 from beam_volumes.storage.place import Spec
 from beam_volumes.storage.positioned import Stamp, read_from, reading, stamp_of
@@ -123,7 +123,8 @@ class Hdf5Reader(TokenOfFields):
         stamp_of(self.path)  # it is there
         if not self.lost:
             for other in self.others:
-                stamp_of(other)
+                if not BLOCK.search(other):
+                    stamp_of(other)
         read = _Locked(self).read if self.remark else _Chunks(self).read
         store = ts.virtual_chunked(
             callback(read),

@@ -447,6 +447,10 @@ def _decode(
         if _kind(name) == "PNG":
             image = imagecodecs.png_decode(data)
             return _without_alpha(image) if data[25] in _NO_ALPHA else image
+        if data.rfind(b"\xff\xd9") < data.rfind(
+            b"\xff\xda"
+        ):  # its decoder makes up what is missing
+            raise ValueError("it is cut off")
         return imagecodecs.jpeg_decode(data)
     except Exception as error:
         raise VolumeError(

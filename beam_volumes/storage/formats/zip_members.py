@@ -33,10 +33,13 @@ def check_all_is_read(spec: Any) -> None:
     if spec.get("driver") != "zip" or not isinstance(base, dict):
         return
     name = printable(url(base))
+    # What is beside the array is none of it.
+    below = str(spec.get("path", "")).encode()
     read = set(Place({"driver": "zip", "base": base, "path": ""}).store.list().result())
     try:
         with _bytes(base) as file, zipfile.ZipFile(file) as archive:
-            lost = [m for m in archive.infolist() if not m.is_dir() and _name(m) not in read]
+            members = ((m, _name(m)) for m in archive.infolist() if not m.is_dir())
+            lost = [m for m, n in members if n not in read and n.lstrip(b"/").startswith(below)]
     except (zipfile.BadZipFile, NotImplementedError, EOFError, struct.error) as error:
         raise VolumeError(f"{name} is damaged: {error}; restore it") from None
     if not lost:
