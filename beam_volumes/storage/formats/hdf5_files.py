@@ -17,7 +17,7 @@ from beam_volumes.text import printable
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 #: What stands for the number of a block, in the names of files and datasets.
-BLOCK = re.compile(r"%\d*b")
+_BLOCK = re.compile(r"%\d*b")
 #: A larger index is that of a dimension that has no end.
 _UNLIMITED = 1 << 62
 #: Soft links that are followed on a path.
@@ -133,7 +133,7 @@ def absent_behind(node: Any) -> tuple[str, ...]:
         by_file: dict[str, list[Any]] = {}
         for source in dataset.virtual_sources():
             # Names with the number of a block end where a block is not there.
-            if not BLOCK.search(source.file_name + source.dset_name):
+            if not _BLOCK.search(source.file_name + source.dset_name):
                 by_file.setdefault(source.file_name, []).append(source)
         for name, sources in by_file.items():
             file = path if name == "." else _candidates(name, path, "HDF5_VDS")[0]
@@ -242,8 +242,8 @@ def _candidates(name: str, path: str, variable: str, check: bool = False) -> lis
     # Raw files are looked for in the current directory, others beside the one that names them.
     folders += ["", *beside] if variable == "HDF5_EXTFILE" else [*beside, ""]
     wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
-    if BLOCK.search(name):
-        patterns = (BLOCK.sub("*", glob.escape(w)) for w in wanted)
+    if _BLOCK.search(name):
+        patterns = (_BLOCK.sub("*", glob.escape(w)) for w in wanted)
         found = [file for p in patterns for file in glob.glob(p)] or wanted[:1]
     else:
         found = list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]

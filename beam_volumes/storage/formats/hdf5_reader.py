@@ -25,7 +25,7 @@ from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.contiguous import copy_voxels
 from beam_volumes.storage.formats.hdf5_arrays import Paths, got
-from beam_volumes.storage.formats.hdf5_files import BLOCK, opened_file
+from beam_volumes.storage.formats.hdf5_files import absent_behind, opened_file
 from beam_volumes.storage.formats.hdf5_filters import FLETCHER, OURS, SHUFFLE, undone
 from beam_volumes.storage.place import Spec
 from beam_volumes.storage.positioned import Stamp, read_from, reading, stamp_of
@@ -65,8 +65,10 @@ class Hdf5Reader(TokenOfFields):
         Which of the dimensions, those of ``datasets`` first, are leading axes, z, y and x.
     remark : str
         Why it is read through h5py, under its lock; empty if it is not.
+    fills : bool
+        Whether what its datasets rest on, and is not there, is read as fill values; else it is an error.
     lost : mapping
-        The files and datasets that it rests on and that are not there, and what is read in their place.
+        The files and datasets of that kind, and what is read in their place.
     """
 
     file: Spec
@@ -82,6 +84,7 @@ class Hdf5Reader(TokenOfFields):
     scaling: tuple[np.ndarray, np.ndarray] | None
     chosen: Selection
     remark: str = ""
+    fills: bool = False
     lost: Mapping[str, str] = field(default_factory=dict)
 
     portable = True
@@ -121,10 +124,6 @@ class Hdf5Reader(TokenOfFields):
 
     def open(self) -> ts.TensorStore:
         stamp_of(self.path)  # it is there
-        if not self.lost:
-            for other in self.others:
-                if not BLOCK.search(other):
-                    stamp_of(other)
         read = _Locked(self).read if self.remark else _Chunks(self).read
         store = ts.virtual_chunked(
             callback(read),
@@ -278,14 +277,29 @@ class _Locked:
     def __init__(self, reader: Hdf5Reader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
+        self._checked: set[int] = set()
 
     def read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
         reader = self._reader
         which, part = reader.at(domain)
         with self._lock, opened_file(reader.path) as file:
             node = reader.node(file, which)
+            if not reader.fills and which not in self._checked:
+                check_all_is_there(node, f"{reader.path}:{printable(node.name)}")
+                self._checked.add(which)
             stored = np.asarray(node[part])
         reader.put(stored, part, out)
+
+
+def check_all_is_there(node: Any, name: str) -> None:
+    """Refuse a dataset that rests on files or datasets that are not there."""
+    absent = absent_behind(node)
+    if absent:
+        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        raise VolumeError(
+            f"{name} rests on {printable(absent[0])}{more}, which is missing, or too short; restore it, or "
+            'give missing="fill" to read fill values in its place'
+        )
 
 
 def decoded(

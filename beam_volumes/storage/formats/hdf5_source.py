@@ -22,6 +22,7 @@ from beam_volumes.storage.formats.hdf5_filters import OURS
 from beam_volumes.storage.formats.hdf5_reader import (
     MOST_CHUNKS,
     Hdf5Reader,
+    check_all_is_there,
     filters_of,
     stored_dtype,
 )
@@ -98,7 +99,9 @@ def _stored(
     real = os.path.abspath(os.path.join(os.path.dirname(path), os.fsdecode(node.file.filename)))
     spec = {"driver": "file", "path": real}
     chunk = tuple(node.chunks or ())
-    lost = _lost(node, name, missing)
+    if missing == "error":
+        check_all_is_there(node, name)
+    lost = dict.fromkeys(absent_behind(node), "fill values") if missing == "fill" else {}
     why, others = _why_locked(node, real, stored)
     for k in range(1, len(paths) if why and found.paths is not None else 1):
         other = got(file, paths[k])
@@ -139,6 +142,7 @@ def _stored(
         dtype=dtype,
         scaling=found.scaling,
         chosen=chosen,
+        fills=missing == "fill",
         lost=lost,
         remark=_remark(why, lost),
     )
@@ -178,18 +182,6 @@ def _remark(why: str, lost: Mapping[str, str]) -> str:
     )
     said = f"; fill values are read for what is lost: {some}" if lost else ""
     return f"read one part at a time under h5py's lock: {why}{said}"
-
-
-def _lost(node: Any, name: str, missing: str) -> dict[str, str]:
-    """What is not there of the files and datasets that a dataset rests on, and what is read in its place."""
-    absent = absent_behind(node)
-    if absent and missing == "error":
-        more = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
-        raise VolumeError(
-            f"{name} rests on {printable(absent[0])}{more}, which is missing, or too short; restore it, or "
-            'give missing="fill" to read fill values in its place'
-        )
-    return dict.fromkeys(absent, "fill values")
 
 
 def _fill(node: Any, stored: np.dtype) -> str:
