@@ -416,3 +416,15 @@ def test_several_images_of_a_group_are_chosen_by_name(tmp_path: Path) -> None:
     for wrong in ({}, {"dataset": "image-3"}):
         with pytest.raises(ValueError, match="there are image-1, image-2"):
             open_source(tmp_path / "g", **wrong)
+
+
+def test_chunks_in_folders_are_found_where_metadata_do_not_say_so(tmp_path: Path) -> None:
+    array = voxels()
+    metadata = {"chunks": [5, 6, 7], "dimension_separator": "/"}
+    spec = {"driver": "zarr", "kvstore": f"file://{tmp_path}/a/", "metadata": metadata}
+    ts.open(spec, create=True, dtype=array.dtype, shape=array.shape).result()[...] = array
+    file = tmp_path / "a" / ".zarray"
+    said = json.loads(file.read_text())
+    del said["dimension_separator"]
+    file.write_text(json.dumps(said))
+    np.testing.assert_array_equal(open_source(tmp_path / "a").read(), array)

@@ -60,10 +60,26 @@ class Node:
         spec: dict[str, Any] = {"driver": driver, "kvstore": self.place.directory}
         value = self.document.get("fill_value")
         mended = _fill_value(value, self.document.get("dtype", self.document.get("data_type")))
-        if mended is not value:
+        nested = {"dimension_separator": "/"} if self._is_nested else {}
+        if mended is not value or nested:
             metadata = {k: v for k, v in self.document.items() if k != "attributes"}
-            spec |= {"metadata": {**metadata, "fill_value": mended}, "assume_metadata": True}
+            spec |= {"metadata": {**metadata, "fill_value": mended, **nested}}
+            spec["assume_metadata"] = True
         return spec
+
+    @property
+    def _is_nested(self) -> bool:
+        """Whether chunks lie in folders, of an array on a disk whose metadata do not say it.
+
+        Old releases of zarr-python wrote such; chunks that are looked for elsewhere would be fill values.
+        """
+        if self.version != 2 or not self.is_array or "dimension_separator" in self.document:
+            return False
+        if self.place.local is None or len(self.document.get("shape") or ()) < 2:
+            return False
+        with os.scandir(self.place.local) as entries:
+            first = next((e for e in entries if e.name[0].isdecimal()), None)
+        return first is not None and first.name.isdecimal() and first.is_dir()
 
 
 def _fill_value(value: Any, kind: Any) -> Any:
