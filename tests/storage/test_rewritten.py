@@ -18,7 +18,6 @@ import tensorstore as ts
 import tifffile
 import zarr
 
-import beam_volumes as bv
 from beam_volumes.storage.opening import open_source
 from tests.peers import peer
 from tests.storage.nd2_files import write_nd2
@@ -105,11 +104,17 @@ def store(driver, metadata):
     return write
 
 
-def precomputed(kind, chunk):
+def precomputed(encoding, chunk):
+    scale = {"encoding": encoding, "chunk_size": chunk[::-1], "resolution": [1, 1, 1]}
+    if encoding == "compressed_segmentation":
+        scale["compressed_segmentation_block_size"] = [8, 8, 8]
+
     def write(path, a):
-        volume = bv.open(a, voxel_size=(1, 1, 1), unit="nm")
-        target = volume.to(path, format="precomputed", chunks=chunk, type=kind)
-        bv.compute(target, runner=None, progress=False)
+        spec = {"driver": "neuroglancer_precomputed", "kvstore": f"file://{path}/"}
+        spec |= {"scale_metadata": {**scale, "size": a.shape[::-1]}}
+        kind = {"multiscale_metadata": {"type": "segmentation", "num_channels": 1}}
+        store = ts.open({**spec, **kind}, create=True, dtype="uint32").result()
+        store[...] = a.T[..., None].astype("u4")
 
     return write
 
@@ -206,9 +211,9 @@ WRITERS = {
         store("n5", {"blockSize": [5, 8, 3], "compression": {"type": "raw"}}),
     ],
     "precomputed": lambda: [
-        precomputed("image", (3, 8, 16)),
-        precomputed("segmentation", (3, 8, 16)),
-        precomputed("image", (2, 8, 8)),
+        precomputed("raw", (3, 8, 16)),
+        precomputed("compressed_segmentation", (3, 8, 16)),
+        precomputed("raw", (2, 8, 8)),
     ],
     "a.zip": lambda: [
         zipped(zipfile.ZIP_STORED, chunks=SHAPE, compressors=None),
@@ -233,7 +238,7 @@ WRITERS = {
 def test_a_path_that_is_written_anew_is_decoded_by_its_new_header(tmp_path, name):
     writers = WRITERS[name]()
     path = tmp_path / name
-    for k in [*range(len(writers)), *range(len(writers))[::-1]]:
+    for k in [*range(len(writers)), 0]:
         voxels = np.random.default_rng(k).integers(20, 9000, SHAPE).astype("u2") * 2
         if path.is_dir():
             shutil.rmtree(path)
@@ -242,8 +247,9 @@ def test_a_path_that_is_written_anew_is_decoded_by_its_new_header(tmp_path, name
         at = next(_TIME)
         for place in [path, *path.rglob("*")]:
             os.utime(place, (at, at))
-        found = np.asarray(bv.compute(bv.open(path), runner=None, progress=False))
-        np.testing.assert_array_equal(found, voxels, err_msg=f"written as {k}")
+        np.testing.assert_array_equal(
+            open_source(path).read().reshape(SHAPE), voxels, f"written as {k}"
+        )
 
 
 def test_every_field_of_a_reader_is_part_of_its_token(tmp_path):
