@@ -73,6 +73,7 @@ def _stored(
     paths, chosen = _taken(paths, chosen)
     if paths[0] != node.name and found.paths is not None:
         node = present(file, paths[0], path)
+        files_behind(node, check=True)
     name = path if dataset is None and len(paths) > 1 else f"{path}:{printable(node.name)}"
     if tuple(node.shape) != whole:
         raise VolumeError(
@@ -99,14 +100,15 @@ def _stored(
     real = os.path.abspath(os.path.join(os.path.dirname(path), os.fsdecode(node.file.filename)))
     spec = {"driver": "file", "path": real}
     chunk = tuple(node.chunks or ())
-    if missing == "error":
-        check_all_is_there(node, name)
-    lost = dict.fromkeys(absent_behind(node), "fill values") if missing == "fill" else {}
     why, others = _why_locked(node, real, stored)
     for k in range(1, len(paths) if why and found.paths is not None else 1):
         other = got(file, paths[k])
         if other is not None:
             files_behind(other, check=True)
+    # Files that lie elsewhere have been refused by now: these are opened.
+    if missing == "error":
+        check_all_is_there(node, name)
+    lost = dict.fromkeys(absent_behind(node), "fill values") if missing == "fill" else {}
     if not chunk and not why and found.scaling is None and len(paths) == 1:
         at = node.id.get_offset()
         nbytes = math.prod(whole) * stored.itemsize
