@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -18,6 +20,26 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """What a JSON document from anywhere holds.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON, or nested too deeply.
+
+    Examples
+    --------
+    >>> parsed_json("[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def counted(n: int, name: str) -> str:

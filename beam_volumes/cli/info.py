@@ -36,7 +36,7 @@ from beam_volumes.storage.place import Place
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.stack import matching
 from beam_volumes.storage.stored import codec, others, stored
-from beam_volumes.text import counted, format_bytes
+from beam_volumes.text import counted, format_bytes, parsed_json
 
 #: Bins of the line of a histogram, and what its bars are drawn with.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
@@ -93,7 +93,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
 
 def found(args: argparse.Namespace) -> Facts:
     """What is at the path that the arguments name."""
-    spec = json.loads(args.path) if args.path.startswith("{") else None
+    spec = parsed_json(args.path) if args.path.startswith("{") else None
     asked = {"index": parse_index(args.index), "dataset": args.dataset, "level": args.level}
     options = parse_options(args.option)
     place, those = (None, ()) if spec is not None else asked_at(args.path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import json
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -15,7 +14,7 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.document import parse_value
-from beam_volumes.text import nearest
+from beam_volumes.text import nearest, parsed_json
 
 
 def verb(verbs: Any, name: str, act: Any) -> argparse.ArgumentParser:
@@ -221,7 +220,7 @@ def opened(path: str, args: argparse.Namespace) -> Volume:
     size = numbers(args.voxel_size, "--voxel-size") if args.voxel_size else None
     origin = numbers(args.origin, "--origin") if args.origin else None
     return open_volume(
-        json.loads(path) if path.startswith("{") else path,
+        parsed_json(path) if path.startswith("{") else path,
         axes=args.axes,
         index=parse_index(args.index),
         dataset=args.dataset,

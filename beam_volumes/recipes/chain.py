@@ -11,7 +11,6 @@ An option belongs to what it stands behind: an input, an operation, or, behind `
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from beam_volumes.recipes.described import Parameter, described
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
 from beam_volumes.recipes.recipe import NAME, split_name
 from beam_volumes.recipes.words import WHERE, Part, Words, spelt
-from beam_volumes.text import nearest
+from beam_volumes.text import nearest, parsed_json
 
 _FOOTPRINT = re.compile(r"(\w+):(\d+)")
 
@@ -338,7 +337,7 @@ def _plain(text: str, where: str) -> Entry:
 
 def _spec(text: str) -> Entry:
     try:
-        return placed(json.loads(text), WHERE)
+        return placed(parsed_json(text), WHERE)
     except ValueError as error:
         raise RecipeError(WHERE, f"{text} is not JSON: {error}") from None
 

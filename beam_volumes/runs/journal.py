@@ -53,6 +53,7 @@ from beam_volumes.runs.record import (
 from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost
 from beam_volumes.storage.place import Place, Spec, beside, is_local, join, kvstore_spec, url
 from beam_volumes.storage.source import digest
+from beam_volumes.text import parsed_json
 
 #: Slabs per folder.
 FOLDER = 1000
@@ -304,7 +305,7 @@ class Journal:
         """What processes say, or said before they were killed."""
         found = Path(self.own["path"], kind).glob("*-*[0-9]")  # no files half written
         keys = [f"{kind}/{path.name}" for path in found]
-        heads = [json.loads(data) for data in self._folder.read_many(keys) if data is not None]
+        heads = [parsed_json(data) for data in self._folder.read_many(keys) if data is not None]
         return [h for h in heads if h.pop("run") == self.run_id]
 
     # Slabs.
@@ -538,7 +539,7 @@ class Tally:
 
 
 def _of_launch(data: bytes | None, launch: str | None) -> dict[str, Any] | None:
-    note = None if data is None else json.loads(data)
+    note = None if data is None else parsed_json(data)
     return note if note is not None and launch in (None, note["launch"]) else None
 
 
@@ -554,7 +555,7 @@ def _key(run_id: str) -> str:
 def run_of(manifest: bytes | None) -> str | None:
     """The run that a manifest names, of whatever version; of a damaged one None."""
     try:
-        found = None if manifest is None else json.loads(manifest).get("run_id")
+        found = None if manifest is None else parsed_json(manifest).get("run_id")
     except (ValueError, AttributeError):
         return None
     return found if isinstance(found, str) else None

@@ -7,6 +7,8 @@ import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
+from beam_volumes.text import parsed_json
+
 FORMAT = 2
 
 
@@ -71,7 +73,7 @@ class Manifest:
     def from_json(cls, text: str | bytes, place: str = "manifest") -> Manifest:
         """Parse, or raise ValueError naming ``place``."""
         try:
-            data = json.loads(text)
+            data = parsed_json(text)
             known = {f.name for f in fields(cls)}
             if data["format"] == FORMAT:
                 return cls(**{k: v for k, v in data.items() if k in known})

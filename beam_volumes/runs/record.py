@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.geometry import Box
+from beam_volumes.text import parsed_json
 
 #: A record's size at most; what does not fit goes into an object of its own.
 LIMIT = 64_000
@@ -168,7 +169,7 @@ def split(data: bytes) -> tuple[dict[str, Any], bytes]:
     line, newline, body = data.partition(b"\n")
     if not newline:
         raise ValueError("it is cut short")
-    head = json.loads(line)
+    head = parsed_json(line)
     if not isinstance(head, dict):
         raise ValueError("it is no record")
     return head, body
@@ -184,7 +185,7 @@ def decode(head: dict[str, Any], body: bytes | None) -> Record:
         if body is not None:
             if len(body) != head["length"] or _digest(body) != head["digest"]:
                 raise ValueError("its contents do not match their digest")
-            steps = json.loads(zlib.decompress(body[: head["units"]]))
+            steps = parsed_json(zlib.decompress(body[: head["units"]]))
             written, empty = map(_spans, steps)
             at = head["units"]
             for name, length in head.get("sums", {}).items():

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from beam_volumes.show.serving import Server, as_json
+from beam_volumes.text import parsed_json
 
 #: What a session of the client is called in its address.
 NAME = "view"
@@ -58,7 +59,9 @@ class Client:
 
     def _take_state(self, body: bytes) -> tuple[bytes, str]:
         """Keep what a user has changed, for who opens the view next."""
-        sent = json.loads(body)
+        sent = parsed_json(body)
+        if not isinstance(sent, dict) or not {"s", "c", "g"} <= set(sent):
+            raise ValueError("this is no state of a view")
         with self._changed:
             self.state, self._generation = sent["s"], f"{sent['c']}/{sent['g']}"
             return as_json({"g": self._generation})

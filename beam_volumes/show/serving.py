@@ -11,8 +11,10 @@ import mimetypes
 import os
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -24,7 +26,10 @@ Take = Callable[[bytes], "tuple[bytes, str]"]
 #: Tells a browser events, one after the other, for as long as it listens; an empty one keeps it listening.
 Events = Callable[[], Iterator[bytes]]
 
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+#: Failed requests that are remembered, and letters of an address that are.
+_NOTED, _SHOWN = 1000, 200
 _PIECE = 1 << 20
 #: Bytes that a browser may send at a time.
 MOST_SENT = 16 << 20
@@ -88,6 +93,11 @@ class Server:
         function = self._answers.get(name)
         return None if function is None else function(path)
 
+    def fail(self, what: str, error: Exception) -> None:
+        """Note a request that ended in an error."""
+        self.failed.append(f"{what}: {type(error).__name__}: {error}")
+        del self.failed[:-_NOTED]
+
     def serve(self) -> None:
         """Answer until somebody calls `close`, in this thread."""
         self._http.serve_forever(poll_interval=0.2)
@@ -109,22 +119,31 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
     of: Server
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Note what a connection ended with; Python's own prints a traceback."""
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception):
+            self.of.fail("a connection", error)
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Http
 
     def do_GET(self) -> None:
-        self._respond(with_body=True)
+        self._respond(lambda: self._answer(with_body=True))
 
     def do_HEAD(self) -> None:
-        self._respond(with_body=False)
+        self._respond(lambda: self._answer(with_body=False))
 
     def do_POST(self) -> None:
+        self._respond(self._take)
+
+    def _take(self) -> None:
         name, _ = self._asked()
         take = self.server.of.takers.get(name)
         length = self.headers.get("Content-Length", "")
-        if take is None or not length.isdecimal() or int(length) > MOST_SENT:
+        if take is None or not _LENGTH.fullmatch(length) or int(length) > MOST_SENT:
             self.close_connection = True  # what was sent stays unread
             self._send(403, b"", "text/plain", True)
             return
@@ -145,11 +164,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
-    def _respond(self, with_body: bool) -> None:
+    def _respond(self, act: Callable[[], None]) -> None:
+        """Answer a request; one that is none is refused, and no traceback is printed."""
         try:
-            self._answer(with_body)
+            act()
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # whoever asked has gone elsewhere
+        except Exception as error:
+            self.close_connection = True
+            self.server.of.fail(self.path[:_SHOWN], error)
+            with suppress(OSError):
+                self._send(400, b"this request is not understood", "text/plain", True)
 
     def _answer(self, with_body: bool) -> None:
         server = self.server.of
@@ -170,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             found = server.answer(name, rest)
         except Exception as error:
-            server.failed.append(f"{name}/{rest}: {type(error).__name__}: {error}")
+            server.fail(f"{name}/{rest}", error)
             self._send(500, " ".join(str(error).split()).encode(), "text/plain", with_body)
             return
         if found is None:

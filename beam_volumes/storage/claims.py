@@ -19,6 +19,7 @@ import tensorstore as ts
 from beam_volumes.storage.context import opened
 from beam_volumes.storage.errors import explain
 from beam_volumes.storage.place import Place, Spec
+from beam_volumes.text import parsed_json
 
 #: Seconds for which an attempt waits for one that took over from it, before it takes over again.
 PATIENCE = 30.0
@@ -210,7 +211,7 @@ def changed(document: Document, change: Callable[[dict[str, Any]], bool]) -> Non
     """
     while True:
         data, generation = document.read()
-        content = json.loads(data or b"{}")
+        content = parsed_json(data or b"{}")
         if not change(content):
             return
         if document.replace(json.dumps(content, indent=1).encode(), generation) is not None:

@@ -51,11 +51,11 @@ def check_key(group: str, key: str) -> None:
     >>> check_key("a.zarr", "labels/0")
     >>> check_key("a.zarr", "../b.zarr/0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    beam_volumes.storage.outside.OutsideError: a.zarr names the array '../b.zarr/0', which lies outside it: ...
+    beam_volumes.storage.outside.OutsideError: a.zarr names the array '../b.zarr/0', which lies outside ...
     """
     parts = re.split(r"[/\\]", key)
     if ".." in parts or parts[0] == "" != key or "://" in key:
         raise OutsideError(
-            f"{printable(group)} names the array {printable(key)!r}, which lies outside it: open that array by "
-            "a path of its own"
+            f"{printable(group)} names the array {printable(key)!r}, which lies outside it: open that array "
+            "by a path of its own"
         )

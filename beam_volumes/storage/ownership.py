@@ -12,7 +12,7 @@ from beam_volumes.storage.durable import flush
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.place import Place, Spec, join
-from beam_volumes.text import printable
+from beam_volumes.text import parsed_json, printable
 
 #: What a note calls the part that is there as long as its run has not ended.
 UNFINISHED = "unfinished"
@@ -154,7 +154,7 @@ class OwnedOutput:
 
     def _note(self, data: bytes | None) -> Mapping[str, Any]:
         try:
-            document = {} if data is None else json.loads(data)
+            document = {} if data is None else parsed_json(data)
         except ValueError as error:
             raise VolumeError(f"the metadata of {self.name} are damaged: {error}") from None
         noted = self._noted(document) if isinstance(document, dict) else None

@@ -24,6 +24,7 @@ import tensorstore as ts
 from beam_volumes.storage.context import context, opened
 from beam_volumes.storage.credentials import check_no_secrets, with_secrets, without_secrets
 from beam_volumes.storage.errors import VolumeError, explain
+from beam_volumes.text import parsed_json
 
 Spec = dict[str, Any]
 
@@ -245,7 +246,7 @@ class Place:
         if data is None:
             return None
         try:
-            value = json.loads(data)
+            value = parsed_json(data)
         except ValueError as error:
             raise VolumeError(f"{self.text}/{key} is damaged: {error}") from None
         if not isinstance(value, dict):

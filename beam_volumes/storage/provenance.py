@@ -17,6 +17,7 @@ from beam_volumes.storage.ownership import OwnedOutput, home_of
 from beam_volumes.storage.place import Place, kvstore_spec
 from beam_volumes.storage.source import Source
 from beam_volumes.storage.stamps import DOCUMENTS
+from beam_volumes.text import parsed_json
 
 #: Files of an input that are looked at, and its places.
 _FILES, _PLACES = 256, 8
@@ -51,7 +52,7 @@ def found(place: Place) -> dict[str, Any] | None:
 
 def _parsed(data: bytes | None) -> dict[str, Any] | None:
     try:
-        document = None if data is None else json.loads(data)
+        document = None if data is None else parsed_json(data)
     except ValueError:
         return None
     return document if isinstance(document, dict) and "run" in document else None

@@ -33,6 +33,7 @@ from beam_volumes.storage.pyramid import (
     space_of,
 )
 from beam_volumes.storage.source import Source, digest
+from beam_volumes.text import parsed_json
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +196,7 @@ class Sink(Description, OwnedOutput):
         """Its metadata as they are stored now, by their names."""
         home = Place.of(self.home)
         names = self.its.documents(self.whole, "")
-        return {name: json.loads(home.read(name) or b"{}") for name in names}
+        return {name: parsed_json(home.read(name) or b"{}") for name in names}
 
     # using it
 

@@ -6,7 +6,6 @@ ended well, it removes that note.
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -18,7 +17,7 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats.format import RUN
 from beam_volumes.storage.ownership import UNFINISHED, home_of
 from beam_volumes.storage.place import Place, kvstore_spec
-from beam_volumes.text import printable
+from beam_volumes.text import parsed_json, printable
 
 #: The documents that may name a run, and what they call our part of them.
 _DOCUMENTS = ("zarr.json", ".zattrs", "attributes.json", "info", RUN)
@@ -138,7 +137,7 @@ def _first(place: str, documents: Iterable[tuple[str, bytes | None]]) -> Unfinis
         if not data or UNFINISHED.encode() not in data:
             continue
         try:
-            document = json.loads(data)
+            document = parsed_json(data)
             attributes = document.get("attributes", document)
             noted = document if name == RUN else attributes.get(_OURS)
             how = noted[UNFINISHED]

@@ -17,6 +17,7 @@ import beam_volumes as bv
 from beam_volumes.cli.view import items
 from beam_volumes.show.chunks import Chunks
 from beam_volumes.show.serving import Server
+from beam_volumes.text import parsed_json
 from tests.peers import in_ci
 from tests.show import browser
 from tests.tiers import thorough
@@ -136,6 +137,43 @@ def test_ome_zarr_05_is_read_as_it_is_by_clients_that_can(tmp_path, monkeypatch,
     with bv.view(bv.open(name)) as viewer:
         (layer,) = told(viewer)["layers"]
         assert layer["source"]["url"].startswith(f"{scheme}://http://127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "headers", "body"),
+    [
+        ("GET", "a", {"Range": f"bytes={'9' * 5000}-"}, None),
+        ("GET", "a", {"Content-Length": "9" * 5000}, None),
+        ("GET", "a", {"X": "y" * 100_000}, None),
+        ("GET", "a/" + "b" * 70_000, {}, None),
+        ("POST", "state", {"Content-Length": "9" * 5000}, None),
+        ("POST", "state", {"Content-Length": "²"}, None),
+        ("POST", "state", {}, b"["),
+        ("POST", "state", {}, b"[" * 100_000),
+        ("POST", "state", {}, b"[1]"),
+        ("POST", "state", {}, b"\xff\xfe"),
+    ],
+)
+def test_requests_that_are_none_print_no_traceback(verb, path, headers, body, capsys):
+    server = Server()
+    taken = []
+    server.answers("a", lambda path: (b"", "text/plain"))
+    server.takers["state"] = lambda body: (
+        taken.append(parsed_json(body)["s"]) or (b"", "text/plain")
+    )
+    host = urlsplit(server.url)
+    with server:
+        connection = http.client.HTTPConnection(host.hostname, host.port, timeout=PATIENCE)
+        connection.putrequest(verb, f"{host.path}{path}")
+        if body is not None:
+            headers = {**headers, "Content-Length": str(len(body))}
+        for name, value in headers.items():
+            connection.putheader(name, value.encode("latin-1"))
+        connection.endheaders(body)
+        assert connection.getresponse().status in (200, 400, 403, 404, 414, 416, 431)
+        connection.close()
+        assert urlopen(server.url + "a").status == 200  # it goes on
+    assert not taken and capsys.readouterr().err == ""
 
 
 def test_layers(tmp_path):

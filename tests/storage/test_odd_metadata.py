@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.cli.main import main
 
 #: What may stand in other programs' metadata.
 ODD = [
@@ -90,3 +91,68 @@ def test_an_axis_without_a_name(tmp_path, axes, says):
     with pytest.raises(ValueError, match=f"g.ome.zarr: its OME metadata .* {says}"):
         bv.open(tmp_path / "g.ome.zarr")
     assert bv.open(tmp_path / "g.ome.zarr" / "0").shape == (2, 5, 6)
+
+
+@pytest.mark.parametrize("name", ["a.zarr", "a.ome.zarr", "a.n5", "a.png"])
+def test_metadata_that_are_nested_without_end(tmp_path, name, capsys):
+    path = tmp_path / name
+    how = {"format": "png"} if name == "a.png" else {}
+    bv.compute(bv.open(np.zeros((2, 5, 6), "u1")).to(path, **how), runner=None, progress=False)
+    for file in [*path.rglob("*.json"), *path.rglob("info"), *path.rglob(".beam_volumes*")]:
+        if file.is_file():
+            file.write_text('{"a":' * 100_000)
+    assert main(["info", str(path)]) in (0, 2)
+    told = capsys.readouterr()
+    assert "nested too deeply" in told.err or name == "a.png" and "5 x 6" in told.out
+
+
+def test_a_manifest_that_is_nested_without_end(tmp_path, capsys):
+    bv.compute(
+        bv.open(np.zeros((2, 5, 6), "u1")).to(tmp_path / "a.zarr"), runner=None, progress=False
+    )
+    (tmp_path / "a.zarr.run" / "manifest.json").write_text("[" * 100_000)
+    for verb in ("verify", "info"):
+        assert main([verb, str(tmp_path / "a.zarr.run")]) == 2
+        assert "nested too deeply" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("what"), NotImplementedError("what"), KeyError("what")]
+)
+def test_errors_of_tifffile_name_the_file(tmp_path, monkeypatch, error):
+    import tifffile
+
+    tifffile.imwrite(tmp_path / "odd.tif", np.zeros((4, 5), "u1"))
+
+    def raising(*_, **__):
+        raise error
+
+    monkeypatch.setattr(tifffile.TiffFile, "series", property(raising))
+    with pytest.raises((ValueError, OSError), match=r"odd\.tif.*what"):
+        bv.open(tmp_path / "odd.tif")
+
+
+def test_a_busy_machine_does_not_make_a_file_damaged(monkeypatch):
+    """A process that waits for its turn is waited for; one that computes without end is not."""
+    pytest.importorskip("h5py")
+    from beam_volumes.storage.formats import hdf5_trial as trial
+
+    class Other:
+        stdout = stdin = None
+        pid = 0
+
+    spent, looks = [0.0], []
+    monkeypatch.setattr(trial, "_seconds_of", lambda other: spent[0])
+
+    def select(*_):
+        looks.append(1)
+        spent[0] += 0.5 * is_busy_itself
+        return [len(looks) > 100], [], []
+
+    Other.stdout = type("Pipe", (), {"readline": lambda self: b"done\n"})()
+    monkeypatch.setattr(trial.select, "select", lambda *a: [[1] if select()[0][0] else [], [], []])
+    is_busy_itself = False
+    assert trial._line(Other()) == b"done\n"  # after 100 s
+    looks.clear()
+    is_busy_itself = True
+    assert trial._line(Other()) is None and len(looks) < 60

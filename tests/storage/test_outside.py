@@ -1,4 +1,4 @@
-"""Files that name other files: those elsewhere are read only where the user allows that, and all are listed."""
+"""Files that name other files: those elsewhere are read only where that is allowed, and all are listed."""
 
 import json
 
@@ -53,11 +53,13 @@ def raw_of_hdf5(header, named, other):
 def ome_tiff(header, named, other):
     tifffile.imwrite(other, ARRAY[1], photometric="minisblack", metadata=None)
     planes = "".join(
-        f'<TiffData FirstZ="{z}" IFD="0" PlaneCount="1"><UUID FileName="{name}">urn:uuid:{z}</UUID></TiffData>'
+        f'<TiffData FirstZ="{z}" IFD="0" PlaneCount="1">'
+        f'<UUID FileName="{name}">urn:uuid:{z}</UUID></TiffData>'
         for z, name in enumerate([header.name, named])
     )
     text = (
-        '<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:0">'
+        '<?xml version="1.0"?>'
+        '<OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06" UUID="urn:uuid:0">'
         '<Image ID="Image:0"><Pixels ID="Pixels:0" SizeT="1" SizeC="1" SizeZ="2" SizeY="3" SizeX="4" '
         f'Type="uint8" DimensionOrder="XYZCT">{planes}</Pixels></Image></OME>'
     )
@@ -91,7 +93,7 @@ def test_a_file_elsewhere_is_not_read(tmp_path, name, how, capsys):
     named = str(other) if how == "absolute" else "../other.bin"
     CASES[name](folder / name.partition(":")[0], named, other)
     path = str(folder / name)
-    with pytest.raises(ValueError, match="names the .*, which lies outside its folder"):
+    with pytest.raises(ValueError, match=r"names the .*, which lies outside its folder"):
         bv.open(path)
     assert main(["info", path]) == 2
     assert "allow that by --outside" in capsys.readouterr().err

@@ -6,7 +6,6 @@ Programs put volumes at places of their own into these files, and say what they 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -26,7 +25,7 @@ from beam_volumes.storage.formats.hdf5_attributes import (
 )
 from beam_volumes.storage.formats.hdf5_programs import by_program, of_program
 from beam_volumes.storage.source import DTYPES
-from beam_volumes.text import printable
+from beam_volumes.text import parsed_json, printable
 
 #: Objects of a file that are looked at to find its volumes, and how many are listed.
 _LOOKED_AT, _LISTED = 20_000, 30
@@ -249,7 +248,7 @@ def _names(node: Any) -> Iterator[Sequence[str]]:
     said = attribute(node, "axistags")  # vigra's, of ilastik
     if said is not None:
         try:
-            tags = json.loads("".join(texts_of(said)))["axes"]
+            tags = parsed_json("".join(texts_of(said)))["axes"]
             yield [str(tag["key"]) for tag in tags]
         except (ValueError, KeyError, TypeError):
             pass

@@ -13,7 +13,10 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
+
+import psutil
 
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.positioned import Stamp, stamp_of
@@ -21,6 +24,8 @@ from beam_volumes.text import printable
 
 #: Seconds after which a file is given up, and how many files are known to have been read.
 PATIENCE, _KNOWN = 20.0, 10_000
+#: Seconds until it is given up whatever it waits for, and between two looks at it.
+LONGEST, _LOOK = 600.0, 1.0
 
 #: What the other process runs. It needs h5py alone, and is told the paths of this one.
 _PROGRAM = """
@@ -171,10 +176,25 @@ def _started(attributes: tuple[str, ...]) -> subprocess.Popen[bytes] | None:
 
 
 def _line(other: subprocess.Popen[bytes]) -> bytes | None:
-    """What the other process says next; None if it takes too long."""
+    """What the other process says next; None if it takes too long.
+
+    That is by its own time: a machine that is busy, or a disk, may have it wait for long.
+    """
     assert other.stdout is not None
-    is_there = select.select([other.stdout], [], [], PATIENCE)[0]
-    return other.stdout.readline() if is_there else None
+    begun, until = _seconds_of(other), time.monotonic() + LONGEST
+    while not select.select([other.stdout], [], [], min(PATIENCE, _LOOK))[0]:
+        if _seconds_of(other) - begun > PATIENCE or time.monotonic() > until:
+            return None
+    return other.stdout.readline()
+
+
+def _seconds_of(other: subprocess.Popen[bytes]) -> float:
+    """The processor's time that a process has had; 0 if it has ended."""
+    try:
+        times = psutil.Process(other.pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _answer(other: subprocess.Popen[bytes], question: str) -> str | None:
@@ -187,7 +207,7 @@ def _answer(other: subprocess.Popen[bytes], question: str) -> str | None:
         return None
     said = _line(other)
     if said is None:
-        return f"has not ended in {PATIENCE:g} s reading"
+        return f"has not ended in {PATIENCE:g} s of computing, or {LONGEST:g} s, while reading"
     return None if said == b"done\n" else "crashes on"
 
 

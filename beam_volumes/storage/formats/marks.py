@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from beam_volumes.space import AXES, Space
 from beam_volumes.storage.axes import unit_name
 from beam_volumes.storage.description import Description
+from beam_volumes.text import parsed_json
 
 #: What True is stored as where bytes are looked at as images.
 MASK_VALUE = 255
@@ -59,7 +59,7 @@ class Mark:
         """
         try:
             if isinstance(found, str | bytes):
-                found = json.loads(found)
+                found = parsed_json(found)
             if not isinstance(found, Mapping):
                 return None
             axes = tuple(a for a in AXES if a in found["axes"])

@@ -128,10 +128,16 @@ def _understood(
         with open_it() as tiff:
             _check_named(tiff, file)
             yield tiff
-    except (VolumeError, ValueError, NotImplementedError, FileNotFoundError) as error:
+    except (VolumeError, FileNotFoundError):
+        raise
+    except ValueError as error:
         if isinstance(error, tifffile.TiffFileError):
             raise file.damaged(str(error)) from None
+        if os.path.basename(file.name) not in str(error):  # one of tifffile's
+            raise ValueError(f"{printable(file.name)} cannot be read: {error}") from None
         raise
+    except NotImplementedError as error:
+        raise ValueError(f"{printable(file.name)} is not read: {error}") from None
     except Exception as error:
         raise file.damaged(f"{type(error).__name__}: {error}") from None
 
