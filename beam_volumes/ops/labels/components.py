@@ -490,8 +490,12 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     for which, limit in (("low", low), ("high", high)):
         if not isinstance(limit, int | float | np.number | Scalar):
             raise TypeError(f"apply_hysteresis_threshold: {which}={limit!r} is not a number")
-    # As scikit-image: `low` is limited by `high`, which makes it a number of a dtype of its own.
-    low = np.minimum(low if isinstance(low, Scalar) else np.asarray(low)[()], high)
+    # As scikit-image: `low` is limited by `high`, which makes it a number of a dtype of its own. Integers are
+    # compared exactly in any dtype, and fastest in the image's.
+    if not isinstance(low, Scalar) and not (image.dtype.kind in "bui" and par.is_whole(low)):
+        low = np.asarray(low)[()]
+    lazy = isinstance(low, Scalar) or isinstance(high, Scalar)
+    low = np.minimum(low, high) if lazy or not par.is_whole(low) else min(low, high)
     element = connectivity_structure(1)
     above = image > low
     return _kept(
