@@ -61,7 +61,8 @@ def sobel(
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
-    dtype, and wraps around.)
+    dtype, and wraps around.) ``generic_gradient_magnitude`` puts the derivatives along several axes
+    together; scikit-image does so where ``axis`` is None or a tuple.
 
     References
     ----------
@@ -109,7 +110,8 @@ def prewitt(
     Notes
     -----
     One sweep, with a halo of one voxel along each axis. (Of integers scipy returns the input's
-    dtype, and wraps around.)
+    dtype, and wraps around.) ``generic_gradient_magnitude`` puts the derivatives along several axes
+    together; scikit-image does so where ``axis`` is None or a tuple.
 
     References
     ----------

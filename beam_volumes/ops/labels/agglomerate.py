@@ -33,7 +33,8 @@ def agglomerate(
     edges : Table, table, dict or path
         A row for each pair of regions that touch, as `region_adjacency` with ``affinities``
         makes: a lazy table, a pyarrow or pandas table, a dict of columns, or the path of Parquet
-        files. ``label_a`` and ``label_b`` are the labels. Rows of one pair are added.
+        files. ``label_a`` and ``label_b`` are the labels, integers from 0 on. Rows of one pair are
+        added.
     linkage : {"mean", "max", "min", "quantile"}, default: "mean"
         The score of two regions, of all faces between them: the mean affinity (of columns
         ``affinity_sum``, of integers, and ``affinity_count``), the largest (``affinity_max``),
@@ -45,7 +46,8 @@ def agglomerate(
         Which quantile, from 0 to 1: the least affinity that at least that share
         of the faces does not exceed (numpy's ``"inverted_cdf"``).
     sizes : Table, table, dict or path, optional
-        Sizes of all regions: columns ``label`` and ``num_pixels``, as `regionprops_table` makes.
+        Sizes of all regions: columns ``label`` and ``num_pixels``, as `regionprops_table` makes, with
+        one row for each label.
         Without it each region has size 1.
     max_size : int, optional
         No region becomes larger than that: such merges are left out, and the next best is made.

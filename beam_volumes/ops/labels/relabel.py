@@ -52,7 +52,8 @@ def relabel(
         Labels, of bool or integers from 0 on.
     mapping : dict, pair of array_like, table, Table or path
         New values by label: a dict, two arrays (labels and values), a pyarrow or pandas table, a
-        lazy table as `cut` makes, or a Parquet file or a folder of such files.
+        lazy table as `cut` makes, or a Parquet file or a folder of such files. Integers are kept
+        exactly, up to uint64; values that are not whole need a ``dtype`` of floats.
     missing : {"error", "keep"} or number, default: "error"
         Labels that the mapping lacks are an error when the result is computed, keep their
         number, or become this number. 0 stays 0 where it is not mapped.

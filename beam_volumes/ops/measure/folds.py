@@ -56,8 +56,7 @@ class Fold(Reduction):
     def strict(self, bad: int) -> None:
         if bad and self.nan == "raise":
             raise ValueError(
-                f"{self.name}: {bad} voxels are NaN or infinite; "
-                f'{self.name}(..., nan="omit") leaves them out'
+                f'{self.name}: {bad} voxels are NaN or infinite; nan="omit" leaves them out'
             )
 
     def some(self, count: int) -> None:

@@ -39,7 +39,7 @@ def reconstruction(
     seed : Volume or numpy.ndarray
         Where growth begins: nowhere above the mask for dilation, nowhere below it for erosion.
     mask : Volume or numpy.ndarray
-        How far it may go; of the same shape. No NaN.
+        How far it may go; of the same shape. No NaN; both may be infinite.
     method : {"dilation", "erosion"}, default: "dilation"
         Whether the seed grows or shrinks.
     footprint : array_like, optional
@@ -50,7 +50,7 @@ def reconstruction(
     -------
     Volume
         A volume of the dtype that numpy promotes the two to. Values are those of scikit-image, which
-        gives floats.
+        gives floats. A zero that is not the mask's own is 0.0, never -0.0.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN.
+        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
     h : float
         The height, above 0. Integers become floats if it is not whole.
     footprint : array_like, optional
@@ -115,7 +115,7 @@ def h_maxima(image: Volume, h: float, footprint: Any = None) -> Volume:
     ------
     ValueError
         If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is no such array; when it
-        is computed, if a voxel is NaN, or the basins take more memory than is left.
+        is computed, if a voxel is NaN or infinite, or the basins take more memory than is left.
     TypeError
         If ``image`` is neither a volume nor an array, or of integers of 64 bits.
 
@@ -148,7 +148,7 @@ def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
     Parameters
     ----------
     image : Volume or numpy.ndarray
-        A lazy volume of up to three axes, or an array, which is opened. No NaN.
+        A lazy volume of up to three axes, or an array, which is opened. No NaN or infinity.
     h : float
         The depth, above 0. Integers become floats if it is not whole.
     footprint : array_like, optional
@@ -164,7 +164,7 @@ def h_minima(image: Volume, h: float, footprint: Any = None) -> Volume:
     ------
     ValueError
         If ``h`` is not above 0 or too large for the dtype, or ``footprint`` is no such array; when it
-        is computed, if a voxel is NaN, or the basins take more memory than is left.
+        is computed, if a voxel is NaN or infinite, or the basins take more memory than is left.
     TypeError
         If ``image`` is neither a volume nor an array, or of integers of 64 bits.
 
