@@ -27,7 +27,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.hiring import check_accelerator
 from beam_volumes.plan.machine import check_crowds
-from beam_volumes.plan.memory import BASE_ALONE
+from beam_volumes.plan.memory import note_used
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
@@ -283,7 +283,7 @@ def _driven(targets: Sequence[Wanted], options: RunOptions) -> tuple[Drive, RunO
 def _driver(options: RunOptions) -> tuple[Drive, RunOptions]:
     """Return what runs sessions, and the options with its processes and what each takes before any voxel."""
     if options.runner is None:
-        return run_local, replace(options, processes=1, base=BASE_ALONE)
+        return run_local, replace(options, processes=1, base=None)
     if isinstance(options.runner, str) and is_local(options.runner) and not options.beam_options:
         return local_launcher(options)
     from beam_volumes.drive.launch import launcher
@@ -340,6 +340,8 @@ def _carry_out(session: Session, drive: Drive, options: RunOptions) -> Outcome:
             _result(back, list(islice(left, back.results)), known) for back in planned.returns
         )
         session.end()
+        if options.runner is None:
+            note_used(planned.kernels)
     finally:
         if session.journal is None:  # a run to be resumed keeps what lies between its passes
             session.end()

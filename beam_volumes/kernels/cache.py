@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ import llvmlite
 import numba
 import numpy as np
 import platformdirs
+from llvmlite import binding
 from numba.core import config as _config
 from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
@@ -43,6 +44,8 @@ _SUFFIX = ".kernel"
 #: Numba's settings: attributes made when it is imported.
 config: Any = _config
 _DIGEST = 32
+#: Empty files, whose names are digests of operations whose kernels are all in the cache.
+_CACHED = ".cached"
 
 #: What decides machine code besides sources, signature, options and processor.
 _VERSIONS = (
@@ -118,6 +121,9 @@ def prune(path: Path, max_bytes: int) -> None:
             return
         with suppress(OSError):
             os.unlink(name)
+        for mark in path.glob(f"*{_CACHED}"):
+            with suppress(OSError):
+                mark.unlink()
         size -= found.st_size
 
 
@@ -182,6 +188,48 @@ def _imported(module: str) -> set[str]:
         words = re.findall(r"[\w.]+", parts or modules)
         names |= {f"{origin}.{word}" for word in words} | {origin} if origin else set(words)
     return names & _sources.keys()
+
+
+# Operations.
+
+
+def is_cached(operation: str) -> bool:
+    """Return whether an operation has run here, so that its kernels are in the cache."""
+    name = _mark(operation)
+    return any((place / name).exists() for place in _folders())
+
+
+def note_cached(operations: Iterable[str]) -> None:
+    """Note that operations have run, and that their kernels are in the cache."""
+    for name in map(_mark, operations):
+        for place in _folders():
+            with suppress(OSError):
+                place.mkdir(parents=True, exist_ok=True)
+                (place / name).touch()
+                break
+
+
+def _mark(operation: str) -> str:
+    settings = [(s, getattr(config, s, None)) for s in _SETTINGS]
+    parts = operation, _all_sources(), _VERSIONS, settings, _processor()
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=_DIGEST).hexdigest()
+    return f"{digest}{_CACHED}"
+
+
+@cache
+def _all_sources() -> str:
+    """Return a digest of the sources of all kernels, as they are when it is first asked for."""
+    digest = hashlib.blake2b(digest_size=_DIGEST)
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _processor() -> tuple[str, str]:
+    name = config.CPU_NAME or binding.get_host_cpu_name()
+    features = config.CPU_FEATURES or binding.get_host_cpu_features().flatten()
+    return str(name), str(features)
 
 
 # Kernels.

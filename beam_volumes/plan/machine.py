@@ -116,6 +116,12 @@ def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
                 yield limit, taken - int(stat.get(cached, 0))
 
 
+def held_memory() -> int:
+    """The memory that this process has resident now, but for what is mapped of files: as `peak_memory` has it."""
+    held = psutil.Process().memory_info()
+    return int(held.rss - getattr(held, "shared", 0))
+
+
 def peak_memory() -> int:
     """The most memory this process has had resident so far, but for what is mapped of files.
 

@@ -6,10 +6,13 @@ finds, a format what reading and writing take. Here they are added up, and nowhe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from beam_volumes.geometry import Grid, Triple
+from beam_volumes.kernels.cache import is_cached, note_cached
+from beam_volumes.plan import machine
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.rings import Rings, largest_rings
 from beam_volumes.storage.overhead import read_overhead_bytes, write_overhead_bytes
@@ -21,8 +24,57 @@ from beam_volumes.sweep.schedule import Overlap
 #: Linux (Python 3.11, numba 0.68, apache-beam 2.77); the second with Beam and a runner on top.
 BASE_ALONE = 214 << 20
 BASE_BEAM = 320 << 20
-#: What compiling one kernel for one combination of dtypes adds; less if it comes from numba's cache.
+#: What compiling one kernel for one combination of dtypes adds.
 BASE_KERNEL = 32 << 20
+
+#: Of this process more is known: what it holds. A run adds threads and handles, the first kernel LLVM, and
+#: its compiler where it is not in the cache of kernels. A kernel from there takes less. Measured as those above.
+_RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 8 << 20, 28 << 20, 28 << 20, 4 << 20
+#: What libraries for tables take, and what stands for them among kernels.
+_TABLES_BYTES, TABLES = 36 << 20, "tables"
+#: What this process holds is rounded up to these, so that plans of like processes are alike.
+_ROUNDED = 8 << 20
+
+#: By kernel, what those take that this process has used so far.
+_used: dict[str, int] = {}
+
+
+@cache
+def _own() -> int:
+    """What this process held when it was first asked for; what is more than ours ever takes is of others."""
+    held = min(machine.held_memory(), BASE_ALONE - _LLVM - _COMPILER)
+    return -(-held // _ROUNDED) * _ROUNDED + _RUNNING
+
+
+def of_base(base: int | None, kernels: Collection[str]) -> int:
+    """Bytes of a process before any voxel, with all its kernels.
+
+    Parameters
+    ----------
+    base : int or None
+        Before any kernel. None is this process, of which it is measured.
+    kernels : collection of str
+        Operations with their dtypes.
+    """
+    if base is not None:
+        return base + BASE_KERNEL * sum(k != TABLES for k in kernels)
+    taken = {k: _kernel_bytes(k) for k in kernels} | _used
+    llvm = _LLVM if taken.keys() - {TABLES} else 0
+    compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
+    return _own() + llvm + compiler + sum(taken.values())
+
+
+def _kernel_bytes(kernel: str) -> int:
+    if kernel == TABLES:
+        return _TABLES_BYTES
+    return _CACHED_KERNEL if is_cached(kernel) else BASE_KERNEL
+
+
+def note_used(kernels: Collection[str]) -> None:
+    """This process has used kernels: they are in the cache of kernels now, and take memory in it from now on."""
+    for kernel in kernels:
+        _used.setdefault(kernel, _kernel_bytes(kernel))
+    note_cached(k for k in kernels if k != TABLES)
 
 
 @dataclass(frozen=True)

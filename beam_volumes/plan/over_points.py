@@ -163,7 +163,7 @@ def _together(plans: Sequence[Plan], found: Sequence[FoldValue]) -> Plan:
         last,
         passes=tuple(replace(p, index=k) for k, p in enumerate(passes)),
         base=max(p.base for p in plans),
-        kernels=max(p.kernels for p in plans),
+        kernels=max((p.kernels for p in plans), key=len),
         smallest_memory=max(p.smallest_memory for p in plans),
         reasons=tuple(dict.fromkeys(reason for p in plans for reason in p.reasons)),
         scratch_place=places[-1] if places else None,

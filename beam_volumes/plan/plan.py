@@ -107,8 +107,8 @@ class Plan:
         By barrier, where its table is written.
     returns : tuple of Return
         For each target, as what it comes back.
-    kernels : int
-        Number of kernels that are compiled, which is part of ``base``.
+    kernels : tuple of str
+        Operations with dtypes, for which kernels are compiled; their bytes are part of ``base``.
     inputs : tuple of (str, tuple of Extent)
         All that is read of storage, by name, and where it is.
     slab : tuple of int or None
@@ -150,12 +150,13 @@ class Plan:
     fingerprint: dict[str, str] = field(default_factory=dict)
     tables: dict[str, tuple[TableSink, ...]] = field(default_factory=dict)
     returns: tuple[Return, ...] = ()
-    kernels: int = 0
+    kernels: tuple[str, ...] = ()
     inputs: tuple[tuple[str, tuple[Extent, ...]], ...] = ()
     slab: tuple[int, ...] | None = None
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
     workers_asked: int | None = None
+    base_asked: int | None = memory.BASE_BEAM
     in_process: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -326,7 +327,7 @@ class Plan:
                 threads=self.threads,
                 slab=slab,
                 window=self.window,
-                base=self.base - memory.BASE_KERNEL * self.kernels,
+                base=self.base_asked,
                 held=any(isinstance(sink, ArraySink) for sink in self.results),
             )
             return self.planner(self.targets, options)

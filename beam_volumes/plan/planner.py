@@ -43,7 +43,7 @@ from beam_volumes.plan.fitting import (
 )
 from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
 from beam_volumes.plan.in_process import is_large, why_in_process
-from beam_volumes.plan.memory import BASE_ALONE, BASE_BEAM, BASE_KERNEL, left_for_slab, of_machine
+from beam_volumes.plan.memory import BASE_BEAM, TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.over_points import Before, plan_across, with_known
 from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
@@ -170,7 +170,7 @@ def in_process_or(
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     held = not written and options.journal is None
-    alone = replace(options, processes=1, base=BASE_ALONE, held=held)
+    alone = replace(options, processes=1, base=None, held=held)
     try:
         made = make_plan(targets, alone)
     except MemoryTooSmall:
@@ -282,8 +282,8 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
     nodes = with_known((n for n, _ in voxels), before)
     voxels = [(n, sink) for n, (_, sink) in zip(nodes, voxels, strict=True)]
     values, barriers = [*with_known(values, before)], [*with_known(barriers, before)]
-    kernels = _kernels(voxels, values, barriers)
-    base = options.base + BASE_KERNEL * kernels
+    kernels = (*_kernels(voxels, values, barriers), *([TABLES] if tables else []))
+    base = of_base(options.base, kernels)
 
     def fit_to(crew: Crew, chunks: Mapping[str, Triple]) -> Fit:
         rechunked.clear()
@@ -342,6 +342,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         window,
         make_plan,
         options.workers,
+        options.base,
     )
     return of_points(made, times, before) if times else made
 
@@ -433,8 +434,8 @@ def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
 
 def _kernels(
     voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
-) -> int:
-    """How many kernels will be compiled: one for each operation and combination of dtypes."""
+) -> list[str]:
+    """The kernels that are needed: one for each operation and combination of dtypes."""
     levels = Levels([n for n, _ in voxels], values, barriers)
     compiled = set()
     for node in levels.nodes.values():
@@ -449,7 +450,7 @@ def _kernels(
     for barrier in levels.barriers.values():
         dtypes = tuple(n.dtype.str for n in barrier.operands)
         compiled.add((type(barrier.survey).__name__, dtypes))
-    return len(compiled)
+    return sorted(" ".join((name, *dtypes)) for name, dtypes in compiled)
 
 
 def _outermost(values: Sequence[Value]) -> list[Value]:

@@ -92,8 +92,8 @@ class RunOptions:
     %(threads)s
     %(slab)s
     %(window)s
-    base : int
-        Bytes a worker process takes before any voxel and any kernel.
+    base : int or None
+        Bytes a worker process takes before any voxel and any kernel; None is measured of this process.
     held : bool
         Whether arrays that come back are put together in this process's memory.
     %(journal)s
@@ -129,7 +129,7 @@ class RunOptions:
     threads: int | None = None
     slab: Sequence[int] | None = None
     window: int | None = None
-    base: int = BASE_BEAM
+    base: int | None = BASE_BEAM
     held: bool = False
     journal: Any = None
     keep_journal: bool = True

@@ -15,7 +15,6 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.plan import machine
-from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import Wanted, make_plan
 from beam_volumes.plan.run_options import RunOptions
@@ -102,7 +101,7 @@ def profile_recipe(
     ValueError
         If the recipe cannot be planned, or ``crop`` holds nothing.
     """
-    asked_for = RunOptions(memory=memory, workers=workers, base=BASE_ALONE)
+    asked_for = RunOptions(memory=memory, workers=workers, base=None)
     options = asked_for.or_else(memory=recipe.memory, workers=recipe.workers)
     inputs: list[Volume] = []
 

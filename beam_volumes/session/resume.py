@@ -42,7 +42,7 @@ from beam_volumes.graph.nodes import Value
 from beam_volumes.nesting import check_not_nested
 from beam_volumes.plan.crew import Crew, default_workers
 from beam_volumes.plan.fitting import costed, refuse
-from beam_volumes.plan.memory import BASE_KERNEL, left_for_slab
+from beam_volumes.plan.memory import left_for_slab, of_base
 from beam_volumes.plan.partitioning import fit
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
@@ -297,7 +297,7 @@ def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     return replace(
         plan.of_crew(crew),
         memory=options.memory_bytes,
-        base=options.base + BASE_KERNEL * plan.kernels,
+        base=of_base(options.base, plan.kernels),
         workers_asked=plan.workers_asked if crew.workers == plan.workers else crew.workers,
     )
 

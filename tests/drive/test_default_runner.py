@@ -8,7 +8,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.drive import compute as driving
 from beam_volumes.plan import in_process
-from beam_volumes.plan.memory import BASE_ALONE, BASE_BEAM
+from beam_volumes.plan.memory import BASE_BEAM
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 40, 50), "u1")
 
@@ -51,7 +51,7 @@ def test_the_plan_tells_what_compute_will_do(monkeypatch):
     assert "without a pipeline: it reads and writes 11.7 KiB, and up to 256.0 MiB need none" in (
         small.explain()
     )
-    assert small.base - BASE_ALONE == bv.plan(bv.mean(v), base=BASE_BEAM).base - BASE_BEAM
+    assert small.base < bv.plan(bv.mean(v), base=BASE_BEAM).base
     assert "without a pipeline" not in bv.plan(bv.mean(v), base=BASE_BEAM).explain()
     with pytest.raises(ValueError, match="smallest") as alone:
         bv.plan(bv.mean(v), memory="1MiB")

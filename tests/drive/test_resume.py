@@ -11,8 +11,7 @@ import pytest
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.drive.compute import resume
-from beam_volumes.plan.memory import BASE_ALONE
+from beam_volumes.drive.compute import plan_run, resume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.session import resume as saved
@@ -135,7 +134,7 @@ def test_resume_with_too_little_memory_says_what_would_do(tmp_path, monkeypatch,
         return outcome.results[0]
 
     # A plan of its own would do with less.
-    least = bv.plan(target, memory="2GiB", workers=1, base=BASE_ALONE).smallest_memory
+    least = plan_run([target], RunOptions(memory="2GiB", workers=1, runner=None)).smallest_memory
     with pytest.raises(ValueError, match=r"too small .* smallest memory that works is") as caught:
         again(least if how == "again" else "100MiB")  # which no pass has enough of
     (needed,) = map(int, re.findall(r"works is (\d+) bytes", str(caught.value)))

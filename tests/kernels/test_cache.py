@@ -163,3 +163,19 @@ def test_a_kernel_in_use_is_marked_as_used(kernels, tmp_path):
     os.utime(entry, (0, 0))
     assert twice(tmp_path) == "loaded"
     assert time.time() - entry.stat().st_mtime < 1000
+
+
+def test_operations_that_have_run_are_known_until_kernels_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    assert not cache.is_cached("Median u1")
+    cache.note_cached(["Median u1"])
+    assert cache.is_cached("Median u1") and not cache.is_cached("Median u2")
+    with monkeypatch.context() as other:
+        other.setattr(cache, "_all_sources", lambda: "other kernels")
+        assert not cache.is_cached("Median u1")
+    for k in range(2):
+        (cache.folder() / f"{k}.kernel").write_bytes(bytes(100))
+    cache.prune(cache.folder(), 200)
+    assert cache.is_cached("Median u1")
+    cache.prune(cache.folder(), 199)
+    assert not cache.is_cached("Median u1")

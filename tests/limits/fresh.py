@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 import beam_volumes as bv
-from beam_volumes.plan.machine import peak_memory
-from beam_volumes.plan.memory import BASE_ALONE
+from beam_volumes.drive.compute import plan_run
+from beam_volumes.plan.machine import held_memory, peak_memory
+from beam_volumes.plan.run_options import RunOptions
 
 
 def chain(volume):
@@ -113,12 +113,11 @@ def main(source: str, out: str, ours: str, how: str, what: str = "filtered") -> 
     small = f"{out}.small.zarr"
     bv.compute(bv.open(np.zeros((8, 32, 32), opened(source).dtype)).to(small), runner=None)
     bv.compute(*make(small, f"{out}.warm.zarr"), runner=None, progress=False, slab=(8, 32, 32))
-    held = psutil.Process().memory_info()
-    base = held.rss - getattr(held, "shared", 0)  # as `peak_memory` has it
+    base = held_memory()
     targets = make(source, out, **options)
     # The budget is for our part; the base comes on top.
-    memory = int(ours) + bv.plan(*targets, base=BASE_ALONE, **run).base
-    plan = bv.plan(*targets, memory=memory, base=BASE_ALONE, **run)
+    memory = int(ours) + plan_run(targets, RunOptions(runner=None, **run)).base
+    plan = plan_run(targets, RunOptions(runner=None, memory=memory, **run))
     bv.compute(*targets, memory=memory, runner=None, progress=False, **run)
     print(
         json.dumps(

@@ -13,9 +13,10 @@ import tifffile
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
+from beam_volumes.drive.compute import plan_run
 from beam_volumes.geometry import Box
 from beam_volumes.plan.machine import parse_bytes as parse
-from beam_volumes.plan.memory import BASE_ALONE
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.space import Space
 from beam_volumes.storage.sink import make_sink
 from beam_volumes.storage.transfer import write_units
@@ -229,7 +230,7 @@ def test_a_checkerboard_is_refused_before_its_merge_with_what_would_do(tmp_path)
     bv.compute(bv.open(board).to(tmp_path / "in.zarr", chunks=(4, 128, 128)), runner=None)
     target = bv.label(bv.open(tmp_path / "in.zarr")).to(tmp_path / "out.zarr", chunks=(4, 128, 128))
     how = {"slab": (4, 128, 128), "runner": None, "progress": False}
-    least = bv.plan(target, slab=how["slab"], base=BASE_ALONE).smallest_memory
+    least = plan_run([target], RunOptions(slab=how["slab"], runner=None)).smallest_memory
     memory = least + 2 * MIB
     with pytest.raises(ValueError, match=r"merging the slabs takes in \d+ components") as refused:
         bv.compute(target, memory=memory, **how)

@@ -4,12 +4,15 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
+from beam_volumes.kernels import cache
+from beam_volumes.plan import machine, memory
 from beam_volumes.plan.crew import Crew
 from beam_volumes.plan.partitioning import partitioned
 from beam_volumes.space import Space
@@ -147,3 +150,40 @@ def test_what_a_process_has_once_is_not_counted_for_each_slab_in_flight(tmp_path
         assert each == own
         # Eight slabs may have more units on their way than one, which has a single one to write.
         assert processes * alone <= several < processes * (2 * alone) and several < workers * alone
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """This process, as if it had planned and run nothing."""
+    monkeypatch.setattr(memory, "_used", {})
+    monkeypatch.setattr(cache.config, "CACHE_DIR", str(tmp_path))
+    memory._own.cache_clear()
+    yield
+    memory._own.cache_clear()
+
+
+def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monkeypatch):
+    monkeypatch.setattr(machine, "held_memory", lambda: 57 << 20)
+    v = bv.open(np.zeros((8, 16, 16), "u1"))
+    once, twice = bv.median_filter(v, 3), bv.median_filter(bv.median_filter(v, 3), 3)
+    before = bv.plan(once)
+    assert before.base == bv.plan(twice).base <= 160 << 20
+    bv.compute(once, runner=None, progress=False)
+    # What was compiled stays in this process; another one reads it from the cache.
+    assert bv.plan(once).base == before.base
+    monkeypatch.setattr(memory, "_used", {})
+    assert bv.plan(once).base <= 110 << 20
+    # Arrays that the process holds for its user are no part of it, and plans do not change while it runs.
+    monkeypatch.setattr(machine, "held_memory", lambda: 5 << 30)
+    assert bv.plan(once).base <= 110 << 20
+    memory._own.cache_clear()
+    assert bv.plan(once).base < 256 << 20
+
+
+def test_a_small_stack_fits_a_gibibyte(fresh):
+    v = bv.open(np.zeros((11, 1024, 1024), "u1"))
+    smooth = bv.gaussian_filter(v, 2)
+    labels = bv.label(smooth > bv.threshold_otsu(smooth))
+    assert (
+        bv.plan(labels, bv.regionprops_table(labels, v), memory="1GiB").predicted_memory < 1 << 30
+    )

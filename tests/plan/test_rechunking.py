@@ -7,7 +7,6 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.drive import compute
-from beam_volumes.plan.memory import BASE_ALONE
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
@@ -15,7 +14,7 @@ from beam_volumes.session.begin import begin
 planner, rechunking = (import_module(f"beam_volumes.plan.{m}") for m in ("planner", "rechunking"))
 
 SHAPE = (96, 160, 224)
-HOW = {"workers": 1, "base": BASE_ALONE}
+HOW = {"workers": 1, "base": 214 << 20}
 CHUNKS = {"columns": (96, 8, 8), "planes": (1, 160, 224), "cubes": (16, 16, 16)}
 
 

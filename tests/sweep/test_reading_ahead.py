@@ -8,9 +8,10 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.drive.compute import plan_run
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.memory import BASE_ALONE
+from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.space import Space
 from beam_volumes.storage.context import waiting_context
 from beam_volumes.storage.source import Source
@@ -132,7 +133,7 @@ def test_with_less_memory_less_is_read_ahead_and_the_plan_says_so(tmp_path):
     expected = bv.maximum_filter(bv.open(x), 3)[:]
     memory, found = "4GiB", []
     for _ in OVERLAPS:
-        plan = bv.plan(target, memory=memory, base=BASE_ALONE, **how)
+        plan = plan_run([target], RunOptions(memory=memory, runner=None, **how))
         (p,) = plan.passes
         found.append((p.partition.overlap, p.slab_memory))
         written = bv.compute(
@@ -146,4 +147,4 @@ def test_with_less_memory_less_is_read_ahead_and_the_plan_says_so(tmp_path):
     memories = [memory for _, memory in found]
     assert (-np.diff(memories)).tolist() == [16 * 66 * 66, 16 * 64 * 64]
     with pytest.raises(ValueError, match=f"works is {plan.predicted_memory} bytes"):
-        bv.plan(target, memory=memory, base=BASE_ALONE, **how)
+        plan_run([target], RunOptions(memory=memory, runner=None, **how))
