@@ -68,6 +68,7 @@ def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
         _ = (p | compute)[table.barrier.name] | beam.Map(note, tmp_path / "counts")
     assert sum(map(int, (tmp_path / "counts").read_text().split())) == labels.max()
     written = pq.read_table(tmp_path / "table.parquet")
+    assert np.array_equal(written["label"], np.arange(1, labels.max() + 1))
     assert bv.compute(table, runner=None, progress=False).equals(written)
     assert sum(c.nbytes for c in written.columns) > MOST
     assert max(sizes) < MOST and len(sizes) > 20
