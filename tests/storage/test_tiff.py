@@ -452,8 +452,8 @@ def test_a_file_that_is_replaced(tmp_path):
 
 def test_elsewhere_than_on_a_disk(tmp_path, monkeypatch):
     asked = []
-    pread = tiff_files._Object.pread
-    monkeypatch.setattr(tiff_files._Object, "pread", lambda o, *a: asked.append(a) or pread(o, *a))
+    pread = tiff_files.Object.pread
+    monkeypatch.setattr(tiff_files.Object, "pread", lambda o, *a: asked.append(a) or pread(o, *a))
     x = voxels("u2", (3, 60, 70))
     store = ts.KvStore.open({"driver": "memory"}, context=bv.storage.context.context()).result()
     for name, how in (("a.tif", {"compression": "zlib", "tile": (32, 32)}), ("b.tif", {})):
