@@ -46,6 +46,11 @@ _MAX_PATH = 4096
 _DOCUMENTS = ("zarr.json", ".zarray", ".zgroup", "attributes.json", "info")
 #: Values that hold nothing else.
 _PLAIN = (int, float, complex, bytes, bytearray, np.generic, np.dtype, np.ufunc, slice, range, Enum)
+#: The same, of the exact types that are met most often.
+_SKIPPED = frozenset({int, float, bool, bytes, slice, type(None), np.dtype})
+#: The module of dask's tasks, and what they hold besides their own keys and those of others.
+_TASKS = "dask._task_spec"
+_OF_TASKS = ("func", "args", "kwargs", "value")
 #: Attributes that lead to objects of other arrays.
 _SHARED = re.compile(r"cache|lock|log|loop|thread|finali[sz]e|weakref", re.IGNORECASE)
 #: Libraries whose functions compute, unless their names say that they read.
@@ -102,18 +107,28 @@ class _Walk:
         self._texts: set[str] = set()
 
     def visit(self, item: Any) -> None:
-        left = [item]
+        left, seen = [item], self._seen
         while left:
             item = left.pop()
-            if item is None or isinstance(item, _PLAIN) or id(item) in self._seen:
+            kind = type(item)
+            if kind in _SKIPPED or id(item) in seen:
                 continue
-            if isinstance(item, str):
+            if kind is str:
                 self._text(item)
                 continue
-            self._seen[id(item)] = item
-            if len(self._seen) > _MAX_OBJECTS:
+            is_task = kind.__module__ == _TASKS
+            if not is_task and isinstance(item, _PLAIN):
+                continue
+            seen[id(item)] = item
+            if len(seen) > _MAX_OBJECTS:
                 self.hidden["a graph of millions of objects"] = None
                 return
+            if kind is tuple or kind is list:
+                left.extend(item)
+                continue
+            if is_task:
+                left.extend(getattr(item, name, None) for name in _OF_TASKS)
+                continue
             try:
                 left.extend(self._inside(item))
             except Exception:  # a foreign object that cannot be looked into
@@ -121,6 +136,8 @@ class _Walk:
 
     def _inside(self, item: Any) -> Iterable[Any]:
         """What an object holds; stores that it names are noted."""
+        if isinstance(item, str):
+            return [str(item)]
         if isinstance(item, dict):
             return item.values()
         if isinstance(item, list | tuple | set | frozenset | deque):
@@ -226,7 +243,7 @@ class _Walk:
             return self._note(_file(os.fspath(store.path)))
         if name == "ObjectStore":
             return self._object_store(store.store, path)
-        if hasattr(store, "_store"):
+        if name in ("LoggingStore", "WrapperStore", "CacheStore") or hasattr(store, "_with_store"):
             return self._store(store._store, path)
         return self._searched(store)
 
@@ -350,13 +367,21 @@ def _is_library(module: str | None) -> bool:
 def _attributes(item: Any) -> Iterator[Any]:
     """The values of an object's attributes."""
     yield from (v for k, v in getattr(item, "__dict__", {}).items() if not _SHARED.search(k))
-    for kind in type(item).__mro__:
-        names = kind.__dict__.get("__slots__", ())
+    yield from (getattr(item, name, None) for name in _slots(type(item)))
+
+
+@functools.lru_cache(4096)
+def _slots(kind: type) -> tuple[str, ...]:
+    """The names of the attributes that have slots."""
+    found = []
+    for each in kind.__mro__:
+        names = each.__dict__.get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
             if name.startswith("__") and not name.endswith("__"):
-                name = f"_{kind.__name__.lstrip('_')}{name}"
+                name = f"_{each.__name__.lstrip('_')}{name}"
             if not _SHARED.search(name) and name not in ("__dict__", "__weakref__"):
-                yield getattr(item, name, None)
+                found.append(name)
+    return tuple(found)
 
 
 def _gives_data(kind: type) -> bool:

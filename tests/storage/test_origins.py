@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorstore as ts
+import tifffile
 
 import beam_volumes as bv
 
@@ -32,6 +33,7 @@ def folder(tmp_path, monkeypatch):
     xarray.Dataset({"im": (("z", "y", "x"), VOXELS)}).to_zarr("x.zarr")
     np.save("a.npy", VOXELS)
     VOXELS.tofile("a.raw")
+    tifffile.imwrite("a.tif", VOXELS)
     with h5py.File("a.h5", "w") as file:
         file["d"] = VOXELS
     with h5py.File("link.h5", "w") as file:
@@ -159,6 +161,10 @@ ARRAYS = {
             dask.delayed(np.load("a.npy", mmap_mode="r").__getitem__)(slice(1, 3)), HALF, "u1"
         ),
         "a.npy",
+    ),
+    "the store of a TIFF file": (
+        lambda: da.from_zarr(tifffile.imread("a.tif", aszarr=True)),
+        "a.tif",
     ),
     "a mapped buffer": (mapped, "a.raw"),
     "delayed": (
