@@ -164,9 +164,9 @@ def region_adjacency(
     Table
         A lazy table with a row for each pair of labels that share a face, ``label_a`` the
         smaller one and ``label_b``, sorted. Columns ``faces-0``, ... count the faces across
-        each axis of the labels, in their order; with ``intensity`` there are ``boundary_mean``, ``boundary_min``,
-        ``boundary_max``, and ``boundary_histogram-0``, ... if asked for. With ``affinities``
-        there are ``affinity_count``, ``affinity_sum`` (exact; of integers alone),
+        each axis of the labels, in their order; with ``intensity`` there are ``boundary_mean``,
+        ``boundary_min``, ``boundary_max``, and ``boundary_histogram-0``, ... if asked for. With
+        ``affinities`` there are ``affinity_count``, ``affinity_sum`` (exact; of integers alone),
         ``affinity_mean``, ``affinity_min``, ``affinity_max``, and ``affinity_histogram-0``, ...
 
     Raises

@@ -52,7 +52,8 @@ def watershed(
         Heights, e.g. probabilities of membranes; they may be infinite. No NaN, except where ``mask``
         leaves it out.
     markers : Volume or numpy.ndarray, optional
-        Labels from which the basins grow, 0 elsewhere; they may be negative. Without it there is a basin for each minimum.
+        Labels from which the basins grow, 0 elsewhere; they may be negative. Without it there is a basin
+        for each minimum.
     mask : Volume or numpy.ndarray, optional
         Voxels that are divided, where it is not 0; the result is 0 elsewhere.
     connectivity : {1}, default: 1
