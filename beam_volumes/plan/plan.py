@@ -26,7 +26,7 @@ from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.plan.traffic import Read, chunks_needed
 from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.extent import Extent, stored_bytes
 from beam_volumes.storage.sink import Sink
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.sweep.program import Step
@@ -411,8 +411,8 @@ def _explained(plan: Plan, timed: bool = False) -> str:
         f"memory: {format_bytes(plan.predicted_memory)} predicted = {plan.processes} x "
         f"{format_bytes(plan.base)} base + {plan.workers} x {format_bytes(plan.slab_memory)} ours; "
         f"budget {format_bytes(plan.memory)}, smallest that works {format_bytes(plan.smallest_memory)}",
-        f"reads {format_bytes(plan.bytes_read)}, {plan.read_amplification:.2f}x the chunks that each pass "
-        f"needs; writes {format_bytes(plan.bytes_written)}",
+        f"reads {format_bytes(plan.bytes_read)} decoded, {plan.read_amplification:.2f}x the chunks that each "
+        f"pass needs; writes {format_bytes(plan.bytes_written)} before compression{_tables(plan)}",
     ]
     if plan.in_process is not None:
         lines.insert(
@@ -424,7 +424,8 @@ def _explained(plan: Plan, timed: bool = False) -> str:
         if name in inside:
             continue
         passes = [p.index + 1 for p in plan.passes if any(r.name == name for r in p.reads)]
-        read.append(f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}")
+        line = f"{name} is read {times:.2f} times, in pass {', '.join(map(str, passes))}"
+        read.append(line + _stored(plan, name))
     lines += list(dict.fromkeys(_CHANNEL.sub("", line) for line in read))
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
@@ -439,6 +440,19 @@ def _explained(plan: Plan, timed: bool = False) -> str:
     if slow := badly_cut(plan, plan.replanned):
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
     return "\n".join(lines)
+
+
+def _tables(plan: Plan) -> str:
+    """Tell how many tables are written; the voxels decide how many rows they have."""
+    number = sum(sink not in plan.intermediates for sinks in plan.tables.values() for sink in sinks)
+    return f", and the rows of {counted(number, 'table')}" if number else ""
+
+
+def _stored(plan: Plan, name: str) -> str:
+    """Tell what an input takes on the disk, if that is quickly known."""
+    sources = {s.source for p in plan.passes for s in p.program.steps if s.source is not None}
+    stored = stored_bytes(e for s in sources if s.name == name for e in s.reader.extents)
+    return "" if stored is None else f"; its files take {format_bytes(stored)} as stored"
 
 
 def _points(plan: Plan, p: Pass) -> str:

@@ -435,7 +435,7 @@ def _checked_inputs(targets: Sequence[Any]) -> tuple[Named, ...]:
 def _kernels(
     voxels: Sequence[tuple[Node, Sink]], values: Sequence[Value], barriers: Sequence[Barrier]
 ) -> list[str]:
-    """The kernels that are needed: one for each operation and combination of dtypes."""
+    """Name the kernels that are needed: one for each operation and combination of dtypes."""
     levels = Levels([n for n, _ in voxels], values, barriers)
     compiled = set()
     for node in levels.nodes.values():

@@ -160,6 +160,21 @@ def test_a_crop_and_the_whole_volume_may_be_cut_anyhow(slab):
         np.testing.assert_array_equal(part, whole[crop])
 
 
+def test_decoded_and_stored_bytes_are_told_apart_and_tables_counted(tmp_path):
+    labels = np.zeros((32, 256, 256), "u4")  # 8 MiB of zeros, and one chunk with a label
+    labels[0, 0, 0] = 1
+    source = bv.compute(bv.open(labels).to(tmp_path / "l.zarr", chunks=(8, 128, 128)), runner=None)
+    table = bv.regionprops_table(source)
+    text = bv.plan((source + 1).to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv")).explain()
+    assert "MiB decoded, 1.00x the chunks" in text
+    assert "before compression, and the rows of 1 table" in text
+    stored = sum(f.stat().st_size for f in (tmp_path / "l.zarr").rglob("*") if f.is_file())
+    assert stored < 1 << 18
+    assert re.search(r"l\.zarr is read .*; its files take [\d.]+ (B|KiB) as stored", text)
+    # In memory nothing is stored.
+    assert "as stored" not in bv.plan(bv.mean(bv.open(labels))).explain()
+
+
 #: What plans are made of in unlike ways: by tiles, in whole planes or columns, again and again, across slabs.
 WAYS = {
     "a number": lambda v: bv.gaussian_filter(v, 2) > bv.threshold_otsu(bv.gaussian_filter(v, 2)),
