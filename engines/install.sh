@@ -45,7 +45,7 @@ go() {
   XDG_CONFIG_HOME=$cache/config GOPATH=$cache/go GOMODCACHE=$cache/go/modules GOCACHE=$cache/go/build \
     GOFLAGS="-mod=mod -modcacherw" GOBIN=$to/bin command go "$@"
 }
-beam=$("$python" -c 'import apache_beam; print(apache_beam.__version__)')
+beam=$("$python" -c 'from importlib.metadata import version; print(version("apache-beam"))')
 
 # install NAME VERSION COMMAND: what is there in this version stays; what fails leaves no mark.
 install() {
