@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     xarray.Dataset({"im": (("z", "y", "x"), VOXELS)}).to_zarr("x.zarr")
     np.save("a.npy", VOXELS)
     VOXELS.tofile("a.raw")
-    tifffile.imwrite("a.tif", VOXELS)
+    tifffile.imwrite("a.tif", VOXELS, photometric="minisblack")
     with h5py.File("a.h5", "w") as file:
         file["d"] = VOXELS
     with h5py.File("link.h5", "w") as file:
