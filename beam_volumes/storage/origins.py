@@ -367,7 +367,8 @@ def _is_library(module: str | None) -> bool:
 def _attributes(item: Any) -> Iterator[Any]:
     """The values of an object's attributes."""
     yield from (v for k, v in getattr(item, "__dict__", {}).items() if not _SHARED.search(k))
-    yield from (getattr(item, name, None) for name in _slots(type(item)))
+    names = _slots(type(item))  # type: ignore[arg-type]
+    yield from (getattr(item, name, None) for name in names)
 
 
 @functools.lru_cache(4096)
