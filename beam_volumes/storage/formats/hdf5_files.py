@@ -194,8 +194,8 @@ def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
     if not isinstance(node, h5py.Dataset):
         links = (node.get(name, getlink=True) for name in node)
         external = [link for link in links if isinstance(link, h5py.ExternalLink)]
-        found = [(e.path, _candidates(e.filename, path, "HDF5_EXT", check)) for e in external]
-        return [(file, inside) for inside, files in found for file in files]
+        paths = [(e.path, _candidates(e.filename, path, "HDF5_EXT", check)) for e in external]
+        return [(file, inside) for inside, files in paths for file in files]
     plist = node.id.get_create_plist()
     raw = [os.fsdecode(plist.get_external(k)[0]) for k in range(plist.get_external_count())]
     found: list[_Named] = [
