@@ -15,14 +15,14 @@ _COMMAND = {
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"--index \1=\2",
     r"\b(well|field)='?([^'\s,;:]*)'?": r"--option \1=\2",
     r"\b(dataset|level)='?([^'\s,;:]*)'?": r"--\1 \2",
-    r"\baffine='(\w+)'": r"--option affine=\1",
+    r"\baffine=['\"](\w+)['\"]": r"--option affine=\1",
     r"\bvoxel_size=(?=\W|$)": "--voxel-size",
 }
 _RECIPE = {
     r",? (?:as|by) (?:v\[0\] or )?v\.sel\(c='?([^')]*)'?\)": r" by index: {c: \1} beside the input's path",
     r"\bindex=\{'?(\w)'?: '?([^'}]*)'?\}": r"index: {\1: \2}",
     r"\b(well|field|dataset|level)='?([^'\s,;:]*)'?": r"\1: \2",
-    r"\baffine='(\w+)'": r"affine: \1",
+    r"\baffine=['\"](\w+)['\"]": r"affine: \1",
     r"\bvoxel_size=(?=\W|$)": "voxel_size:",
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.space import AXES, LEADING, METRES, Space, times
+from beam_volumes.storage.errors import VolumeError
 from beam_volumes.text import printable
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ AFFINE = (
 
 class UnclearSpace(ValueError):
     """What a file says of its voxels' places needs a decision of the user, by ``affine=``."""
+
+
+class UnclearPlace(VolumeError, UnclearSpace):
+    """A file does not say where its voxels lie."""
 
 
 class UnclearSize(UnclearSpace):

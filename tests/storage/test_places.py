@@ -271,3 +271,20 @@ def test_ome_axes_that_are_none_are_refused(tmp_path, names, says):
     )
     with pytest.raises(ValueError, match=says):
         bv.open(path)
+
+
+@pytest.mark.parametrize("sform", ["mirrored", "empty"])
+def test_info_and_preview_describe_a_nifti_file_whose_axes_are_unclear(tmp_path, sform, capsys):
+    nibabel = pytest.importorskip("nibabel")
+    affine = np.diag([-2.0, 2, 3, 1]) if sform == "mirrored" else np.zeros((4, 4))
+    image = nibabel.Nifti1Image(ARRAY.T, None)
+    image.header.set_sform(affine, code=1)
+    path = str(tmp_path / "a.nii")
+    nibabel.save(image, path)
+    with pytest.raises((ValueError, OSError), match="affine='drop'"):
+        bv.open(path)
+    assert main(["info", path]) == 0
+    told = capsys.readouterr().out
+    assert "4 x 5 x 6" in told and "--option affine=drop" in told
+    assert main(["preview", path, str(tmp_path / "p.png")]) == 0
+    assert main(["stats", path]) == 2

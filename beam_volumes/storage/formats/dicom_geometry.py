@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from beam_volumes.storage.axes import UnclearSpace
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.dicom_headers import Frame, Header, normal
 from beam_volumes.storage.formats.headered import Lie, lie_of
@@ -130,7 +131,7 @@ def in_order(
         depth = _depth(places[:, 0], frames, called, where)
         moved = np.abs(places[:, 1:] - places[0, 1:]).max()
         if moved > 0.5 * (min(spacing) if spacing else 1.0) and affine != "drop":
-            raise ValueError(
+            raise UnclearSpace(
                 f"{where}: its slices are shifted against each other by up to {moved:.4g} mm (the gantry was "
                 "tilted); "
                 'affine="drop" opens them as they are stored'
@@ -176,7 +177,7 @@ def _directions(
     axes = np.array([normal(orientations[0]), column, row])
     if affine != "drop" and np.sort(np.abs(axes), axis=1)[:, 1].max() > _TILT:
         told = [round(float(v), 4) for v in orientations[0]]
-        raise ValueError(
+        raise UnclearSpace(
             f"{where}: its axes are oblique (ImageOrientationPatient {told}), "
             'which a volume here cannot be; affine="drop" opens it as it is stored, without the rotation'
         )

@@ -17,7 +17,7 @@ import numpy as np
 import tensorstore as ts
 
 from beam_volumes.space import AXES, Space
-from beam_volumes.storage.axes import check_affine, select, turned
+from beam_volumes.storage.axes import UnclearPlace, check_affine, select, turned
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.extent import Extent
@@ -327,7 +327,7 @@ def lie_of(
     if affine == "drop":
         return names, Lie(voxel_size_of(names, steps), unit if (steps > 0).all() else None)
     if not whole:
-        raise VolumeError(
+        raise UnclearPlace(
             f"{name} does not say where its voxels lie: its affine has columns of zeros or what is no "
             "number; "
             "say affine='drop' to take voxels as they lie"

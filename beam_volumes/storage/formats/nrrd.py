@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.space import times
-from beam_volumes.storage.axes import AFFINE, DEFAULT_AXES, in_one_unit
+from beam_volumes.storage.axes import AFFINE, DEFAULT_AXES, UnclearPlace, in_one_unit
 from beam_volumes.storage.description import Description
 from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats.contiguous import InPlace
@@ -387,7 +387,7 @@ def _lie(
     if None in vectors or len(width) != 1 or len(first) > 1 or not 1 <= min(width) <= 3:
         if affine == "drop":
             return axes, Lie(None, None)
-        raise VolumeError(
+        raise UnclearPlace(
             f"{name} does not say where its voxels lie: space directions are "
             f"{printable(fields['spacedirections'])}, "
             f"space origin {printable(told or 'not told')}; say affine='drop' to take voxels as they lie"
