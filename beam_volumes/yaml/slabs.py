@@ -18,6 +18,7 @@ from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import load, placed
 from beam_volumes.recipes.recipe import checked_recipe, recipe_from
 from beam_volumes.recipes.steps import Steps, steps_of
+from beam_volumes.storage.credentials import refuse_variables
 
 
 class ComputeRecipe(beam.PTransform):
@@ -72,6 +73,7 @@ class ComputeRecipe(beam.PTransform):
         **options: Any,
     ):
         super().__init__()
+        refuse_variables(options, "config")
         checked = recipe_from(recipe, settings)
         built = build(checked, crop)
         for name, target in zip(built.names, built.targets, strict=True):

@@ -15,6 +15,7 @@ from beam_volumes.plan.run_options import documented
 from beam_volumes.recipes.each import Targets, input_of
 from beam_volumes.recipes.recipe import recipe_from
 from beam_volumes.recipes.steps import Steps, mapping_of, steps_of
+from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.yaml.slabs import output_of, row_of_kinds, volume_of
 
 
@@ -196,6 +197,7 @@ class ComputeAll(beam.PTransform):
         **options: Any,
     ):
         super().__init__()
+        refuse_variables([run, options], "config")
         checked = recipe_from(recipe, settings)
         name, _ = input_of(checked, "" if input is None else f"{input}=")
         self.field, self.handling = field, output_of(error_handling, "ComputeAll")

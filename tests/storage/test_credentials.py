@@ -181,6 +181,24 @@ def test_a_recipe_sends_no_environment_variable(name, key, expanded, tmp_path, c
 
 
 @pytest.mark.parametrize("name", STORES)
+def test_a_beam_yaml_file_sends_no_environment_variable(name, expanded, tmp_path):
+    yaml = pytest.importorskip("beam_volumes.yaml")
+    bv.compute(bv.open(np.ones((2, 3, 4), "u1")).to(tmp_path / "a.zarr"), runner=None)
+    recipe = {
+        "input": str(tmp_path / "a.zarr"),
+        "steps": {"mean": None},
+        "outputs": [{"step": "mean"}],
+    }
+    with pytest.raises(ValueError, match="variable ENTRY, which is not sent"):
+        yaml.ComputeRecipe(recipe, journal=STORES[name])
+    with pytest.raises(ValueError, match="variable ENTRY, which is not sent"):
+        yaml.ComputeRecipe(
+            {**recipe, "input": {"spec": {"driver": "zarr3", "kvstore": STORES[name]}}}
+        )
+    assert not expanded
+
+
+@pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("made", ["volume", "table"])
 def test_a_manifest_sends_no_environment_variable(name, made, expanded, tmp_path):
     v = bv.open(np.ones((2, 3, 4), "u1"))
