@@ -117,7 +117,7 @@ def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
 
 
 def held_memory() -> int:
-    """The memory that this process has resident now, but for what is mapped of files: as `peak_memory` has it."""
+    """Return the memory that is resident now, as `peak_memory` counts it."""
     held = psutil.Process().memory_info()
     return int(held.rss - getattr(held, "shared", 0))
 

@@ -28,7 +28,7 @@ BASE_BEAM = 320 << 20
 BASE_KERNEL = 32 << 20
 
 #: Of this process more is known: what it holds. A run adds threads and handles, the first kernel LLVM, and
-#: its compiler where it is not in the cache of kernels. A kernel from there takes less. Measured as those above.
+#: its compiler where it is not in the cache of kernels. A kernel from there takes less. Measured as above.
 _RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 8 << 20, 28 << 20, 28 << 20, 4 << 20
 #: What libraries for tables take, and what stands for them among kernels.
 _TABLES_BYTES, TABLES = 36 << 20, "tables"
@@ -71,7 +71,7 @@ def _kernel_bytes(kernel: str) -> int:
 
 
 def note_used(kernels: Collection[str]) -> None:
-    """This process has used kernels: they are in the cache of kernels now, and take memory in it from now on."""
+    """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
     for kernel in kernels:
         _used.setdefault(kernel, _kernel_bytes(kernel))
     note_cached(k for k in kernels if k != TABLES)
