@@ -24,7 +24,7 @@ def in_slabs(volume, data):
 
 @thorough
 @pytest.mark.parametrize("family", FILTERS)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_filters(family, data):
     dtype = data.draw(st.sampled_from(["?", "u1", "f4"]), "dtype")
@@ -35,7 +35,7 @@ def test_filters(family, data):
 
 @thorough
 @pytest.mark.parametrize("family", GEOMETRY)
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_geometry(family, data):
     dtype = data.draw(st.sampled_from(["?", "u1", "f4"]), "dtype")
@@ -47,7 +47,7 @@ def test_geometry(family, data):
 
 @thorough
 @pytest.mark.parametrize("shape", LONG)
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(data=st.data())
 def test_across_slabs(shape, data):
     """Components, distances, tables, neighbours, scans, numbers and projections."""

@@ -26,13 +26,9 @@ CUTS = [
     ((3, 5, 6), 2, (40, 2, 3)),
     ((2, 13, 15), 1, (7, 3, 3)),
     ((1, 13, 15), 1, (100, 4, 2)),
-    ((4, 5, 15), 3, (13, 2, 5)),
     ((5, 4, 4), 5, (60, 16, 1)),
     ((10, 1, 15), 4, (25, 5, 2)),
-    ((10, 13, 4), 7, (30, 3, 2)),
     ((3, 7, 15), 1, (1, 2, 7)),
-    ((9, 12, 14), 2, (80, 2, 2)),
-    ((2, 3, 15), 2, (50, 2, 4)),
 ]
 
 
@@ -99,7 +95,7 @@ def test_in_process(cut, expected, tmp_path, monkeypatch):
     check(monkeypatch, tmp_path, expected, cut, runner=None, workers=2, threads=1)
 
 
-@pytest.mark.parametrize("cut", [CUTS[2], CUTS[6]])  # all do; they take a minute each
+@pytest.mark.parametrize("cut", [CUTS[2], CUTS[5]])  # all do; they take a minute each
 def test_in_a_pipeline(cut, expected, tmp_path, monkeypatch):
     check(monkeypatch, tmp_path, expected, cut, runner="FnApiRunner", workers=2)
 
