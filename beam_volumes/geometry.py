@@ -246,7 +246,7 @@ def _repeated(start: int, stop: int, size: int, mode: str) -> tuple[int, int] | 
     if not mirrors and mode not in ("reflect", "grid-mirror"):
         raise ValueError(f"unknown boundary mode {mode!r}")
     length = size - 1 if mirrors else size
-    turns = [*range(-(-start // length) * length, stop, length)][:3]
+    turns = range(-(-start // length) * length, stop, length)[:3]
     found = []
     for i in (start, stop - 1, *turns):
         at = i % (2 * length)

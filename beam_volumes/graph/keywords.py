@@ -96,15 +96,18 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
     >>> smooth(1, sgima=2)
     Traceback (most recent call last):
     TypeError: smooth has no parameter 'sgima'; did you mean sigma=?
-    >>> smooth(1, sigma="wide")
-    Traceback (most recent call last):
-    TypeError: smooth: sigma='wide' is not a number
+    >>> try:
+    ...     smooth(1, sigma="wide")
+    ... except TypeError as error:
+    ...     print(error)
+    smooth: sigma='wide' is not a number
     """
     if not isinstance(function, FunctionType):
         return function
     parameters = inspect.signature(function).parameters
     known = list(parameters)
-    ordered = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
+    rest = next((p.name for p in parameters.values() if p.kind is p.VAR_POSITIONAL), None)
+    places = [p.name for p in parameters.values() if p.kind in _IN_ORDER]
     has_others = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     kinds: dict[str, Kind] = {}
 
@@ -117,7 +120,9 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
                 raise TypeError(
                     f"{function.__name__} has no parameter {name!r}{meant(name, known)}"
                 )
-        given = [*zip(ordered, args, strict=False), *kwargs.items()]
+        given = [*zip(places, args, strict=False), *kwargs.items()]
+        if rest is not None:
+            given += [(rest, value) for value in args[len(places) :]]
         for name, value in given:
             if name in kinds and value is not parameters[name].default:
                 kinds[name].check(function.__name__, name, value)

@@ -45,6 +45,10 @@ class _Short(reprlib.Repr):
 short = _Short().repr
 
 
+class ParameterError(TypeError, ValueError):
+    """A parameter is of a wrong type, or a number where another one is needed: either may be caught."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """What may be given for a parameter."""
@@ -52,6 +56,8 @@ class Kind:
     #: What messages call the alternatives, None last.
     names: tuple[str, ...]
     accepts: Callable[[Any], bool] = field(compare=False)
+    #: What messages call several of them.
+    many: str = ""
 
     @property
     def text(self) -> str:
@@ -73,14 +79,7 @@ class Kind:
     def check(self, function: str, name: str, value: Any) -> None:
         """Refuse a value that is not of this kind."""
         if not self.accepts(value):
-            # What is a number, or holds some, is of the right type and has a wrong value.
-            error = (
-                ValueError
-                if isinstance(value, numbers.Number | Sequence | np.ndarray)
-                and not isinstance(value, str | bytes)
-                else TypeError
-            )
-            raise error(f"{function}: {name}={short(value)} is not {self.text}")
+            raise ParameterError(f"{function}: {name}={short(value)} is not {self.text}")
 
 
 ANYTHING = Kind(("anything",), lambda value: True)
@@ -133,13 +132,13 @@ def _of_types(name: str, *types: type) -> Kind:
 
 #: By what annotations call it.
 _NAMED = {
-    "int": Kind(("a whole number",), is_whole),
-    "float": Kind(("a number",), is_number),
-    "str": _of_types("a text", str),
+    "int": Kind(("a whole number",), is_whole, "whole numbers"),
+    "float": Kind(("a number",), is_number, "numbers"),
+    "str": Kind(("a text",), lambda value: isinstance(value, str), "texts"),
     "bool": Kind(("True", "False"), _is_flag),
-    "None": Kind(("None",), lambda value: value is None),
+    "None": Kind(("None",), lambda value: value is None, "None"),
     "PathLike": _of_types("a path", os.PathLike),
-    "Volume": Kind(("a volume", "an array"), _is_volume),
+    "Volume": Kind(("a volume", "an array"), _is_volume, "volumes or arrays"),
     "Scalar": _of_types("a lazy number", Scalar),
     "Plan": Kind(("a plan, as bv.plan makes it",), lambda value: type(value).__name__ == "Plan"),
     "Table": _of_types("a table", Table),
@@ -148,7 +147,7 @@ _NAMED = {
     "DTypeLike": Kind(
         ("a dtype of bool, integers or floats of up to 64 bits, as 'uint8'",), _is_dtype
     ),
-    "Callable": Kind(("a function",), callable),
+    "Callable": Kind(("callable",), callable),
     "Mapping": _of_types("a dict", Mapping),
     "dict": _of_types("a dict", Mapping),
 }
@@ -189,6 +188,7 @@ def kind_of(annotation: str, names: Mapping[str, Any] = {}) -> Kind:
     return Kind(
         tuple(sorted(texts, key="None".__eq__)),
         lambda value: any(kind.accepts(value) for kind in kinds),
+        " or ".join(kind.many or kind.text for kind in kinds),
     )
 
 
@@ -226,7 +226,11 @@ def _sequence(item: Kind, any_order: bool) -> Kind:
             return value.ndim > 0 and all(map(item.accepts, some))
         return isinstance(value, range) or all(map(item.accepts, value))
 
-    return Kind((f"a sequence of {item.text}",), accepts)
+    return Kind(
+        (f"a sequence of {item.many or item.text}",),
+        accepts,
+        f"sequences of {item.many or item.text}",
+    )
 
 
 def _tuple(items: list[Kind]) -> Kind:

@@ -11,6 +11,7 @@ import numpy as np
 
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.volume import Volume, as_volume
+from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
 from beam_volumes.space import AXES
@@ -136,6 +137,7 @@ def preview(
     v = as_volume(volume)
     if not isinstance(size, int) or not 16 <= size <= LARGEST:
         raise ValueError(f"size={size!r}: pixels from 16 to {LARGEST}")
+    whole_number(most_bytes, "most_bytes", "preview")
     low, high = percentiles
     if not 0 <= low < high <= 100:
         raise ValueError(

@@ -41,6 +41,10 @@ class Viewer:
     """
 
     def __init__(self, items: Mapping[str, Volume | str], port: int = 0, progress: bool = False):
+        if port not in range(1 << 16):
+            raise ValueError(
+                f"view: port={port}: a port is from 0 to {(1 << 16) - 1}; 0 takes a free one"
+            )
         client_folder()  # before anything is computed
         self._server = Server(port)
         self._progress = progress

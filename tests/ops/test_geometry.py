@@ -230,7 +230,7 @@ V = bv.open(np.zeros((300, 40, 9), "u1"))
         (lambda: bv.pad(V, -1), "whole numbers from 0 on"),
         (lambda: bv.pad(V, 1, constant_values=-1), "constant_values=-1 is not a uint8 number"),
         (lambda: bv.pad(V[4:4], 1), "has no voxels"),
-        (lambda: bv.flip(V, 3), "axes=3"),
+        (lambda: bv.flip(V, 3), "axis=3"),
         (lambda: bv.transpose(V, (0, 1)), "names 2 of 3 axes"),
         (lambda: bv.transpose(V, (0, 1, 1)), "names an axis twice"),
         (lambda: bv.coordinates(V, 0, physical=True), "needs a voxel size"),

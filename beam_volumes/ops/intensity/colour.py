@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
@@ -156,7 +156,7 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
 @documented
 def separate_stains(
     volume: Volume,
-    matrix: Sequence[Sequence[float]],
+    matrix: ArrayLike,
     *,
     names: Sequence[str] | None = None,
     dtype: DTypeLike | None = None,
@@ -214,9 +214,7 @@ def separate_stains(
 
 
 @documented
-def combine_stains(
-    volume: Volume, matrix: Sequence[Sequence[float]], *, dtype: Any = None
-) -> Volume:
+def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> Volume:
     """Colours from stains, by a matrix.
 
     Parameters
@@ -400,7 +398,7 @@ def _matrix(given: Any, name: str) -> np.ndarray:
     return m
 
 
-def inverted(matrix: Sequence[Sequence[float]], name: str) -> np.ndarray:
+def inverted(matrix: ArrayLike, name: str) -> np.ndarray:
     """Invert 3 x 3 numbers exactly and round once: the result is the same on every machine.
 
     Examples

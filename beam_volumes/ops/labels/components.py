@@ -31,11 +31,11 @@ _UINT32_VOXELS = 1 << 32
 @documented
 def label(
     mask: Volume,
-    connectivity: int = 1,
+    connectivity: int | ArrayLike = 1,
     structure: ArrayLike | None = None,
     *,
     by_value: bool = False,
-    background: Any = 0,
+    background: float | bool | None = 0,
     dtype: DTypeLike | None = None,
 ) -> Volume:
     """Label the connected components of a mask.
@@ -48,7 +48,10 @@ def label(
     mask : Volume or numpy.ndarray
         A lazy volume of up to three axes, or an array, which is opened. Voxels that are not 0
         are foreground, whatever the dtype.
-    %(connectivity)s
+    connectivity : {1, 2, 3} or array_like, default: 1
+        Voxels are neighbours if they are at most so many steps along axes apart: 1 are those that
+        share a face, 2 also those that share an edge, 3 also those that share a corner. An array is
+        taken as ``structure``, which is scipy's second parameter.
     %(neighbours)s
     by_value : bool, default: False
         Whether neighbours belong together only if they are equal, as in
@@ -106,6 +109,10 @@ def label(
         wanted = np.dtype(np.uint32 if mask.size < _UINT32_VOXELS else np.uint64)
     if wanted.kind not in "iu":
         raise TypeError(f"label: dtype={dtype!r}: labels are integers")
+    if not isinstance(connectivity, int) and np.ndim(connectivity):
+        if structure is not None:
+            raise TypeError("label: give the neighbours once, as structure=")
+        connectivity, structure = 1, connectivity
     element = _structure(mask, connectivity, structure, "label")
     below = mask.node
     if (
@@ -562,7 +569,7 @@ def _axes(volume: Volume) -> tuple[int, ...]:
     return tuple(volume.space.visible)
 
 
-def _structure(volume: Volume, connectivity: int, structure: Any, name: str) -> np.ndarray:
+def _structure(volume: Volume, connectivity: Any, structure: Any, name: str) -> np.ndarray:
     """Which voxels touch, 3x3x3."""
     axes = _axes(volume)
     if structure is None:

@@ -173,6 +173,21 @@ def extent_in_voxels(volume: Volume, value: Any, name: str) -> Any:
     return float(extent)
 
 
+def is_length(text: str) -> bool:
+    """Whether a text is a length with a unit, an area or a volume.
+
+    Examples
+    --------
+    >>> is_length("15 nm"), is_length("2um^3"), is_length("15"), is_length("2.tif")
+    (True, True, False, False)
+    """
+    try:
+        _measure(text, "")
+    except ValueError:
+        return False
+    return True
+
+
 def _measure(text: str, name: str) -> tuple[Fraction, str, int]:
     """Number, unit and power of a text such as ``"15 nm"`` or ``"2 um^3"``."""
     match = re.fullmatch(

@@ -1,0 +1,189 @@
+"""Whatever is given for a parameter of a public function, the error names it, and nothing is read before."""
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+from beam_volumes.graph.kinds import ParameterError, kind_of
+from beam_volumes.recipes.catalogue import operations
+
+#: What is no parameter's value, or only that of a few.
+BAD = [
+    None,
+    "x",
+    "",
+    -1,
+    2**70,
+    float("nan"),
+    True,
+    2.5,
+    [],
+    [[1, 2], [3]],
+    np.ones((3, 3, 3, 3)),
+    1j,
+]
+BAD += [object(), np.array(["a"]), {}, b"x"]
+
+
+class Unread:
+    """An array that may be asked for nothing but its shape and dtype."""
+
+    def __init__(self, dtype, shape=(5, 6, 7)):
+        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), len(shape)
+
+    def __getitem__(self, index):
+        raise AssertionError("a voxel is read")
+
+
+V, M, L = (bv.open(Unread(dtype)) for dtype in ("f4", "?", "i4"))
+COLOURS = bv.open(Unread("u1", (3, 5, 6, 7)), axes="czyx")
+EDGES = {"label_a": [1], "label_b": [2], "affinity_sum": [9], "affinity_count": [1]}
+MERGES = {"label_a": [1], "label_b": [2], "score": [1.0], "size": [2]}
+
+#: By name, what stands for a parameter that must be given; by function and name where one needs another.
+GIVEN = {
+    **dict.fromkeys(("volume", "image", "a", "b", "seed", "height", "y", "x", "base"), V),
+    **dict.fromkeys(("mask", "condition"), M),
+    **dict.fromkeys(("labels", "truth", "test"), L),
+    **dict.fromkeys(("sigma", "low_sigma", "exponent", "shift", "h", "tile", "axis"), 1),
+    **dict.fromkeys(("size", "factors", "zoom", "radius"), 2),
+    **{"low": 1, "high": 2, "percentile": 50, "q": 50, "angle": 5, "pad_width": 1, "overlap": 1},
+    **{"weights": [1, 2, 1], "matrix": np.eye(3), "function": np.max, "volumes": [V, V], "threshold": 1},
+    **{"affinities": COLOURS, "edges": EDGES, "merges": MERGES, "mapping": {1: 2}, "derivative": "sobel"},
+    **{"convolve.weights": np.ones((3, 3, 3)), "correlate.weights": np.ones((3, 3, 3))},
+    **{f"{name}.volume": COLOURS for name in ("rgb2gray", "rgb2hed", "rgb2hsv", "hed2rgb", "channels")},
+    **{f"{name}.volume": COLOURS for name in ("separate_stains", "combine_stains")},
+    **{"derivative2": lambda volume, axis, **options: bv.correlate1d(volume, [1, -2, 1], axis)},
+    **{"map_instances.function": lambda a: a.astype("i4"), "map_overlap.volumes": V, "folder": "meshes"},
+    **{"for_each_label.function": lambda region: {"n": 1}, "columns": {"n": "i8"}, "blocks": [[[L]]]},
+    **{"func": lambda a: a, "hessian": [V] * 6, "tensor": [V] * 6},
+    **{"watershed_affinities.low": 0.5, "rank": 0, "map_instances.tile": 4},
+}  # fmt: skip
+#: They compute, open files or start servers when they are called; their own tests call them.
+EAGER = {
+    "compute",
+    "add_levels",
+    "find_objects",
+    "from_dask",
+    "labeled_comprehension",
+    "open",
+    "predict",
+}
+EAGER |= {"preview", "probe_model", "verify", "view", "estimate", "plan", "generic_filter"}
+FUNCTIONS = {
+    name: getattr(bv, name)
+    for name in bv.__all__
+    if inspect.isfunction(getattr(bv, name)) and name not in EAGER
+}
+
+
+def calls(name):
+    """A call with each bad value of each parameter: its name, the value, and all arguments."""
+    parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
+    given = {
+        p.name: GIVEN.get(f"{name}.{p.name}", GIVEN.get(p.name))
+        for p in parameters
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    }
+    if "size" in inspect.signature(FUNCTIONS[name]).parameters:
+        given.setdefault("size", 3)
+    for p in parameters:
+        if p.kind is p.VAR_KEYWORD:
+            continue
+        for value in BAD:
+            some = {**given, p.name: value}
+            if p.name in ("footprint", "structure"):
+                some.pop("size", None)
+            rest = [some.pop(q.name) for q in parameters if q.kind is q.VAR_POSITIONAL]
+            first = [some.pop(q) for q in list(given) if rest and q in some][:1]
+            yield p, value, [*first, *rest], some
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_errors_name_the_parameter_before_anything_is_read(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong = []
+    for p, value, args, some in calls(name):
+        try:
+            FUNCTIONS[name](*args, **some)
+        except (ValueError, TypeError) as error:
+            if not re.search(rf"\b{p.name}\b", str(error)):
+                wrong.append((p.name, value, error))
+        except OSError as error:  # a path, which is named
+            if "x" not in str(error) and str(tmp_path) not in str(error):
+                wrong.append((p.name, value, error))
+    assert wrong == []
+
+
+def test_every_operation_is_among_those_that_are_tried():
+    ours = {name for name, op in operations().items() if op.parameters and hasattr(bv, name)}
+    assert ours <= FUNCTIONS.keys() | EAGER
+    unchecked = [name for name in FUNCTIONS if not hasattr(FUNCTIONS[name], "__wrapped__")]
+    assert unchecked == []
+
+
+#: Calls that once named no parameter, or went wrong only while voxels were computed.
+NAMED = [
+    ("axes", lambda: bv.gaussian_filter(V, 1, axes=1.5)),
+    ("cval", lambda: bv.median_filter(V, 3, cval=None)),
+    ("truncate", lambda: bv.gaussian_filter(V, 1, truncate="x")),
+    ("truncate", lambda: bv.gaussian_filter(V, 1, truncate=float("-inf"))),
+    ("ddof", lambda: bv.std(V, ddof=1.5)),
+    ("background", lambda: bv.label(V, by_value=True, background="x")),
+    ("index", lambda: bv.open(np.zeros((3, 4)), index=[0])),
+    ("port", lambda: bv.view(V, port="x")),
+    ("port", lambda: bv.view(V, port=-1)),
+    ("dtype", lambda: bv.relabel(L, {1: 2}, dtype="complex128")),
+    ("structure1", lambda: bv.binary_hit_or_miss(M, "x")),
+    ("origin1", lambda: bv.binary_hit_or_miss(M, origin1=7)),
+    ("memory", lambda: bv.plan(V, memory=[1])),
+    ("window", lambda: bv.plan(V, window="2")),
+    ("plan", lambda: bv.estimate(None, "n2-standard-8")),
+    ("percentiles", lambda: bv.preview(V, percentiles=5)),
+    ("targets", lambda: bv.plan(3)),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), NAMED)
+def test_what_was_refused_late_or_without_a_name(name, call):
+    with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
+        call()
+
+
+def test_either_error_may_be_caught():
+    for kind in (ValueError, TypeError, ParameterError):
+        with pytest.raises(kind, match="sigma=None is not a number, a text or a sequence"):
+            bv.gaussian_filter(V, None)
+
+
+def test_scipys_own_call_of_label():
+    mask = np.zeros((2, 3, 3), bool)
+    mask[0, 0, 0] = mask[1, 1, 1] = True
+    assert int(bv.label(mask).num_labels) == 2
+    assert int(bv.label(mask, np.ones((3, 3, 3))).num_labels) == 1
+    with pytest.raises(TypeError, match="structure="):
+        bv.label(mask, np.ones((3, 3, 3)), np.ones((3, 3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "good", "bad"),
+    [
+        ("int", [3, np.int64(3), np.uint64(2**64 - 1)], [True, 2.0, "3", None, 2**64]),
+        ("float | None", [3, 0.5, np.float32(1), None, float("nan")], ["1", 1j, True, [1]]),
+        ("Sequence[float]", [[1, 2.5], (), np.ones(3), range(3)], ["12", 1, {}, [None], np.ones(())]),
+        ("Iterable[int]", [{1, 2}, [1], np.arange(3)], [V, "1", 3, [1.5], np.ones(3)]),
+        ("tuple[float, float] | None", [(1, 2), [0, 1.5], None], [(1,), 1, "12", np.array(2)]),
+        ("Sequence[Sequence[float]]", [np.eye(3), [[1], [2, 3]]], [[1, 2], 3]),
+        ("DTypeLike | None", ["u1", np.float32, None, bool], ["x", 3, complex, "U1", "f16", {}]),
+        ("ArrayLike", [[1, 2], np.ones(3), 5, [[True]]], ["x", None, [[1, 2], [3]], object()]),
+        ("Callable[..., int]", [len], ["len", None]),
+        ("unknown.Thing | int", [object(), None], []),
+    ],
+)  # fmt: skip
+def test_kinds(annotation, good, bad):
+    kind = kind_of(annotation)
+    assert [v for v in good if not kind.accepts(v)] == []
+    assert [v for v in bad if kind.accepts(v)] == []
