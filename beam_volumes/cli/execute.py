@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from beam_volumes.runs.console import duration
 from beam_volumes.session.begin import begin
 from beam_volumes.storage.formats.text_tables import csv_text
 from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.place import Place
 from beam_volumes.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def execute(
         options,
         note=built.names,
         recipe=built.recipe,
-        tell=lambda planned: None if brief else tell(summary(planned), options),
+        tell=lambda planned: None if brief else tell(_begins(planned), options),
     )
     finish(outcome, built.names, options, brief)
     return outcome if outcome.ran else None
@@ -59,7 +61,7 @@ def execute(
 def dry(targets: Sequence[Any], options: RunOptions) -> None:
     """Show the whole plan, and what would keep it from being carried out."""
     planned = compute.plan_run(targets, options)
-    say.say(planned.explain())
+    say.say(planned.explain(verbose=True))
     if _elsewhere(options.runner):
         say.say(f"\n{advice(planned)}")
     _tell_obstacles(planned, options)
@@ -130,6 +132,18 @@ def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
         begin(plan, options)
     except OutputExistsError as error:
         say.tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
+
+
+def _begins(plan: Plan) -> str:
+    """A plan in a few lines, and which folders are made for its outputs."""
+    homes = (os.path.dirname(os.path.abspath(path)) for path in map(_local, plan.outputs) if path)
+    made = [f"makes the folder {home}" for home in dict.fromkeys(homes) if not os.path.isdir(home)]
+    return "\n".join([*made, summary(plan)])
+
+
+def _local(sink: Any) -> str | None:
+    """Where an output lies on this machine, if it does."""
+    return Place.of(sink.kvstore).local
 
 
 def summary(plan: Plan) -> str:

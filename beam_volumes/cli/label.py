@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import execute
+from beam_volumes.cli.execute import execute, tell
 from beam_volumes.cli.options import (
     computing,
     extents,
@@ -17,6 +17,7 @@ from beam_volumes.cli.options import (
     spacing,
     verb,
 )
+from beam_volumes.exports import EXPORTS
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
@@ -45,7 +46,9 @@ def register(verbs: Any) -> None:
     )
     parser.add_argument("--dtype", help="dtype of the labels (default: uint32, if they fit)")
     parser.add_argument(
-        "--threshold", metavar="T", help="foreground is what is above T, a number or otsu"
+        "--threshold",
+        metavar="T",
+        help=f"foreground is what is above T: a number, or one of {', '.join(thresholds())}",
     )
     parser.add_argument(
         "--fill-holes",
@@ -68,6 +71,12 @@ def register(verbs: Any) -> None:
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
     options = run_options(args, others, parser)
     volume = opened(args.mask, args)
+    if volume.dtype != bool and args.threshold is None and not args.by_value:
+        tell(
+            f"beam-volumes: {args.mask} is of {volume.dtype}: every voxel that is not 0 is foreground; "
+            "--threshold otsu takes what is bright",
+            options,
+        )
     cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
     target = cells.to(args.out, chunks=extents(args.chunks, "--chunks"))
     execute(Built((target, cells.num_labels), (None, "")), options, args.dry_run)
@@ -98,12 +107,18 @@ def labels(volume: Volume, args: argparse.Namespace) -> Volume:
 
 
 def _threshold(volume: Volume, text: str) -> Any:
-    if text.lower() == "otsu":
-        return bv.threshold_otsu(volume)
+    if text.lower() in thresholds():
+        return getattr(bv, f"threshold_{text.lower()}")(volume)
     try:
         return number(text, "--threshold")
     except ValueError as error:
-        raise ValueError(f"{error}, and not otsu") from None
+        raise ValueError(f"{error}, and no threshold{nearest(text, thresholds())}") from None
+
+
+def thresholds() -> list[str]:
+    """Methods that find one threshold of a volume."""
+    ours = [name for name, module in EXPORTS.items() if module == ".ops.measure.thresholds"]
+    return [n.removeprefix("threshold_") for n in ours if n != "threshold_multiotsu"]
 
 
 def _check_dtype(name: str | None) -> None:

@@ -146,6 +146,11 @@ def computing(parser: argparse.ArgumentParser, crops: bool = True) -> None:
         type=int,
         help="threads that compute a slab; give the cores of a worker if it is another machine",
     )
+    parser.add_argument(
+        "--journal",
+        metavar="PLACE",
+        help="a folder for what the run keeps of itself, instead of one next to the first output",
+    )
     if crops:
         cropping(parser, "crop every input first, for a trial")
     parser.add_argument("--resume", action="store_true", help="continue a run that was stopped")
@@ -169,6 +174,7 @@ def run_options(
         beam_options=beam_options(others, parser, runner) or None,
         slab=extents(said.get("slab"), "--slab"),
         threads=said.get("threads"),
+        journal=said.get("journal"),
         resume=said.get("resume", False),
         overwrite=said.get("overwrite", False),
         progress=not said.get("quiet", False),

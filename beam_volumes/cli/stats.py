@@ -6,10 +6,11 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import execute
+from beam_volumes.cli.execute import execute, tell
 from beam_volumes.cli.options import computing, numbers, opened, opening, run_options, verb
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
 
@@ -51,14 +52,20 @@ def register(verbs: Any) -> None:
 
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
     options = run_options(args, others, parser)
-    table = measured(args)
+    labels = opened(args.labels, args)
+    if labels.dtype.kind != "b" and labels.dtype.itemsize <= 2:
+        tell(
+            f"beam-volumes: {args.labels} is of {labels.dtype}: voxels of one value are one region, wherever "
+            "they lie; of an image, beam-volumes label --threshold otsu makes labels first",
+            options,
+        )
+    table = measured(labels, args)
     target = table if args.out is None else table.to(args.out)
     execute(Built((target,), ("",)), options, args.dry_run)
 
 
-def measured(args: argparse.Namespace) -> Table:
+def measured(labels: Volume, args: argparse.Namespace) -> Table:
     """The table that the arguments ask for."""
-    labels = opened(args.labels, args)
     intensity = None if args.intensity is None else bv.open(args.intensity)
     if args.crop is not None:
         labels = crop(labels, args.crop)

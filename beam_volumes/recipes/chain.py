@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes import elsewhere
+from beam_volumes.ops.parameters.checks import is_length
 from beam_volumes.recipes.catalogue import footprints, operations
 from beam_volumes.recipes.described import Parameter, described
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
@@ -25,6 +26,8 @@ from beam_volumes.recipes.words import WHERE, Part, Words, spelt
 from beam_volumes.text import nearest, parsed_json
 
 _FOOTPRINT = re.compile(r"(\w+):(\d+)")
+#: Parameters that take a footprint.
+FOOTPRINTS = ("footprint", "structure", "structure1")
 
 
 def document(words: Words) -> Entry:
@@ -201,7 +204,7 @@ class _Document:
             words.insert(0, self.current)
         if not operation.is_of_many and len(words) > len(operation.positional):
             for word in part.words:
-                if _number(word) is None:
+                if not _is_value(word):
                     self._volume(word)  # it may mean nothing at all
             most = len(operation.positional)
             raise RecipeError(
@@ -209,6 +212,9 @@ class _Document:
             )
         for k, word in enumerate(words):
             name = operation.positional[0 if operation.is_of_many else k]
+            if self._is_footprint(word) and not operation.parameters.get(name):
+                # It is a size of nothing: whatever stands first that takes one.
+                name = next((n for n in FOOTPRINTS if n in operation.parameters), name)
             if name in said:
                 raise RecipeError(
                     operation.name, f"{spelt(name)} is given twice: {word} is another"
@@ -255,6 +261,11 @@ class _Document:
             self.current = name
         return name
 
+    def _is_footprint(self, text: str) -> bool:
+        """Whether a text is one as ``ball:2``."""
+        found = _FOOTPRINT.fullmatch(text)
+        return found is not None and found[1] in footprints()
+
     def _given(self, parameter: Parameter, text: str, where: str) -> Entry:
         """The value of a parameter, as its type reads the text."""
         if parameter.kind == "volume":
@@ -267,8 +278,9 @@ class _Document:
         ):
             self.used.add(name)
             return Entry({"step": Entry(text, where)}, where)
-        footprint = _FOOTPRINT.fullmatch(text)
-        if footprint and footprint[1] in footprints():
+        if self._is_footprint(text):
+            footprint = _FOOTPRINT.fullmatch(text)
+            assert footprint is not None
             return Entry({footprint[1]: Entry(int(footprint[2]), where)}, where)
         found = _plain(text, where)
         if parameter.is_sequence and not isinstance(found.value, list):
@@ -306,8 +318,20 @@ def _at(value: Any) -> Entry:
 
 def _is_place(word: str) -> bool:
     """Whether a word looks like a path, a glob, a URL or a spec."""
-    looks = re.search(r"[/\\.*{]", word) and _number(word) is None
+    looks = re.search(r"[/\\.*{]", word) and not _is_value(word)
     return bool(looks) or os.path.exists(word)
+
+
+def _is_value(word: str) -> bool:
+    """Whether a word is a number, a length with a unit, or several of these with commas between them.
+
+    Examples
+    --------
+    >>> _is_value("1,.5,.5"), _is_value("0.7 um"), _is_value("[1, 2.5]"), _is_value("2.tif")
+    (True, True, True, False)
+    """
+    parts = (re.sub(r"[\[\]]", "", word) if word[:1] == "[" else word).split(",")
+    return all(_number(part) is not None or is_length(part) for part in map(str.strip, parts))
 
 
 def _stem(path: str) -> str:

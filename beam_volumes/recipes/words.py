@@ -142,6 +142,17 @@ def _option(
     if step is not None and option == "--as":
         step.name = value if equals else _value(option, left)
         return
+    if option == "--option" and owners and owners[0].takes is OPEN_OPTIONS:
+        # As other verbs spell what only some formats know.
+        said = value if equals else _value(option, left)
+        option, equals, value = said.partition("=")
+        key = option.strip()
+        if not (key and equals and value):
+            raise RecipeError(WHERE, f"--option {said}: write it as NAME=VALUE")
+        if key not in OPEN_OPTIONS:
+            raise RecipeError(
+                WHERE, f"--option {said}: no format has it{nearest(key, OPEN_OPTIONS)}"
+            )
     for owner in owners:
         name = key.removeprefix("no_") if key.removeprefix("no_") in owner.flags else key
         if name not in owner.takes:

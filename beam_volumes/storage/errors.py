@@ -11,6 +11,7 @@ _NOISE = re.compile(
     r"curl_code)='?.*",
     re.S,
 )
+_ESCAPED = re.compile(r"\\x([2-7][0-9a-f])")
 _CODE = re.compile(r"^([A-Z][A-Z_]+): ")
 
 _DAMAGED = "the stored data are damaged: restore or rewrite them"
@@ -65,11 +66,15 @@ def explain(error: BaseException, doing: str) -> Exception:
     --------
     >>> explain(ValueError("PERMISSION_DENIED: no [source locations='x']"), "writing a.zarr")
     PermissionError('writing a.zarr: no (check who may read and write there)')
+    >>> print(explain(OSError(r"Failed to create directory: a.zarr.run/\x33\x66"), "writing a.zarr"))
+    writing a.zarr: Failed to create directory: a.zarr.run/3f
     """
     if isinstance(error, VolumeError):
         return error
     text = str(error)
     message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").replace("\\x00", "/").strip()
+    # Abseil escapes every hexadecimal digit that follows an escape, and so whole names.
+    message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message)
     message = printable(message)
     for mark, kind, remedy in _REMEDIES:
         if mark in text:

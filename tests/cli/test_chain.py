@@ -50,6 +50,18 @@ MEANT = {
     "em.zarr subtract bg.zarr -o o.zarr": {"subtract": {"inputs": ["input", "bg"]}},
     "em.zarr median_filter 5 -o o.zarr": {"median_filter": {"size": 5}},
     "em.zarr gaussian_filter '15 nm' -o o.zarr": {"gaussian_filter": {"sigma": "15 nm"}},
+    "em.zarr gaussian_filter 1,1.5,1.5 -o o.zarr": {"gaussian_filter": {"sigma": [1, 1.5, 1.5]}},
+    "em.zarr gaussian_filter '0.7 um' -o o.zarr": {"gaussian_filter": {"sigma": "0.7 um"}},
+    "em.zarr gaussian_filter .5um,1um,1um -o o.zarr": {
+        "gaussian_filter": {"sigma": [".5um", "1um", "1um"]}
+    },
+    "em.zarr zoom 1,.5,.5 -o o.zarr": {"zoom": {"zoom": [1, 0.5, 0.5]}},
+    "em.zarr zoom '[1, 5e-1, .5]' -o o.zarr": {"zoom": {"zoom": [1, 0.5, 0.5]}},
+    "em.zarr subtract 2.tif -o o.zarr": {"subtract": {"inputs": ["input", "in_2"]}},
+    "em.zarr median_filter ball:2 -o o.zarr": {"median_filter": {"footprint": {"ball": 2}}},
+    "em.zarr grey_erosion cross:1 -o o.zarr": {"grey_erosion": {"footprint": {"cross": 1}}},
+    "em.zarr binary_erosion ball:2 -o o.zarr": {"binary_erosion": {"structure": {"ball": 2}}},
+    "em.zarr label ball:1 -o o.zarr": {"label": {"structure": {"ball": 1}}},
     "em.zarr clip -5 1e2 astype uint8 -o o.zarr": {
         "clip": {"min": -5, "max": 100.0},
         "astype": {"dtype": "uint8"},
@@ -210,3 +222,15 @@ def test_check_says_what_each_step_gives(work, command):
     assert code == 2 and "nowhere does not exist" in err
     code, _, err = command("check", "r.yaml", "--set", "mask.op=graeter")
     assert code == 2 and "did you mean 'greater'" in err
+
+
+def test_format_options_are_spelt_as_in_other_verbs():
+    recipe = recipe_of("slices --option missing=fill --option reader=bioio mean")
+    assert recipe.document["input"] == {"path": "slices", "missing": "fill", "reader": "bioio"}
+    for words, message in (
+        ("slices --option missing mean", "write it as NAME=VALUE"),
+        ("slices --option mising=fill mean", "no format has it; did you mean 'missing'"),
+        ("slices --missing fill --option missing=fill mean", "given twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            recipe_of(words)

@@ -12,10 +12,12 @@ from skimage import filters, measure, morphology
 
 import beam_volumes as bv
 from beam_volumes.cli import execute
+from beam_volumes.cli.wording import worded
 from beam_volumes.drive.compute import compute
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe
+from beam_volumes.storage.errors import explain
 
 NONE = ("--runner", "none")
 
@@ -226,3 +228,50 @@ def test_a_mistake_is_told_with_its_line(case, work):
         )
     with pytest.raises(RecipeError, match=message):
         build(parse_recipe(text, "r.yaml"))
+
+
+def test_an_image_given_for_a_mask_or_labels_is_noticed(work, command):
+    """Once without a word: every voxel of an image is foreground, or a label."""
+    code, _, told = command("label", "slices", "a.zarr")
+    assert code == 0 and "slices is of uint8: every voxel that is not 0 is foreground" in told
+    code, _, told = command("stats", "slices", "--properties", "area")
+    assert code == 0 and "slices is of uint8: voxels of one value are one region" in told
+    bv.compute((bv.open("slices") > 99).to("mask.zarr"), runner=None)
+    for arguments in (("slices", "b.zarr", "--threshold", "9"), ("mask.zarr", "c.zarr")):
+        code, _, told = command("label", *arguments)
+        assert code == 0 and "is of" not in told
+    assert "is of" not in command("label", "slices", "d.zarr", "--quiet")[2]
+
+
+@pytest.mark.parametrize("method", ["otsu", "li", "triangle"])
+def test_label_knows_every_threshold(method, work, command):
+    assert command("label", "slices", "t.zarr", "--threshold", method)[0] == 0
+    v = bv.open("slices")
+    found = getattr(bv, f"threshold_{method}")(v)
+    assert np.array_equal(bv.open("t.zarr"), bv.label(v > found))
+
+
+def test_folders_that_are_made_for_an_output_are_told(work, command):
+    code, _, told = command("chain", "slices", "add", "1", "-o", "some/where/o.zarr")
+    assert code == 0 and f"makes the folder {work}/some/where\n" in told
+    assert "makes" not in command("chain", "slices", "add", "1", "-o", "some/where/p.zarr")[2]
+
+
+def test_messages_have_the_command_lines_words(work, command):
+    """Options instead of Python's keywords, and paths as they are."""
+    assert worded("say affine='reorient', or give journal=, memory='2GiB' and slab=(4, 8, 8)") == (
+        "say --option affine=reorient, or give --journal, --memory 2GiB and --slab 4,8,8"
+    )
+    assert worded('affine="drop" opens it', recipe=True) == "affine: drop opens it"
+    assert worded("open it with voxel_size= and unit=", recipe=True) == (
+        "open it with voxel_size: and unit:"
+    )
+    error = OSError(r'Failed to create "/a.run/\x33\x66": Read-only file system')
+    assert "/a.run/3f" in str(explain(error, "writing"))
+    _, _, told = command("chain", "slices", "gaussian_filter", "2 um", "-o", "o.zarr")
+    assert "open the volume with --voxel-size and --unit" in told
+
+
+def test_a_journal_of_its_own(work, command):
+    assert command("chain", "slices", "add", "1", "-o", "o.zarr", "--journal", "here")[0] == 0
+    assert (work / "here").is_dir() and not (work / "o.zarr.run").exists()

@@ -117,7 +117,7 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
     (text,) = snippets("README.md", "python")
     known = {}
     exec(text.partition("print(")[0].replace("slices/*.png", "slices"), known)
-    said = bv.plan(*known["targets"], memory="2GiB", threads=2).explain()
+    said = bv.plan(*known["targets"], memory="2GiB", threads=2).explain(verbose=True)
     check_shown("docs/memory.md", said.replace(f"{tmp_path}/", ""))
 
 
