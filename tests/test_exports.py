@@ -104,7 +104,7 @@ def cells(path: str, out: str) -> float:
     labels: bv.Volume = bv.label(mask)
     table: bv.Table = bv.regionprops_table(labels, em, properties=["area"])
     target: bv.Target = labels.to(out, chunks=(16, 64, 64), codec="zstd", dtype=np.uint32)
-    print(bv.plan(target, table.to("cells.csv"), memory="2GiB").explain())
+    print(bv.plan(target, table.to("cells.csv"), memory="2GiB").explain(verbose=True))
     bv.compute(target, table.to("cells.csv"), memory="2GiB", workers=2)
     projection: bv.Scalar = em.max(axis=0)
     array: np.ndarray = em[::2].compute()

@@ -194,7 +194,8 @@ class _Slab:
             *self._scratch_of_completions(),
             *self._scratch_of_surveys(),
         )
-        return MemoryItem("scratch of a stage", max(one_at_a_time, default=0))
+        size, name = max(one_at_a_time, default=(0, "a stage"))
+        return MemoryItem(f"scratch of {name}", size)
 
     def decoding(self) -> MemoryItem:
         """Chunks that are being read; the lane they go through is the process's."""
@@ -219,28 +220,28 @@ class _Slab:
         bytes_ = write_overhead_bytes(boxes, self.crew.threads, self.crew.sweeps)
         return self._of_process("encoding", bytes_)
 
-    def _scratch_of_stages(self) -> Iterator[int]:
+    def _scratch_of_stages(self) -> Iterator[tuple[int, str]]:
         for i, step in enumerate(self.program.steps):
             if step.stage is not None:
                 shape = (self.rings.new[i], self.rings.rows[i], self.rings.cols[i])
-                yield step.stage.working_bytes(shape, self.crew.threads)
+                yield step.stage.working_bytes(shape, self.crew.threads), step.name
 
-    def _scratch_of_completions(self) -> Iterator[int]:
+    def _scratch_of_completions(self) -> Iterator[tuple[int, str]]:
         for i, step in enumerate(self.program.steps):
             if step.completion is not None:
                 rows, cols = self.rings.rows[i], self.rings.cols[i]
                 working = step.completion.working_bytes(
                     (self.rings.new[i], rows, cols), self._dtypes(step.edges)
                 )
-                yield working + self._gathered(step.edges, rows * cols)
+                yield working + self._gathered(step.edges, rows * cols), step.name
 
-    def _scratch_of_surveys(self) -> Iterator[int]:
+    def _scratch_of_surveys(self) -> Iterator[tuple[int, str]]:
         for seen in self.program.surveys:
             depth, rows, cols = self._region(seen.survey.upper)
             working = seen.survey.working_bytes(
                 (min(self.window, depth), rows, cols), self._dtypes(seen.edges)
             )
-            yield working + self._gathered(seen.edges, rows * cols)
+            yield working + self._gathered(seen.edges, rows * cols), f"survey {seen.survey.name}"
 
     @property
     def _windows(self) -> int:

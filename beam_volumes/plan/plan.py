@@ -334,15 +334,19 @@ class Plan:
         except ValueError:
             return None
 
-    def explain(self, timed: bool = False) -> str:
-        """Tell the plan in words and numbers.
+    def explain(self, timed: bool = False, *, verbose: bool = False) -> str:
+        """Describe the plan in words and numbers.
 
-        Passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made.
+        A line for each pass: its stages, slabs, memory and I/O. With ``verbose`` also halos, chunks and
+        the memory of each part, and why each choice was made.
 
         Parameters
         ----------
         timed : bool, default: False
-            Whether each network is run on a batch of noise, to tell how long all its patches take.
+            Whether each network is run on a batch of noise, to tell how long all its patches take. The
+            details follow, too.
+        verbose : bool, default: False
+            Whether the details of each pass follow.
 
         Returns
         -------
@@ -356,8 +360,11 @@ class Plan:
         1 pass, 1 slab in flight in 1 process, ... a slab
         runs in this process, without a pipeline: it reads and writes 32.0 KiB, ...
         memory: ...
+        reads 32.0 KiB, 1.00x the chunks that each pass needs; writes 0 B
+        a numpy array of shape (8, 64, 64) is read 1.00 times, in pass 1
+        pass 1: fold mean; 1 slab of 8 x 64 x 64, windows of 8 slices; ...
         """
-        return _explained(self, timed)
+        return _explained(self, timed, verbose or timed)
 
     def visualize(self, path: str | os.PathLike[str] | None = None) -> str:
         """Draw the plan: passes from top to bottom, in each what is read, computed and written.
@@ -403,8 +410,8 @@ class Plan:
 _CHANNEL = re.compile(r"\[c=\d+\]|(?<=, )c=\d+(?=\])")
 
 
-def _explained(plan: Plan, timed: bool = False) -> str:
-    """Tell passes, stages, halos, windows, slabs, memory and I/O, and why each choice was made."""
+def _explained(plan: Plan, timed: bool, verbose: bool) -> str:
+    """Describe passes in a line each; with ``verbose`` also all details, and why each choice was made."""
     lines = [
         f"{counted(len(plan.passes), 'pass')}, {counted(plan.workers, 'slab')} in flight in "
         f"{counted(plan.processes, 'process')}, {counted(plan.threads, 'thread')} a slab",
@@ -429,13 +436,14 @@ def _explained(plan: Plan, timed: bool = False) -> str:
     lines += list(dict.fromkeys(_CHANNEL.sub("", line) for line in read))
     for name, sweeps in plan.sweeps.items():
         lines.append(f"{name} takes {counted(sweeps, 'sweep')}")
+    lines += [_in_brief(plan, p) for p in plan.passes if p.point is None]
     for p in plan.passes:
-        if p.point is None:
-            lines += ["", *_pass(plan, p, timed)]
-        else:
-            own = _explained(p.point, timed).splitlines()
+        if p.point is not None:
+            own = _explained(p.point, timed, verbose).splitlines()
             lines += ["", f"{_points(plan, p)}, each of them:", *(f"  {x}" for x in own)]
-    if plan.reasons:
+        elif verbose:
+            lines += ["", *_pass(plan, p, timed)]
+    if plan.reasons and verbose:
         lines += ["", "why:", *(f"  {r}" for r in plan.reasons)]
     if slow := badly_cut(plan, plan.replanned):
         lines += ["", "slow:", *(f"  {reason}" for reason in slow)]
@@ -453,6 +461,25 @@ def _stored(plan: Plan, name: str) -> str:
     sources = {s.source for p in plan.passes for s in p.program.steps if s.source is not None}
     stored = stored_bytes(e for s in sources if s.name == name for e in s.reader.extents)
     return "" if stored is None else f"; its files take {format_bytes(stored)} as stored"
+
+
+def _in_brief(plan: Plan, p: Pass) -> str:
+    """Describe a pass in a line: what it computes, in which slabs, and the largest parts of its memory."""
+    steps = p.program.steps
+    does = [step.name for step in steps if step.source is None]
+    does += [f"fold {f.reduction.name}" for f in p.program.folds]
+    does += [f"survey {seen.survey.name}" for seen in p.program.surveys]
+    if not does:
+        does = [f"copy {step.name}" for step in steps]
+    slab = " x ".join(map(str, p.grid.step))
+    line = (
+        f"pass {p.index + 1}: {', '.join(_channels_together(does))}; {counted(len(p.grid), 'slab')} of "
+        f"{slab}, windows of {counted(p.partition.window, 'slice')}; reads {format_bytes(p.bytes_read)}, "
+        f"writes {format_bytes(p.bytes_written)}; {format_bytes(p.slab_memory)} a slab"
+    )
+    parts = sorted(p.partition.parts, key=lambda item: -item.bytes)
+    shown = [item for k, item in enumerate(parts) if k == 0 or item.name.startswith("scratch of")]
+    return f"{line}, {', '.join(f'{format_bytes(item.bytes)} {item.name}' for item in shown)}"
 
 
 def _points(plan: Plan, p: Pass) -> str:

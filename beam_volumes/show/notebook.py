@@ -73,7 +73,7 @@ def _thumbnail(volume: Volume) -> str:
 def of_plan(plan: Plan) -> str:
     return (
         f"{plan.visualize()}<details><summary>in words</summary>"
-        f"<pre>{escape(plan.explain())}</pre></details>"
+        f"<pre>{escape(plan.explain(verbose=True))}</pre></details>"
     )
 
 

@@ -42,17 +42,17 @@ def test_arrays_of_this_process_are_computed_in_it(asked, monkeypatch):
     target = bv.gaussian_filter(large, 1)
     np.testing.assert_array_equal(bv.compute(target), np.asarray(target))
     assert asked == [None, None]
-    assert "is in the memory of this process" in bv.plan(target).explain()
+    assert "is in the memory of this process" in bv.plan(target).explain(verbose=True)
 
 
 def test_the_plan_tells_what_compute_will_do(monkeypatch):
     v = bv.open(ARRAY)
     small = bv.plan(bv.mean(v))
     assert "without a pipeline: it reads and writes 11.7 KiB, and up to 256.0 MiB need none" in (
-        small.explain()
+        small.explain(verbose=True)
     )
     assert small.base < bv.plan(bv.mean(v), base=BASE_BEAM).base
-    assert "without a pipeline" not in bv.plan(bv.mean(v), base=BASE_BEAM).explain()
+    assert "without a pipeline" not in bv.plan(bv.mean(v), base=BASE_BEAM).explain(verbose=True)
     with pytest.raises(ValueError, match="smallest") as alone:
         bv.plan(bv.mean(v), memory="1MiB")
     monkeypatch.setattr(in_process, "SMALL", 0)

@@ -158,7 +158,7 @@ def test_a_million_points_are_planned_as_one(tmp_path):
     planned = bv.plan(bv.gaussian_filter(v, 1).to(tmp_path / "out.zarr"))
     assert len(planned.passes) == 1 and len(planned.passes[0].grid) == 10**6
     assert planned.bytes_read == 10**6 * 64 * 64 * 2
-    assert "1000000 points in time, each of them" in planned.explain()
+    assert "1000000 points in time, each of them" in planned.explain(verbose=True)
     zarr.open_array(str(tmp_path / "c.zarr"), mode="w", shape=(10**6, 1, 8, 8), dtype="u1")
     with pytest.raises(ValueError, match="1,000,000 channels"):
         bv.open(tmp_path / "c.zarr")
@@ -225,7 +225,7 @@ def test_a_number_of_all_points_is_numpys_of_the_whole_array():
     np.testing.assert_array_equal(scaled, x[0, 0] / x.max())
     planned = bv.plan(v > bv.threshold_otsu(bv.gaussian_filter(v, 1), across="t"))
     assert planned.sweeps["threshold_otsu"] == 2 and len(planned.passes) == 3
-    assert "finds threshold_otsu of all points" in planned.explain()
+    assert "finds threshold_otsu of all points" in planned.explain(verbose=True)
 
 
 def test_numbers_of_all_points_on_a_runner_and_resumed(tmp_path, monkeypatch):

@@ -365,7 +365,7 @@ def test_what_a_cut_takes_in_is_known_when_it_is_planned(monkeypatch):
     edges = bv.region_adjacency(labels, affinities=np.zeros((3, 4, 4, 5), np.uint8))
     computed = bv.plan(bv.cut(bv.agglomerate(edges, threshold=1)), memory="1GiB")
     most = f"at most {format_bytes(3 * 80 << 24)}"
-    assert most in computed.explain(), computed.explain()
+    assert most in computed.explain(verbose=True), computed.explain(verbose=True)
 
 
 def test_small_basins_are_reckoned_with():

@@ -14,7 +14,7 @@ from tests.tiers import few
 
 def slow(plan):
     """What the plan says of slabs that are badly cut."""
-    return plan.explain().partition("\n\nslow:\n")[2].splitlines()
+    return plan.explain(verbose=True).partition("\n\nslow:\n")[2].splitlines()
 
 
 def suggested(plan):
@@ -112,7 +112,9 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
         plan = bv.plan(bv.max(v), slab=slab)
         assert plan.bytes_read == array.nbytes and plan.read_amplification == 1.0
         assert plan.passes[0].chunks_read == 0
-        assert f"  reads {format_bytes(array.nbytes)} (1.00x); writes 0" in plan.explain()
+        assert f"  reads {format_bytes(array.nbytes)} (1.00x); writes 0" in plan.explain(
+            verbose=True
+        )
     z, y, x = v.shape
     (p,) = bv.plan(bv.max(bv.maximum_filter(v, 3)), slab=(10, 20, x)).passes
     halos = 2 * (-(-z // 10) - 1), 2 * (-(-y // 20) - 1)
@@ -122,4 +124,4 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
 def test_results_in_memory_that_are_read_back_are_explained_before_they_are_there():
     v = bv.median_filter(bv.open(np.zeros((30, 40, 50), "u1")), 3)
     plan = bv.plan(v, bv.pad(v, 1), held=True, slab=(7, 9, 11))
-    assert "read back from what comes back in memory" in plan.explain()
+    assert "read back from what comes back in memory" in plan.explain(verbose=True)

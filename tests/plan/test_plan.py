@@ -96,7 +96,7 @@ def test_sweeps_of_scalars(dtype, name, passes, tmp_path):
     assert len(plan.passes) == passes + 1
     sweeps = plan.sweeps
     assert max(sweeps.values()) == passes
-    assert f"takes {passes} sweep" in plan.explain()
+    assert f"takes {passes} sweep" in plan.explain(verbose=True)
 
 
 def test_scalars_of_one_level_share_a_pass(v, tmp_path):
@@ -165,14 +165,16 @@ def test_decoded_and_stored_bytes_are_told_apart_and_tables_counted(tmp_path):
     labels[0, 0, 0] = 1
     source = bv.compute(bv.open(labels).to(tmp_path / "l.zarr", chunks=(8, 128, 128)), runner=None)
     table = bv.regionprops_table(source)
-    text = bv.plan((source + 1).to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv")).explain()
+    text = bv.plan((source + 1).to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv")).explain(
+        verbose=True
+    )
     assert "MiB decoded, 1.00x the chunks" in text
     assert "before compression, and the rows of 1 table" in text
     stored = sum(f.stat().st_size for f in (tmp_path / "l.zarr").rglob("*") if f.is_file())
     assert stored < 1 << 18
     assert re.search(r"l\.zarr is read .*; its files take [\d.]+ (B|KiB) as stored", text)
     # In memory nothing is stored.
-    assert "as stored" not in bv.plan(bv.mean(bv.open(labels))).explain()
+    assert "as stored" not in bv.plan(bv.mean(bv.open(labels))).explain(verbose=True)
 
 
 #: What plans are made of in unlike ways: by tiles, in whole planes or columns, again and again, across slabs.
@@ -324,7 +326,7 @@ def test_petascale(tmp_path):
     out = chain.to(tmp_path / "o.zarr")
     before = peak_memory()
     plan = bv.plan(out, memory="8GiB")
-    text = plan.explain()
+    text = plan.explain(verbose=True)
     assert peak_memory() - before < 200e6
     assert len(cloudpickle.dumps(plan)) < 100_000
     (p,) = plan.passes
@@ -354,7 +356,7 @@ def test_explain_and_to_dict(v, tmp_path):
     plan = bv.plan(
         (smooth < bv.threshold_otsu(smooth)).to(tmp_path / "o.zarr"), memory="2GiB", workers=2
     )
-    text = plan.explain()
+    text = plan.explain(verbose=True)
     for part in (
         "3 passes",
         "gaussian_filter (float32)",
@@ -385,7 +387,7 @@ def test_explain_of_labels_and_tables(v, tmp_path):
     cells = bv.label(bv.gaussian_filter(v, 2) > bv.mean(v))
     table = bv.regionprops_table(cells, v)
     plan = bv.plan(cells.to(tmp_path / "o.zarr"), table.to(tmp_path / "t.csv"), cells.num_labels)
-    text = plan.explain()
+    text = plan.explain(verbose=True)
     for part in (
         "survey label of greater, up to ",
         "this sweep tells how much",
@@ -498,3 +500,26 @@ def test_a_chunk_that_is_deep_does_not_make_the_plan_large(crop):
         assert tracemalloc.get_traced_memory()[1] < 32 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_plan_is_explained_in_a_line_for_each_pass():
+    """Details follow when they are asked for, and stages have names of their own."""
+    v = bv.open(np.zeros((40, 64, 64), "f4"))
+    plan = bv.plan(bv.watershed(bv.gaussian_filter(v, 2)))
+    text = plan.explain(verbose=True)
+    lines = [line for line in text.splitlines() if line.startswith("pass ")]
+    assert len(lines) == len(plan.passes) and len(text.splitlines()) <= 5 + len(plan.passes)
+    assert "gaussian_filter" in lines[0] and "1 slab of 40 x 64 x 64" in lines[0]
+    details = plan.explain(verbose=True)
+    assert details.startswith(text) and "why:" in details and "halo" in details
+    for p in plan.passes:
+        names = [s.name for s in p.program.steps if s.source is None]
+        assert len(set(names)) == len(names), names
+
+
+def test_the_largest_scratch_names_its_stage():
+    v = bv.open(np.zeros((40, 64, 64), "f4"))
+    (p,) = bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).passes
+    (scratch,) = [item.name for item in p.partition.parts if "scratch" in item.name]
+    assert scratch.removeprefix("scratch of ") in ("median_filter", "gaussian_filter")
+    assert scratch in bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).explain(verbose=True)

@@ -40,7 +40,7 @@ def test_a_filter_and_what_is_downsampled_of_it_take_one_pass(tmp_path):
     first, second = plan.passes
     assert first.grid.step[0] == 256 and second.program.shape == levels[5].shape
     assert second.bytes_read == levels[4].nbytes
-    text = plan.explain()
+    text = plan.explain(verbose=True)
     assert "stored for pass 2: slabs would have to be 512 slices deep to hold whole write" in text
     assert f"{tmp_path}/4.zarr is read 1.00 times, in pass 2" in text
 
@@ -61,13 +61,13 @@ def test_what_is_computed_again_is_told(tmp_path):
     dearer = v.astype("f8") + 1
     plan = bv.plan(dearer.to(tmp_path / "a.zarr"), bv.max(bv.pad(dearer, 1)))
     assert len(plan.passes) == 2
-    assert (
-        f"add: computed again in pass 2: reading it back from {tmp_path}/a.zarr" in plan.explain()
+    assert f"add: computed again in pass 2: reading it back from {tmp_path}/a.zarr" in plan.explain(
+        verbose=True
     )
     smooth = bv.gaussian_filter(v, 2)
     plan = bv.plan(*(bv.pad(smooth, k).to(tmp_path / f"{k}.zarr") for k in (2, 4)))
     assert computed(plan)["gaussian_filter"] == 2 and plan.bytes_read >= 2 * v.nbytes
-    assert "gaussian_filter: computed again in pass 2: it writes" in plan.explain()
+    assert "gaussian_filter: computed again in pass 2: it writes" in plan.explain(verbose=True)
 
 
 def test_parts_of_an_input_are_counted_where_they_overlap(tmp_path):
@@ -89,7 +89,7 @@ def test_a_mask_that_labels_need_is_stored_once(tmp_path):
     plan = bv.plan(mask.to(tmp_path / "m.zarr"), bv.label(mask).to(tmp_path / "l.zarr"))
     assert not plan.intermediates and computed(plan)["median_filter"] == 1
     assert plan.bytes_written == mask.nbytes + 4 * v.size
-    assert f"greater: read back from {tmp_path}/m.zarr in pass 2" in plan.explain()
+    assert f"greater: read back from {tmp_path}/m.zarr in pass 2" in plan.explain(verbose=True)
     # A target of another dtype does not hold the node's voxels.
     wide = bv.gaussian_filter(v, 2)
     plan = bv.plan(wide.to(tmp_path / "w.zarr", dtype="u1"), bv.pad(wide, 2).to("d.zarr"))
@@ -108,7 +108,9 @@ def test_outputs_with_sweeps_of_their_own_read_each_other(tmp_path):
     apart = bv.plan(*targets, memory="700MiB")
     assert any("sweeps of their own" in r for r in apart.reasons)
     assert computed(apart)["median_filter"] == 1 and len(apart.passes) == 2
-    assert f"median_filter: read back from {tmp_path}/a.zarr in pass 2" in apart.explain()
+    assert f"median_filter: read back from {tmp_path}/a.zarr in pass 2" in apart.explain(
+        verbose=True
+    )
 
 
 def graph():
@@ -172,7 +174,9 @@ def test_what_comes_back_in_memory_is_read_back_by_no_name_of_a_file():
     smooth = bv.median_filter(bv.open(VOXELS), 5)
     plan = bv.plan(smooth, bv.pad(smooth, 2))
     assert computed(plan)["median_filter"] == 1
-    assert "median_filter: read back from what comes back in memory in pass 2" in plan.explain()
+    assert "median_filter: read back from what comes back in memory in pass 2" in plan.explain(
+        verbose=True
+    )
 
 
 def test_memory_of_this_process_is_read_back():

@@ -65,7 +65,7 @@ def test_what_slabs_would_cut_through_is_stored_first(tmp_path, stored, kinds, m
     assert len(plan.passes) == 2 and plan.times_read[target.volume.node.name] <= 2
     assert plan.bytes_read <= 5 * voxels.nbytes and plan.bytes_written == 2 * voxels.nbytes
     assert plan.predicted_memory <= memory
-    assert "stored for pass 2: in chunks of" in plan.explain()
+    assert "stored for pass 2: in chunks of" in plan.explain(verbose=True)
     outcome = run(target, memory)
     assert outcome.summary.bytes_read <= plan.bytes_read
     np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), voxels)

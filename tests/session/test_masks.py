@@ -231,7 +231,7 @@ def test_the_command_tells_of_them_in_a_line(capsys):
 
 def test_nothing_is_read_to_plan_and_nothing_told():
     v = foreign(1)
-    bv.plan(~v).explain()
+    bv.plan(~v).explain(verbose=True)
 
 
 @pytest.mark.parametrize(

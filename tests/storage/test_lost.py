@@ -126,7 +126,7 @@ def test_it_is_told_in_plans_and_beside_outputs(capsys):
     # Restored slices are another input.
     write([], "png")
     repeated = bv.open("in", missing="repeat")
-    assert "lost" not in bv.plan(repeated.to("b.zarr")).explain()
+    assert "lost" not in bv.plan(repeated.to("b.zarr")).explain(verbose=True)
     np.testing.assert_array_equal(repeated, IMAGE)
 
 

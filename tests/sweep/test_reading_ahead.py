@@ -103,7 +103,7 @@ def test_the_next_layer_is_asked_for_while_a_window_is_computed(depth, window, h
     layers = Layers(shape, depth, sorted({-(-end // depth) for end in ends}))
     filtered = bv.map_overlap(layers.use, layers.volume(), depth=(halo, 0, 0), mode="nearest")
     how = {"slab": shape, "window": window, "threads": 1}
-    assert "reading ahead" in bv.plan(filtered, **how).explain()
+    assert "reading ahead" in bv.plan(filtered, **how).explain(verbose=True)
     found = bv.compute(filtered, runner=None, progress=False, **how)
     np.testing.assert_array_equal(found[:, 0, 0], np.arange(100))
 
@@ -140,7 +140,7 @@ def test_with_less_memory_less_is_read_ahead_and_the_plan_says_so(tmp_path):
             target, runner=None, progress=False, memory=memory, overwrite=True, **how
         )
         np.testing.assert_array_equal(np.asarray(written), np.asarray(expected))
-        assert ("no room" in plan.explain()) == (p.partition.overlap != OVERLAPS[0])
+        assert ("no room" in plan.explain(verbose=True)) == (p.partition.overlap != OVERLAPS[0])
         memory = plan.predicted_memory - 1
     assert [overlap for overlap, _ in found] == list(OVERLAPS)
     # The source's third layer with its rims, and a second unit of the output.

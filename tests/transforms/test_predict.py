@@ -84,7 +84,7 @@ def test_machines_with_a_gpu_are_asked_for_by_passes_that_run_a_network(unet_fil
             if f"/{name}/" in transform.unique_name and is_run:
                 found.add(hints.get("beam:resources:accelerator:v1", b"").decode())
     assert asked == {"Pass 1": {gpu}, "Pass 2": {""}}
-    told = bv.plan(cells.to(tmp_path / "m.zarr")).explain(timed=True)
+    told = bv.plan(cells.to(tmp_path / "m.zarr")).explain(timed=True, verbose=True)
     said = r"60 patches of 16 x 16 x 20, 16 at a time, of what they are given 2 % is kept; about .* s, by one"
     assert re.search(said, told)
     on_cpu = bright(bv.predict(em, unet_file, device="cpu", **HOW))

@@ -241,11 +241,11 @@ def watershed_affinities(
         min_size = par.whole_number(min_size, "min_size", name)
     edges = kernel_input(affinities)
     nodes = edges.nodes
-    choices = StageNode.of(ByAffinity(name, _BYTE, nodes[0].shape, float(low)), nodes)
+    choices = StageNode.of(ByAffinity(f"{name} ascent", _BYTE, nodes[0].shape, float(low)), nodes)
     if high is None:
-        codes = StageNode.of(Codes(name, _BYTE), (choices,))
+        codes = StageNode.of(Codes(f"{name} links", _BYTE), (choices,))
     else:
-        codes = StageNode.of(HighCodes(name, _BYTE, float(high)), (choices, *nodes))
+        codes = StageNode.of(HighCodes(f"{name} links", _BYTE, float(high)), (choices, *nodes))
     basins = Volume(_basins(name, codes, _BASIN_OF_AFFINITIES), first_channel(affinities).space)
     if min_size is None:
         return basins
@@ -269,10 +269,10 @@ def basins_of(
     """
     if roles is None:
         roles = ((heights == heights) | True).astype(np.uint8)
-    way = ByHeight(name, _BYTE, heights.node.shape, remedy)
+    way = ByHeight(f"{name} descent", _BYTE, heights.node.shape, remedy)
     choices = StageNode.of(way, (heights.node, roles.node))
     beside = () if marked is None else (_as_integers(marked).node,)
-    return _basins(name, StageNode.of(Codes(name, _BYTE), (choices, *beside)))
+    return _basins(name, StageNode.of(Codes(f"{name} links", _BYTE), (choices, *beside)))
 
 
 def _as_integers(volume: Volume) -> Volume:
