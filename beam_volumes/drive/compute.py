@@ -122,8 +122,9 @@ def compute(
     %(resume)s
     %(overwrite)s
     progress : bool or callable, optional
-        Whether to show progress on standard error. By default it is shown on a terminal and in
-        notebooks, for what takes longer than a second. Or a function that is called with it.
+        Whether to show progress on standard error. By default a bar is shown on a terminal and in
+        notebooks, for runs of more than a second, and elsewhere a line for each pass, for runs of more
+        than five. Or a function that is called with it.
     %(slab)s
     %(window)s
     %(threads)s

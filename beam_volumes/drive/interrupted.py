@@ -7,7 +7,8 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,6 +21,10 @@ from beam_volumes.storage.ownership import UNFINISHED
 from beam_volumes.storage.place import url
 from beam_volumes.text import printable
 
+#: Seconds in which a run that gets SIGTERM stops its threads and removes what it has begun. A thread that
+#: compiles a kernel takes longer, and cannot be stopped.
+GRACE = 5.0
+
 
 class _Terminated(BaseException):
     """SIGTERM came."""
@@ -30,26 +35,45 @@ def how_to_go_on_told(session: Session, options: RunOptions) -> Iterator[None]:
     """While the context lasts, whoever stops the run is told how to go on.
 
     Ctrl-C raises KeyboardInterrupt with it. SIGTERM has it printed on standard error, and ends the process as
-    ever; a program that handles SIGTERM in its own way is not disturbed.
+    ever, after `GRACE` seconds at the latest; a program that handles SIGTERM in its own way is not disturbed.
     """
+
+    def terminated() -> None:
+        try:
+            words = f"beam-volumes: terminated: {how_to_go_on(session, options)}"
+            print(printable(words), file=sys.stderr, flush=True)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def in_time() -> None:
+        time.sleep(GRACE)
+        if session.journal is None:
+            with suppress(Exception):
+                session.end()
+        terminated()
+
     try:
-        with _terminated_raises():
+        with _terminated_raises(in_time):
             yield
     except KeyboardInterrupt as error:
         error.args = ("; ".join(filter(None, (str(error), how_to_go_on(session, options)))),)
         raise
     except _Terminated:
-        words = f"beam-volumes: terminated: {how_to_go_on(session, options)}"
-        print(printable(words), file=sys.stderr, flush=True)
-        os.kill(os.getpid(), signal.SIGTERM)
+        terminated()
         raise  # never, unless somebody blocks the signal
 
 
 @contextmanager
-def _terminated_raises() -> Iterator[None]:
-    """Have SIGTERM raise here, where nobody else handles it, so that what was begun is cleaned up."""
+def _terminated_raises(in_time: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM raise here, where nobody else handles it, so that what was begun is cleaned up.
+
+    ``in_time`` runs in another thread meanwhile: the exception is lost where it is raised in a finalizer, and
+    waits for threads that compile. A second SIGTERM ends the process at once.
+    """
 
     def stop(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        threading.Thread(target=in_time, daemon=True).start()
         raise _Terminated
 
     main = threading.current_thread() is threading.main_thread()

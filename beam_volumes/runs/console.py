@@ -15,17 +15,34 @@ from beam_volumes.text import printable
 _PATIENCE = 3.0
 #: Seconds that a run takes before a bar that nobody has asked for is drawn.
 _SHORT = 1.0
+#: Seconds before the first line that nobody has asked for is written where no terminal is.
+_SILENT = 5.0
 
 
 class Lines:
-    """A line now and then and at the end of each pass, for what is no terminal."""
+    """A line now and then and at the end of each pass, for what is no terminal.
 
-    def __init__(self, stream: TextIO | None = None, *, every: float = 10.0) -> None:
+    Parameters
+    ----------
+    stream : file, optional
+        Standard error by default.
+    every : float
+        Seconds between two lines of a pass.
+    after : float
+        Seconds from now without any line.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, *, every: float = 10.0, after: float = 0.0
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._every = every
         self._last = time.monotonic()
+        self._from = self._last + after
 
     def __call__(self, progress: Progress) -> None:
+        if time.monotonic() < self._from:
+            return
         if progress.finished or time.monotonic() - self._last >= self._every:
             self._last = time.monotonic()
             self._stream.write(f"{title(progress)} {state(progress)}\n")
@@ -73,14 +90,17 @@ class Bar:
 def reporter(progress: bool | OnProgress | None) -> OnProgress | None:
     """The callback behind a ``progress=`` argument; None where nothing is shown.
 
-    True shows a bar or lines. None shows a bar where somebody looks, if the run is not over at once.
+    True shows a bar on a terminal and in a notebook, and lines elsewhere. None shows the same of a run that
+    is not over at once.
     """
     if callable(progress):
         return progress
     looked_at = sys.stderr.isatty() or in_notebook()
     if progress:
         return Bar() if looked_at else Lines()
-    return Bar(after=_SHORT) if progress is None and looked_at else None
+    if progress is not None:
+        return None
+    return Bar(after=_SHORT) if looked_at else Lines(after=_SILENT)
 
 
 def in_notebook() -> bool:

@@ -175,7 +175,7 @@ def test_a_bar_is_drawn_for_what_takes_its_time():
 def test_reporter(monkeypatch):
     assert reporter(print) is print
     assert isinstance(reporter(True), Lines)
-    assert reporter(False) is None and reporter(None) is None
+    assert reporter(False) is None and isinstance(reporter(None), Lines)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert isinstance(reporter(True), Bar) and isinstance(reporter(None), Bar)
     assert reporter(False) is None
@@ -293,3 +293,17 @@ def test_of_a_journal_in_a_bucket_it_is_not_known_what_is_compiled():
     stream = io.StringIO()
     Lines(stream, every=0)(replace(state(0), bytes_per_second=0, eta=None))
     assert "none yet: workers start, and compile what they have not before" in stream.getvalue()
+
+
+def test_scripts_without_a_terminal_get_a_line_for_each_pass(monkeypatch):
+    """Of a run that takes long; one that is over at once says nothing."""
+    now = [0.0]
+    monkeypatch.setattr("beam_volumes.runs.console.time.monotonic", lambda: now[0])
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    lines = reporter(None)
+    lines(state(8))
+    assert stream.getvalue() == ""
+    for now[0] in (6.0, 7.0):
+        lines(state(8))
+    assert stream.getvalue().count("\n") == 2

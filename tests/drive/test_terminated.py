@@ -1,0 +1,36 @@
+"""SIGTERM ends a run though its thread cannot be stopped, as while numba compiles."""
+
+import re
+import signal
+import subprocess
+import sys
+
+#: A run in which no exception gets through: one that is raised in a finalizer is lost.
+PROGRAM = """
+import os, signal, sys, time
+from types import SimpleNamespace
+from beam_volumes.drive import interrupted
+interrupted.GRACE = 0.1
+ended = []
+plan = SimpleNamespace(outputs=[])
+session = SimpleNamespace(journal=None, plan=plan, end=lambda: print("scratch is removed", flush=True))
+with interrupted.how_to_go_on_told(session, SimpleNamespace(runner=None)):
+    begun = time.monotonic()
+    while time.monotonic() < begun + 60:
+        try:
+            if not ended:
+                ended.append(True)
+                os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except BaseException:
+            pass
+"""
+
+
+def test_a_run_that_does_not_hear_sigterm_ends_with_it():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout == "scratch is removed\n"
+    assert re.fullmatch("beam-volumes: terminated: nothing is kept of it.*\n", done.stderr)
