@@ -1,0 +1,196 @@
+"""What the pages say is refused, left out or not offered: each sentence stands in a table, and is tried."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beam_volumes as bv
+
+ROOT = Path(__file__).parent.parent
+#: Pages for contributors, and one that is made of tables, which `docs/coverage.py` checks.
+OTHERS = {"architecture.md", "rules.md", "glossary.md", "coverage.md"}
+PROMISE = re.compile(r"\b(?:refused|(?:is|are) left out|not offered)\b")
+
+V = bv.open(np.arange(60, dtype="u1").reshape(3, 4, 5))
+M = V > 7
+FILMS = bv.open(np.zeros((4, 2, 3, 5), "u1"), axes="tzyx")
+#: Sentences that promise nothing which could be tried, or send the reader elsewhere.
+PROSE = None
+
+
+def reversed_axes(tmp_path):
+    bv.compute(V.to(tmp_path / "v.nrrd"), runner=None)
+    text = (tmp_path / "v.nrrd").read_bytes()
+    head = text.replace(b"encoding: raw", b"encoding: bzip2")
+    (tmp_path / "w.nrrd").write_bytes(head)
+    return bv.open(tmp_path / "w.nrrd")
+
+
+def longer(tmp_path):
+    (tmp_path / "v.raw").write_bytes(bytes(61))
+    return bv.open(tmp_path / "v.raw", shape=(3, 4, 5), dtype="u1")
+
+
+def existing(tmp_path):
+    for _ in range(2):
+        bv.compute(V.to(tmp_path / "v.zarr"), runner=None)
+
+
+def tags(tmp_path):
+    from beam_volumes.recipes.recipe import parse_recipe
+
+    parse_recipe("input: !!python/name:os.system x\noutput: o.zarr")
+
+
+def brotli(tmp_path):
+    (tmp_path / "v.nii.br").write_bytes(b"0000")
+    bv.open(tmp_path / "v.nii.br")
+
+
+#: By the beginning of a sentence: a call that is refused with a message that names the matter, a test that
+#: covers it, or PROSE.
+SAID = {
+    "README.md": {"know where results differ": PROSE},
+    "differences.md": {
+        "This page has what differs": PROSE,
+        '`mode="wrap"` is refused': (lambda _: bv.gaussian_filter(V, 1, mode="wrap"), "wrap"),
+        "`wrap` and `grid-wrap`": (lambda _: bv.median_filter(V, 3, mode="grid-wrap"), "wrap"),
+        "`median_filter` of uint8": (
+            lambda _: bv.median_filter(V, 3, mode="constant", cval=-1),
+            "cval=-1",
+        ),
+        "NaN is refused, or no extremum": (
+            lambda _: bv.compute(bv.reconstruction(V * np.nan, V * np.nan), runner=None),
+            "NaN",
+        ),
+        "`iterations=0`": (lambda _: bv.binary_dilation(M, iterations=0), "iterations=0"),
+        "There is one mode for all axes": (lambda _: bv.shift(V, 1, mode="wrap"), "wrap"),
+        "Memory that is too small": "tests/ops/test_geometry.py",
+        "the other way is not offered": (
+            lambda _: bv.hessian_matrix(V, use_gaussian_derivatives=False),
+            "use_gaussian_derivatives",
+        ),
+        "With `by_value=True`": "tests/ops/test_components.py",
+        "`return_indices` is refused": (
+            lambda _: bv.distance_transform_edt(M, return_indices=True),
+            "return_indices",
+        ),
+        "Masked arrays": (lambda _: bv.open(np.ma.ones((3, 4, 5))), "mask"),
+        "other steps along t": (lambda _: FILMS[::2], "axis t: step 2"),
+    },
+    "formats.md": {
+        "Axes t and c of extent 1": PROSE,
+        "Axes that are turned": "tests/storage/test_dicom.py::test_axes_that_are_turned",
+        "Deflated files, videos": "tests/storage/test_dicom.py::test_what_is_told_and_what_is_refused",
+        "Others (compresso": "tests/storage/test_precomputed.py",
+        "other compressed files": (brotli, "v.nii.br"),
+        "A number that is left out": "tests/storage/test_slices.py",
+        "Hamamatsu's NDPI": "tests/storage/test_tiff.py",
+        "A file that is longer": (longer, "offset="),
+        "Modes 3, 4 and 101": "tests/storage/test_mrc.py::test_modes_that_are_refused",
+        "Channels are refused": (
+            lambda p: bv.open(np.zeros((2, 3, 4, 5), "f4"), axes="czyx").to(p / "v.mrc"),
+            "channel",
+        ),
+        "Other dtypes than these five": (lambda p: (V.astype("f8")).to(p / "v.mrc"), "float64"),
+        "a voxel size without a unit": (
+            lambda p: bv.open(np.zeros((3, 4, 5), "f4"), voxel_size=2).to(p / "v.mrc"),
+            "unit",
+        ),
+        "Dimensions after the fifth": "tests/storage/test_nifti.py",
+        "A file whose axes are turned": "tests/storage/test_nifti.py::test_turned",
+        "float16 is refused": (lambda p: V.astype("f2").to(p / "v.nrrd"), "float16"),
+        "bzip2, text, hex": (reversed_axes, "bzip2"),
+        "lists of files are refused": "tests/storage/test_metaimage.py",
+        "Files of before 2007": "tests/storage/test_nd2.py",
+    },
+    "looking.md": {"A section that takes more": "tests/show/test_preview.py"},
+    "networks.md": {
+        "a run whose weights have changed": "tests/ops/networks/test_predict.py"
+        "::test_weights_in_files_of_their_own_lie_next_to_the_model_and_are_part_of_it",
+        "Pickles and files of weights": "tests/ops/networks/test_torch_files.py"
+        "::test_what_is_no_network_is_refused",
+        "A network that makes NaN": "tests/ops/networks/test_predict.py"
+        "::test_numbers_that_are_not_finite_are_an_error_unless_voxels_are_not",
+        "Turns that make an offset": "tests/ops/networks/test_predict.py"
+        "::test_pairs_that_cannot_be_turned_are_refused",
+        "A run that is resumed": "tests/ops/networks/test_predict.py"
+        "::test_recipes_and_resumed_runs_know_the_file",
+    },
+    "pipelines.md": {"a halo that is too small": "tests/transforms/test_slabs.py"},
+    "pyramids.md": {"A volume that has levels": "tests/storage/test_added_levels.py"},
+    "python.md": {"[coverage.md](coverage.md) lists": PROSE},
+    "recipes.md": {"Tags are refused": (tags, "tag")},
+    "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
+    "runs.md": {"With neither, an output": (existing, "overwrite=True")},
+    "speed.md": {"The start-up of": PROSE},
+    "stability.md": {
+        "A run is resumed by the version": "tests/drive/test_resume.py"
+        "::test_a_run_of_an_older_version_is_refused_naming_both"
+    },
+}
+
+
+def sentences(page):
+    """The sentences of a page that promise, without bullets and line ends."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for paragraph in re.split(r"\n\s*\n|\n(?=[-*|] )", text):
+        for sentence in re.split(r"(?<=[.:;?!])\s+", " ".join(paragraph.split())):
+            if PROMISE.search(sentence):
+                yield sentence.lstrip("-*| ")
+
+
+PAGES = [p for p in sorted((ROOT / "docs").glob("*.md")) if p.name not in OTHERS]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_every_sentence_is_in_the_table(page):
+    said = SAID.get(page.name, {})
+    found = list(sentences(page))
+    assert [s for s in found if not any(s.startswith(known) for known in said)] == []
+    assert [known for known in said if not any(s.startswith(known) for s in found)] == []
+
+
+CASES = [(page, said, how) for page, all_ in SAID.items() for said, how in all_.items()]
+
+
+@pytest.mark.parametrize(("page", "said", "how"), [c for c in CASES if isinstance(c[2], tuple)])
+def test_what_is_refused_is_refused(page, said, how, tmp_path):
+    call, named = how
+    with pytest.raises((ValueError, TypeError, OSError, IndexError), match=re.escape(named)):
+        call(tmp_path)
+
+
+@pytest.mark.parametrize(("page", "said", "how"), [c for c in CASES if isinstance(c[2], str)])
+def test_what_other_tests_try_is_there(page, said, how):
+    path, _, name = how.partition("::")
+    text = (ROOT / path).read_text()
+    assert f"def {name}" in text
+
+
+#: What the pages once denied, and there is.
+THERE = [
+    lambda p: np.testing.assert_array_equal(V[::2, ::-1], np.asarray(V)[::2, ::-1]),
+    lambda p: bv.compute(bv.threshold_moments(V), runner=None),
+    lambda p: np.asarray(bv.random_noise(V.astype("f4"), seed=1)),
+    lambda p: bv.compute(V.to(p / "slices", format="png"), runner=None),
+    lambda p: bv.preview(V).save(p / "v.png"),
+    lambda p: bv.compute(bv.open(np.zeros((2, 64, 64))).to(p / "v.ome.zarr", levels=2), runner=None),
+    lambda p: np.testing.assert_array_equal(bv.cumsum(V), np.cumsum(V, axis=0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", THERE)
+def test_what_was_said_to_be_missing_is_there(call, tmp_path):
+    call(tmp_path)
+
+
+def test_the_constant_beyond_the_edges_of_ridges():
+    from skimage.filters import sato
+
+    noise = np.random.default_rng(0).random((8, 9, 10))
+    how = {"sigmas": [1], "mode": "constant", "black_ridges": False}
+    ours = bv.compute(bv.sato(bv.open(noise), cval=5.0, **how), runner=None)
+    np.testing.assert_allclose(ours, sato(noise, cval=-5.0, **how), atol=1e-12)
