@@ -506,7 +506,7 @@ def test_a_plan_is_explained_in_a_line_for_each_pass():
     """Details follow when they are asked for, and stages have names of their own."""
     v = bv.open(np.zeros((40, 64, 64), "f4"))
     plan = bv.plan(bv.watershed(bv.gaussian_filter(v, 2)))
-    text = plan.explain(verbose=True)
+    text = plan.explain()
     lines = [line for line in text.splitlines() if line.startswith("pass ")]
     assert len(lines) == len(plan.passes) and len(text.splitlines()) <= 5 + len(plan.passes)
     assert "gaussian_filter" in lines[0] and "1 slab of 40 x 64 x 64" in lines[0]
@@ -522,4 +522,4 @@ def test_the_largest_scratch_names_its_stage():
     (p,) = bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).passes
     (scratch,) = [item.name for item in p.partition.parts if "scratch" in item.name]
     assert scratch.removeprefix("scratch of ") in ("median_filter", "gaussian_filter")
-    assert scratch in bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).explain(verbose=True)
+    assert scratch in bv.plan(bv.median_filter(bv.gaussian_filter(v, 1), 5)).explain()
