@@ -156,7 +156,7 @@ class Plan:
     window: int | None = None
     planner: Callable[[tuple[Any, ...], RunOptions], Plan] | None = None
     workers_asked: int | None = None
-    base_asked: int | None = memory.BASE_BEAM
+    base_asked: int | None = None
     in_process: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
