@@ -62,7 +62,7 @@ class Agglomeration(TableStep):
     max_size, min_size : int or None
     with_sizes : bool
         Whether there is a second input, a table of labels and their sizes; else each has size 1.
-    size_columns : tuple of two str
+    size_columns : tuple of str
     marks : bool
         Whether those are marks, and a size is 1 where there is one and else 0.
     leaf, radix, levels : int
@@ -74,7 +74,7 @@ class Agglomeration(TableStep):
     threshold: float
     max_size: int | None
     with_sizes: bool
-    size_columns: tuple[str, str] = ("label", "num_pixels")
+    size_columns: tuple[str, ...] = ("label", "num_pixels")
     marks: bool = False
     min_size: int | None = None
     leaf: int = LEAF

@@ -162,8 +162,8 @@ def _option(
         if equals:
             owner.options[name] = value
         elif name in owner.flags:
-            said = name == key and left and left[-1].lower() in ("true", "false")
-            owner.options[name] = left.pop() if said else str(name == key).lower()
+            given = name == key and bool(left) and left[-1].lower() in ("true", "false")
+            owner.options[name] = left.pop() if given else str(name == key).lower()
         else:
             owner.options[name] = _value(option, left)
         return

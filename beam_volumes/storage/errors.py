@@ -60,7 +60,7 @@ _REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
 
 
 def explain(error: BaseException, doing: str) -> Exception:
-    """The error to raise for one of TensorStore's, saying what was being done and the remedy.
+    r"""The error to raise for one of TensorStore's, saying what was being done and the remedy.
 
     Examples
     --------

@@ -171,7 +171,10 @@ def test_notebooks_neither_compute_nor_fail(monkeypatch, tmp_path):
     table = bv.regionprops_table(expression)
     assert "centroid-0" in table._repr_html_()
     plan = bv.plan(expression.to(str(tmp_path / "l.zarr")), bv.max(v))
-    assert "<svg" in plan._repr_html_() and plan.explain(verbose=True).splitlines()[0] in plan._repr_html_()
+    assert (
+        "<svg" in plan._repr_html_()
+        and plan.explain(verbose=True).splitlines()[0] in plan._repr_html_()
+    )
     monkeypatch.setattr("beam_volumes.show.notebook.facts", None)
     assert v._repr_html_() is None
 

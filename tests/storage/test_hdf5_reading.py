@@ -323,7 +323,9 @@ def test_the_program_says_so(tmp_path):
     """Whatever is decoded under a lock is said by the plan."""
     plugin = peer("hdf5plugin")
     path = write(tmp_path / "a.h5", voxels(), **CHUNKED, **plugin.Bitshuffle())
-    told = bv.plan(bv.maximum_filter(bv.open(path), 3).to(tmp_path / "b.zarr")).explain(verbose=True)
+    told = bv.plan(bv.maximum_filter(bv.open(path), 3).to(tmp_path / "b.zarr")).explain(
+        verbose=True
+    )
     assert "under h5py's lock: its filter 32008" in told
 
 

@@ -241,5 +241,7 @@ def test_points_in_time_come_through_a_filter(tmp_path, name):
 
 def test_a_stream_says_what_it_costs(tmp_path):
     path = written(tmp_path / "a.nii.gz")
-    assert "one stream of gzip" in bv.plan(bv.open(path).to(tmp_path / "b.zarr")).explain(verbose=True)
+    assert "one stream of gzip" in bv.plan(bv.open(path).to(tmp_path / "b.zarr")).explain(
+        verbose=True
+    )
     assert open_source(str(written(tmp_path / "a.nii"))).remark == ""

@@ -398,7 +398,7 @@ def _matrix(given: Any, name: str) -> np.ndarray:
     return m
 
 
-def inverted(matrix: ArrayLike, name: str) -> np.ndarray:
+def inverted(matrix: Any, name: str) -> np.ndarray:
     """Invert 3 x 3 numbers exactly and round once: the result is the same on every machine.
 
     Examples

@@ -25,7 +25,7 @@ _SPARSE = 500
 
 
 def _continued(shape: Triple) -> int:
-    """Bytes of what goes on from one window to the next, where each voxel of a plane is of another component."""
+    """Return the bytes kept between windows if each voxel of a plane belongs to another component."""
     return 64 * shape[1] * shape[2]
 
 
@@ -130,9 +130,9 @@ class _Labeler(Surveyor):
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
-                f"{self.count} components that begin in the first {z[1]} slices of the slab {self.slab} take more than "
-                f"the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it more memory, "
-                f"or smaller slabs, e.g. slab={smaller}"
+                f"{self.count} components that begin in the first {z[1]} slices of the slab {self.slab} take "
+                f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it more "
+                f"memory, or smaller slabs, e.g. slab={smaller}"
             )
 
     def finish(self) -> cc.SlabSummary:

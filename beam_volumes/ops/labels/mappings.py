@@ -70,9 +70,10 @@ def check_missing(missing: Any, dtype: np.dtype, labels: np.dtype, name: str) ->
         raise TypeError(f'{name}: missing={missing!r}; use "error", "keep" or a number')
     fits = True
     if dtype.kind in "ui":
-        fits = missing == missing // 1 and np.iinfo(dtype).min <= missing <= np.iinfo(dtype).max
+        limits = np.iinfo(dtype)
+        fits = bool(missing == missing // 1 and limits.min <= missing <= limits.max)
     elif is_whole(missing) and dtype.kind == "f":
-        fits = abs(missing) <= np.finfo(dtype).max and int(dtype.type(missing)) == missing
+        fits = bool(abs(missing) <= np.finfo(dtype).max and int(dtype.type(missing)) == missing)
     if not fits:
         raise ValueError(f"{name}: missing={missing!r} does not fit the result's {dtype}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -225,7 +225,8 @@ def region_adjacency(
 def extremes_of_labels(labels: Volume, intensity: Volume, *ends: str) -> Table:
     """Return a table of ``intensity_min`` or ``intensity_max``; infinite intensities count, NaN does not."""
     barrier = regionprops_table(labels, intensity, ends).barrier
-    return Table(Barrier.of(replace(barrier.survey, nan=EXTREMES), barrier.operands))
+    survey = replace(cast(RegionSurvey, barrier.survey), nan=EXTREMES)
+    return Table(Barrier.of(survey, barrier.operands))
 
 
 def check_affinities(affinities: Volume, name: str) -> None:
