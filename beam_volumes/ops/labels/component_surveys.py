@@ -131,8 +131,8 @@ class _Labeler(Surveyor):
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
                 f"{self.count} components that begin in the first {z[1]} slices of the slab {self.slab} take "
-                f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it more "
-                f"memory, or smaller slabs, e.g. slab={smaller}"
+                f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it "
+                f"more memory, or smaller slabs, e.g. slab={smaller}"
             )
 
     def finish(self) -> cc.SlabSummary:
