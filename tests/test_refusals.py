@@ -49,6 +49,18 @@ def brotli(tmp_path):
     bv.open(tmp_path / "v.nii.br")
 
 
+def own_input(tmp_path):
+    volume = bv.compute(V.to(tmp_path / "v.zarr"), runner=None)
+    bv.compute((volume + 1).to(tmp_path / "v.zarr"), runner=None, overwrite=True)
+
+
+def header_elsewhere(tmp_path):
+    head = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 5 4 3\nencoding: raw\ndata file: /etc/hostname\n\n"
+    (tmp_path / "v.nhdr").write_text(head)
+    bv.open(tmp_path / "v.nhdr")
+
+
+OUTSIDE = (header_elsewhere, "outside")
 #: By the beginning of a sentence: a call that is refused with a message that names the matter, a test that
 #: covers it, or PROSE.
 SAID = {
@@ -105,6 +117,10 @@ SAID = {
         "bzip2, text, hex": (reversed_axes, "bzip2"),
         "lists of files are refused": "tests/storage/test_metaimage.py",
         "Files of before 2007": "tests/storage/test_nd2.py",
+        "Others are refused, as a header": OUTSIDE,
+        "Frames that differ in two such ways": "tests/storage/test_dicom.py"
+        "::test_frames_of_one_place_that_differ_in_several_ways_are_refused",
+        "Lists of labels": "tests/storage/test_n5.py",
     },
     "looking.md": {"A section that takes more": "tests/show/test_preview.py"},
     "networks.md": {
@@ -124,7 +140,12 @@ SAID = {
     "python.md": {"[coverage.md](coverage.md) lists": PROSE},
     "recipes.md": {"Tags are refused": (tags, "tag")},
     "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
-    "runs.md": {"With neither, an output": (existing, "overwrite=True")},
+    "runs.md": {
+        "With neither, an output": (existing, "overwrite=True"),
+        "If anything else is in its folder": "tests/storage/test_overwrite.py"
+        "::test_foreign_files_in_an_output_are_not_deleted",
+        "An output that is one of the run's own inputs": (own_input, "v.zarr"),
+    },
     "speed.md": {"The start-up of": PROSE},
     "stability.md": {
         "A run is resumed by the version": "tests/drive/test_resume.py"

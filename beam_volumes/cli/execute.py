@@ -33,11 +33,12 @@ MOST_ROWS = 10_000
 
 
 def execute(
-    built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False
+    built: Built, options: RunOptions, dry_run: bool = False, brief: bool = False, note: str = ""
 ) -> compute.Outcome | None:
     """Show a plan and carry it out, telling of progress, results and what it took.
 
-    If ``brief``, one of many is carried out: there is no plan to see, and only the time is told at the end.
+    ``note`` is told before the plan. If ``brief``, one of many is carried out: there is no plan to see, and
+    only the time is told at the end.
 
     Returns
     -------
@@ -52,7 +53,7 @@ def execute(
         options,
         note=built.names,
         recipe=built.recipe,
-        tell=lambda planned: None if brief else tell(_begins(planned), options),
+        tell=lambda planned: None if brief else tell(_begins(planned, note), options),
     )
     finish(outcome, built.names, options, brief)
     return outcome if outcome.ran else None
@@ -134,11 +135,11 @@ def _tell_obstacles(plan: Plan, options: RunOptions) -> None:
         say.tell(f"beam-volumes: warning: the run would be refused: {message(error)}")
 
 
-def _begins(plan: Plan) -> str:
-    """A plan in a few lines, and which folders are made for its outputs."""
+def _begins(plan: Plan, note: str) -> str:
+    """A plan in a few lines, after a note, and which folders are made for its outputs."""
     homes = (os.path.dirname(os.path.abspath(path)) for path in map(_local, plan.outputs) if path)
     made = [f"makes the folder {home}" for home in dict.fromkeys(homes) if not os.path.isdir(home)]
-    return "\n".join([*made, summary(plan)])
+    return "\n".join([*filter(None, [note]), *made, summary(plan)])
 
 
 def _local(sink: Any) -> str | None:

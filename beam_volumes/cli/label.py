@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import execute, tell
+from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import (
     computing,
     extents,
@@ -71,15 +71,15 @@ def register(verbs: Any) -> None:
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
     options = run_options(args, others, parser)
     volume = opened(args.mask, args)
-    if volume.dtype != bool and args.threshold is None and not args.by_value:
-        tell(
-            f"beam-volumes: {args.mask} is of {volume.dtype}: every voxel that is not 0 is foreground; "
-            "--threshold otsu takes what is bright",
-            options,
-        )
     cells = labels(volume if args.crop is None else crop(volume, args.crop), args)
     target = cells.to(args.out, chunks=extents(args.chunks, "--chunks"))
-    execute(Built((target, cells.num_labels), (None, "")), options, args.dry_run)
+    note = ""
+    if volume.dtype != bool and args.threshold is None and not args.by_value:
+        note = (
+            f"beam-volumes: {args.mask} is of {volume.dtype}: every voxel that is not 0 is foreground; "
+            "--threshold otsu takes what is bright"
+        )
+    execute(Built((target, cells.num_labels), (None, "")), options, args.dry_run, note=note)
 
 
 def labels(volume: Volume, args: argparse.Namespace) -> Volume:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
-from beam_volumes.cli.execute import execute, tell
+from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import computing, numbers, opened, opening, run_options, verb
 from beam_volumes.cli.options import spacing as voxel_size
 from beam_volumes.graph.table import Table
@@ -53,15 +53,15 @@ def register(verbs: Any) -> None:
 def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[str]) -> None:
     options = run_options(args, others, parser)
     labels = opened(args.labels, args)
-    if labels.dtype.kind != "b" and labels.dtype.itemsize <= 2:
-        tell(
-            f"beam-volumes: {args.labels} is of {labels.dtype}: voxels of one value are one region, wherever "
-            "they lie; of an image, beam-volumes label --threshold otsu makes labels first",
-            options,
-        )
     table = measured(labels, args)
     target = table if args.out is None else table.to(args.out)
-    execute(Built((target,), ("",)), options, args.dry_run)
+    note = ""
+    if labels.dtype.kind != "b" and labels.dtype.itemsize <= 2:
+        note = (
+            f"beam-volumes: {args.labels} is of {labels.dtype}: voxels of one value are one region, wherever "
+            "they lie; of an image, beam-volumes label --threshold otsu makes labels first"
+        )
+    execute(Built((target,), ("",)), options, args.dry_run, note=note)
 
 
 def measured(labels: Volume, args: argparse.Namespace) -> Table:

@@ -14,6 +14,8 @@ _KEYWORD = re.compile(
     r"\b(memory|workers|slab|threads|journal|accelerator|max_retries|runner)="
     r"(\([\d, ]*\)|'[^']*'|\"[^\"]*\"|[\w.]*)"
 )
+#: What is added to errors of functions that name no parameter.
+_CALL = re.compile(r"; in \w+\(\w+=.*\)$", re.S)
 _PLACED = re.compile(r"\b(voxel_size|unit)=(?![=(\[])('[^']*'|)")
 _QUOTES = r"['\"]?"
 _COMMAND = {
@@ -57,6 +59,7 @@ def worded(text: str, recipe: bool = False) -> str:
     """
     for python, here in {**_OPTION, **(_RECIPE if recipe else _COMMAND)}.items():
         text = re.sub(python, here, text)
+    text = _CALL.sub("", text)
     text = _KEYWORD.sub(_as_option, text)
     text = _PLACED.sub(lambda found: _as_key(found) if recipe else _as_option(found), text)
     return re.sub(r"(--[\w-]+|\b\w+:) +([ ,;.)]|$)", r"\1\2", text)

@@ -170,7 +170,7 @@ class _Document:
                 known = [n for n in self.gives if n not in operations()]
                 hint = nearest(word, [*known, *operations()]) if known else ""
                 said = elsewhere.hint(word, list(operations()))
-                hint = hint or (f"; {said}" if said.startswith("did you mean") else "")
+                hint = hint or (f"; {said.replace('bv.', '')}" if said else "")
                 hint = hint or "; give a path, or a name said before by --as NAME or NAME=PATH"
                 raise RecipeError(WHERE, f"{word!r} is no volume and no operation{hint}")
             same = [n for n, e in self.inputs.items() if e.value == word]
