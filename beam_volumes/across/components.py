@@ -311,11 +311,13 @@ class _Continuation:
     ) -> Continued:
         """Take the next block; ``new`` gives the values of so many of its components that are new."""
         found, last, before = self.labelling.find(block, threads), self._last, self._values
-        n = 0 if last is None else len(last.first)
+        if last is None or not len(last.first):
+            values, none = new(found, len(found.first)), before[:0]
+            return self._kept(Continued(found, values, np.ones(len(values), bool), (none, none)))
+        n = len(last.first)
         parent = np.arange(n + len(found.first))
-        if last is not None:
-            self.labelling.unite(last, found, parent, 0, n)
-            kernels.flatten(parent)
+        self.labelling.unite(last, found, parent, 0, n)
+        kernels.flatten(parent)
         below, above = parent[:n], parent[n:]
         is_new = above >= n
         given = new(found, int(np.count_nonzero(is_new)))
@@ -324,9 +326,13 @@ class _Continuation:
         is_old = ~is_new
         values[is_old] = before[above[is_old]]
         joined = np.flatnonzero(below != np.arange(n))
-        self._last, which = found.last_slice()
-        self._values = values[which]
-        return Continued(found, values, is_new, (before[joined], before[below[joined]]))
+        pairs = before[joined], before[below[joined]]
+        return self._kept(Continued(found, values, is_new, pairs))
+
+    def _kept(self, came: Continued) -> Continued:
+        self._last, which = came.found.last_slice()
+        self._values = came.values[which]
+        return came
 
 
 class _Stream:
