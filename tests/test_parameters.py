@@ -155,7 +155,7 @@ def test_what_was_refused_late_or_without_a_name(name, call):
 
 def test_either_error_may_be_caught():
     for kind in (ValueError, TypeError, ParameterError):
-        with pytest.raises(kind, match="sigma=None is not a number, a text or a sequence"):
+        with pytest.raises(kind, match="sigma=None"):
             bv.gaussian_filter(V, None)
 
 

@@ -70,7 +70,7 @@ def add_levels(
     *,
     method: str | None = None,
     factors: int | Sequence[int] | Sequence[Sequence[int]] | None = None,
-    memory: int | str | None = None,
+    memory: int | float | str | None = None,
     workers: int | None = None,
     runner: Any = AUTO,
     options: Any = None,

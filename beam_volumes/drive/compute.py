@@ -88,7 +88,7 @@ class Outcome:
 @documented
 def compute(
     *targets: Wanted,
-    memory: int | str | None = None,
+    memory: int | float | str | None = None,
     workers: int | None = None,
     runner: Any = AUTO,
     options: Any = None,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any, TypeVar
 
-from beam_volumes.graph.kinds import Kind, kinds_of, short
+from beam_volumes.graph.kinds import Kind, ParameterError, kinds_of, short
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -87,7 +87,8 @@ def meant(name: str, known: Sequence[str]) -> str:
 def checked_keywords(function: Function, *, names_call: bool = False) -> Function:
     """Check what a function is given: each parameter by name, and its value by the annotation.
 
-    With ``names_call`` errors of the function that name none of its parameters tell the call.
+    With ``names_call`` the function computes nothing yet. Its own errors then come first if they name a
+    parameter; other errors are followed by the call.
 
     Examples
     --------
@@ -123,17 +124,28 @@ def checked_keywords(function: Function, *, names_call: bool = False) -> Functio
         given = [*zip(places, args, strict=False), *kwargs.items()]
         if rest is not None:
             given += [(rest, value) for value in args[len(places) :]]
+        wrong = None
         for name, value in given:
-            if name in kinds and value is not parameters[name].default:
-                kinds[name].check(function.__name__, name, value)
+            if wrong is None and name in kinds and value is not parameters[name].default:
+                wrong = kinds[name].error(function.__name__, name, value)
+        if not names_call and wrong is not None:
+            raise wrong
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except _UNNAMED as error:
+            if wrong is not None:  # a function that checks a parameter itself knows a better remedy
+                is_own = isinstance(error, TypeError | ValueError) and _names(
+                    str(error), wrong.name
+                )
+                raise (ParameterError(str(error), wrong.name) if is_own else wrong) from error
             if not names_call or _is_named(error, kinds, [name for name, _ in given]):
                 raise
             call = ", ".join(f"{name}={short(value)}" for name, value in given)
             same = TypeError if isinstance(error, TypeError) else ValueError
             raise same(f"{error}; in {function.__name__}({call})") from error
+        if wrong is not None:
+            raise wrong
+        return result
 
     return called  # type: ignore[return-value]
 
@@ -151,10 +163,13 @@ def _is_named(error: Exception, kinds: Mapping[str, Kind], given: Sequence[str])
     """
     if type(error) not in _UNNAMED and not type(error).__module__.startswith("numpy"):
         return True
-    text = str(error)
     ends = {
         name: "=" if kinds[name].is_volume or len(name) == 1 else r"\b"
         for name in given
         if name in kinds
     }
-    return any(re.search(rf"\b{re.escape(name)}{end}", text) for name, end in ends.items())
+    return any(_names(str(error), name, end) for name, end in ends.items())
+
+
+def _names(text: str, name: str, end: str = r"\b") -> bool:
+    return re.search(rf"\b{re.escape(name)}{end}", text) is not None

@@ -34,7 +34,10 @@ class _Short(reprlib.Repr):
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = self.maxother = self.maxlong = 80
+        self.maxstring = self.maxother = self.maxlong = 60
+
+    def repr1(self, x: Any, level: int) -> str:
+        return " ".join(super().repr1(x, level).split())
 
     def repr_ndarray(self, array: np.ndarray, level: int) -> str:
         if array.size <= 8:
@@ -47,6 +50,10 @@ short = _Short().repr
 
 class ParameterError(TypeError, ValueError):
     """A parameter is of a wrong type, or a number where another one is needed: either may be caught."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,13 @@ class Kind:
         """Whether it is a volume, and nothing else but None."""
         return set(self.names) <= {*_NAMED["Volume"].names, "None"}
 
-    def check(self, function: str, name: str, value: Any) -> None:
-        """Refuse a value that is not of this kind."""
-        if not self.accepts(value):
-            raise ParameterError(f"{function}: {name}={short(value)} is not {self.text}")
+    def error(self, function: str, name: str, value: Any) -> ParameterError | None:
+        """Return the error for a value that is not of this kind; None if it is."""
+        if self.accepts(value):
+            return None
+        is_path = self.is_volume and isinstance(value, str | os.PathLike)
+        remedy = f"; write bv.open({os.fspath(value)!r})" if is_path else ""
+        return ParameterError(f"{function}: {name}={short(value)} is not {self.text}{remedy}", name)
 
 
 ANYTHING = Kind(("anything",), lambda value: True)

@@ -79,7 +79,7 @@ Planned = TypeVar("Planned")
 @documented
 def plan(
     *targets: Wanted,
-    memory: int | str | None = None,
+    memory: int | float | str | None = None,
     workers: int | None = None,
     processes: int = 1,
     threads: int | None = None,

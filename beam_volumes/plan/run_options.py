@@ -123,7 +123,7 @@ class RunOptions:
     2147483648
     """
 
-    memory: int | str | None = None
+    memory: int | float | str | None = None
     workers: int | None = None
     processes: int | None = 1
     threads: int | None = None

@@ -72,7 +72,7 @@ def profile_recipe(
     recipe: Recipe,
     crop: str | None = None,
     *,
-    memory: int | str | None = None,
+    memory: int | float | str | None = None,
     workers: int | None = None,
 ) -> Profile:
     """Time a recipe in this process; nothing of it is left.

@@ -111,7 +111,7 @@ class Recipe:
     steps: dict[str, RecipeStep]
     order: tuple[str, ...]
     outputs: list[RecipeOutput]
-    memory: int | str | None = None
+    memory: int | float | str | None = None
     workers: int | None = None
     description: str = field(default="")
     document: Any = None

@@ -24,6 +24,7 @@ alone: of two runs that begin at once one gets the folder.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -437,6 +438,15 @@ class Journal:
     def failure(self, launch: str | None) -> dict[str, Any] | None:
         """What every attempt of a launch would fail of, as data, if it is known; None is the last launch."""
         return _of_launch(self._folder.read(_FAILURE), launch)
+
+    def note_unread(self, place: str) -> None:
+        """Note a file of an input that could not be read: it may be mended before the run is resumed."""
+        self._folder.write(f"unread/{hashlib.sha1(place.encode()).hexdigest()}", place.encode())
+
+    def unread(self) -> set[str]:
+        """Return the files that were noted by `note_unread`."""
+        keys = [f"unread/{name}" for name in self._folder.names("unread/")]
+        return {data.decode() for data in self._folder.read_many(keys) if data is not None}
 
     # What a pass has found.
 

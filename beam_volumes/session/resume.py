@@ -56,7 +56,7 @@ from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.opening import reopened
 from beam_volumes.storage.place import Spec, join, kvstore_spec, url
 from beam_volumes.storage.source import Source
-from beam_volumes.storage.stamps import changed
+from beam_volumes.storage.stamps import changed, renewed
 from beam_volumes.storage.table_sink import TableSink
 from beam_volumes.text import counted
 from beam_volumes.version import __version__
@@ -162,6 +162,9 @@ def _session(plan: Plan, journal: Journal, manifest: Manifest, request: Request 
     plan = _in_its_own_slabs(plan, manifest)
     tables = {url(kvstore_spec(e.store)) for e in _tables_of(plan)}
     now = {name: found for name, found in stamps_of(plan).items() if name in tables}
+    if unread := journal.unread():
+        for name, then in manifest.inputs.items():
+            now.setdefault(name, renewed(then, unread))
     if not journal.marked(ENDED):
         check_stamps({**manifest.inputs, **now}, journal)
     check_outputs_are_there(plan, journal)

@@ -211,11 +211,25 @@ class Session(OncePerProcess):
 
     @contextmanager
     def noted(self, step: str) -> Iterator[None]:
-        """Leave in the journal what goes wrong in a step, if it is for all attempts to go wrong of."""
+        """Note in the journal why a step fails: an input that cannot be read, or an error of all attempts."""
         try:
             yield
         except Exception as error:
-            if self.journal is not None and not may_pass(error):
-                with suppress(OSError):  # what went wrong is to be told, not that it is not noted
-                    self.journal.note_failure(step, self.launch, as_data(error), self.max_retries)
+            if self.journal is not None:
+                with suppress(
+                    OSError
+                ):  # the error itself is reported, not that it could not be noted
+                    if isinstance(error, OSError):
+                        self._note_unread(self.journal, str(error))
+                    if not may_pass(error):
+                        data = as_data(error)
+                        self.journal.note_failure(step, self.launch, data, self.max_retries)
             raise
+
+    @staticmethod
+    def _note_unread(journal: Journal, text: str) -> None:
+        manifest = Journal.load(journal.spec)
+        for stamps in manifest.inputs.values() if manifest is not None else ():
+            for place, _ in stamps:
+                if place in text:
+                    journal.note_unread(place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -64,6 +64,13 @@ def changed(then: Iterable[Sequence[str]]) -> str | None:
             folder, name = _object(place)
             return folder.name_of(name)
     return None
+
+
+def renewed(then: Iterable[Sequence[str]], places: Collection[str]) -> list[Stamp]:
+    """Return stamps with those of some local files taken anew."""
+    return [
+        (place, (_of_file(place) or stamp) if place in places else stamp) for place, stamp in then
+    ]
 
 
 def _of_file(path: str) -> str:

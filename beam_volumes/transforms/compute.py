@@ -111,7 +111,7 @@ class Compute(beam.PTransform):
     def __init__(
         self,
         *targets: Target | TableTarget | Table | Scalar,
-        memory: int | str | None = None,
+        memory: int | float | str | None = None,
         workers: int | None = None,
         slab: Sequence[int] | None = None,
         window: int | None = None,

@@ -116,7 +116,7 @@ class ComputeAll(Excepting, beam.PTransform):
         self,
         function: Callable[[Any], Targets],
         *,
-        memory: int | str | None = None,
+        memory: int | float | str | None = None,
         workers: int = 1,
         threads: int | None = None,
         run: str | None = None,

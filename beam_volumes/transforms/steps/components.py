@@ -272,7 +272,7 @@ class MergeEquivalences(beam.PTransform):
         k_largest: int | None = None,
         as_mask: bool = False,
         dtype: Any = np.uint32,
-        memory: int | str | None = None,
+        memory: int | float | str | None = None,
     ):
         super().__init__()
         self.grid = grid_of(slabs)

@@ -91,7 +91,7 @@ class LabelSlabs(beam.PTransform):
         k_largest: int | None = None,
         dtype: Any = np.uint32,
         mask: Volume | None = None,
-        memory: int | str | None = None,
+        memory: int | float | str | None = None,
     ):
         super().__init__()
         sized = (min_size, max_size, k_largest) != (None, None, None)

@@ -109,7 +109,7 @@ class MeasureSlabs(beam.PTransform):
         slabs: ReadSlabs | SlabGrid | Any,
         *,
         partial: bool = False,
-        memory: int | str | None = None,
+        memory: int | float | str | None = None,
         **functions: Callable[[Volume], Wanted],
     ):
         super().__init__()
