@@ -119,6 +119,8 @@ class Plan:
         What made the plan; it makes another one with other slabs, to be compared with.
     workers_asked : int or None
         The number of slabs in flight if it was asked for, and is not the planner's choice.
+    base_asked : int or None
+        The base of a process that was asked for; None if it was measured.
     in_process : str or None
         Why the run is one of the calling process without a pipeline, if nobody named a runner.
 
