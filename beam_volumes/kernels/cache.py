@@ -69,7 +69,7 @@ def folder() -> Path:
     return platformdirs.user_cache_path("beam_volumes", appauthor=False) / "kernels"
 
 
-def _temporary_folder() -> Path | None:
+def _temporary_folder(is_made: bool) -> Path | None:
     """Return the folder of kernels if `folder` is read-only; None unless it belongs to this user alone.
 
     Files in it are executed, and every user may write to its parent folder.
@@ -77,7 +77,8 @@ def _temporary_folder() -> Path | None:
     user = os.geteuid() if hasattr(os, "geteuid") else None
     path = Path(tempfile.gettempdir()) / f"beam_volumes-kernels-{user}"
     try:
-        path.mkdir(mode=0o700, exist_ok=True)
+        if is_made:
+            path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError:
         return None
@@ -85,9 +86,9 @@ def _temporary_folder() -> Path | None:
     return path if stat.S_ISDIR(found.st_mode) and is_own else None
 
 
-def _folders() -> Iterator[Path]:
+def _folders(is_made: bool = False) -> Iterator[Path]:
     yield folder()
-    if (temporary := _temporary_folder()) is not None:
+    if (temporary := _temporary_folder(is_made)) is not None:
         yield temporary
 
 
@@ -278,7 +279,7 @@ class KernelCache(_Cache):
         if name is None or data.library.has_dynamic_globals or data.lifted:
             return
         payload = dumps(data._reduce())
-        for place in _folders():
+        for place in _folders(is_made=True):
             with suppress(OSError):
                 _write(place / name, payload)
                 break

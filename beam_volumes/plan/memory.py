@@ -35,13 +35,10 @@ _TABLES_BYTES, TABLES = 36 << 20, "tables"
 #: What this process holds is rounded up to these, so that plans of like processes are alike.
 _ROUNDED = 8 << 20
 
-#: By kernel, what those take that this process has used so far.
-_used: dict[str, int] = {}
-
 
 @cache
 def _own() -> int:
-    """What this process held when it was first asked for; what is more than ours ever takes is of others."""
+    """Return what this process held before its first plan, without what is more than ours ever takes."""
     held = min(machine.held_memory(), BASE_ALONE - _LLVM - _COMPILER)
     return -(-held // _ROUNDED) * _ROUNDED + _RUNNING
 
@@ -58,10 +55,10 @@ def of_base(base: int | None, kernels: Collection[str]) -> int:
     """
     if base is not None:
         return base + BASE_KERNEL * sum(k != TABLES for k in kernels)
-    taken = {k: _kernel_bytes(k) for k in kernels} | _used
-    llvm = _LLVM if taken.keys() - {TABLES} else 0
-    compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
-    return _own() + llvm + compiler + sum(taken.values())
+    taken = [_kernel_bytes(k) for k in kernels]
+    llvm = _LLVM if set(kernels) - {TABLES} else 0
+    compiler = _COMPILER if BASE_KERNEL in taken else 0
+    return _own() + llvm + compiler + sum(taken)
 
 
 def _kernel_bytes(kernel: str) -> int:
@@ -71,9 +68,7 @@ def _kernel_bytes(kernel: str) -> int:
 
 
 def note_used(kernels: Collection[str]) -> None:
-    """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
-    for kernel in kernels:
-        _used.setdefault(kernel, _kernel_bytes(kernel))
+    """Note that kernels were used: they are in the cache of kernels now."""
     note_cached(k for k in kernels if k != TABLES)
 
 

@@ -122,11 +122,12 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
 
 
 def check_shown(page, said):
-    """The lines that a page shows of a plan are there, in their order."""
+    """The lines that a page shows of a plan are there, in their order; three dots stand for any text."""
     rest = iter(said.splitlines())
     shown = next(text for text in snippets(page, "text") if "passes, " in text)
     for line in shown.splitlines():
-        assert line == "..." or line in rest, line
+        pattern = re.escape(line).replace(re.escape("..."), ".*")
+        assert line == "..." or any(re.fullmatch(pattern, other) for other in rest), (line, said)
 
 
 def test_the_machines_that_are_shown(tmp_path, monkeypatch, command):

@@ -130,7 +130,7 @@ def test_misaligned_slabs_are_refused(v, tmp_path):
     for bad in ((0, 1, 1), (16, 64), (16, 64, 64, 64)):
         with pytest.raises(ValueError, match="slab"):
             bv.plan(out, slab=bad)
-    with pytest.raises(TypeError, match=r"slab=16 .* one number per axis"):
+    with pytest.raises(TypeError, match="slab=16 is not a sequence of whole numbers"):
         bv.plan(out, slab=16)
     (p,) = bv.plan(out, slab=(32, 128, 400)).passes
     assert p.grid.step == (32, 128, 400) and len(p.grid) == 7 * 3

@@ -43,6 +43,12 @@ def memory_for(target, more):
     return bv.plan(target, **HOW).smallest_memory + more
 
 
+def memory_here(target):
+    """As much for a run in this process, whose base is measured."""
+    options = RunOptions(memory="1GiB", workers=1, runner=None)
+    return compute.plan_run([target], options).smallest_memory + (1 << 20)
+
+
 def run(target, memory, **how):
     options = RunOptions(memory=memory, workers=1, runner=None, progress=False, **how)
     outcome = compute.run([target], options)
@@ -66,7 +72,7 @@ def test_what_slabs_would_cut_through_is_stored_first(tmp_path, stored, kinds, m
     assert plan.bytes_read <= 5 * voxels.nbytes and plan.bytes_written == 2 * voxels.nbytes
     assert plan.predicted_memory <= memory
     assert "stored for pass 2: in chunks of" in plan.explain(verbose=True)
-    outcome = run(target, memory)
+    outcome = run(target, memory_here(target))
     assert outcome.summary.bytes_read <= plan.bytes_read
     np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), voxels)
     assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
@@ -108,7 +114,7 @@ def test_a_run_in_two_stages_goes_on(tmp_path, stored):
     slabs.sweep_slab(first, 0, 1, {})
     with pytest.raises(ValueError, match="planned in 2 passes and would now be in 1"):
         run(target, "1GiB", resume=True)
-    run(target, memory, resume=True)
+    run(target, memory_here(target), resume=True)
     np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), voxels)
     assert bv.verify(tmp_path / "out.zarr", checksums=True) == []
 
@@ -122,6 +128,6 @@ def test_channels_are_stored_alike(tmp_path, stored):
         progress=False,
     )
     target = bv.open(tmp_path / "two.zarr").to(tmp_path / "out.zarr", chunks=CHUNKS["planes"])
-    outcome = run(target, memory_for(target, 1 << 20))
+    outcome = run(target, memory_here(target))
     assert len(outcome.plan.intermediates) == 2
     np.testing.assert_array_equal(bv.open(tmp_path / "out.zarr"), array)

@@ -10,7 +10,7 @@ WRONG = [
     ({"memory": "2GoB"}, ValueError, "memory '2GoB' is not a size"),
     ({"memory": 0}, ValueError, "must be more than nothing"),
     ({"workers": 0}, ValueError, "workers=0 is not a whole number from 1 on"),
-    ({"threads": 1.5}, ValueError, "threads=1.5 is not a whole number from 1 on"),
+    ({"threads": 1.5}, ValueError, "threads=1.5 is not a whole number"),
     ({"slab": 3}, TypeError, "slab=3 is not a sequence"),
     ({"slab": (0, 1, 1)}, ValueError, "slab=0 is not a whole number"),
     ({"window": True}, ValueError, "window=True is not"),

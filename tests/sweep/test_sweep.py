@@ -103,8 +103,8 @@ def test_the_store_is_read_chunk_by_chunk_once(tmp_path):
         out, runner=None, slab=(32, 128, 128), window=5, journal=tmp_path / "j", progress=False
     )
     assert plan.bytes_read == x.nbytes and plan.read_amplification == 1.0
-    # Metadata is small beside the voxels.
-    assert x.nbytes <= bytes_read() - before <= 1.05 * x.nbytes
+    # Metadata is small next to the voxels.
+    assert x.nbytes <= bytes_read() - before <= x.nbytes + (80 << 10)
 
 
 def test_memory_is_taken_once_and_kept_from_slab_to_slab(tmp_path, monkeypatch):

@@ -288,7 +288,7 @@ def _made(ordered: Sequence[Volume], stage: Symmetric, *values: Scalar) -> Volum
 @documented
 def frangi(
     volume: Volume,
-    sigmas: Sequence[float] = (1, 3, 5, 7, 9),
+    sigmas: float | Sequence[float] = (1, 3, 5, 7, 9),
     alpha: float = 0.5,
     beta: float = 0.5,
     gamma: float | None = None,
@@ -304,7 +304,7 @@ def frangi(
     volume : Volume or numpy.ndarray
         A lazy volume of two or three axes, or an array, which is opened. Floats are best
         brought to the range from 0 to 1 first; integers stay on their scale.
-    sigmas : sequence of float, default: (1, 3, 5, 7, 9)
+    sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, the scales that are looked at. The best one counts at
         each voxel.
     alpha : float, default: 0.5
@@ -382,7 +382,7 @@ def frangi(
 @documented
 def sato(
     volume: Volume,
-    sigmas: Sequence[float] = (1, 3, 5, 7, 9),
+    sigmas: float | Sequence[float] = (1, 3, 5, 7, 9),
     black_ridges: bool = True,
     *,
     mode: str | Sequence[str] = "reflect",
@@ -393,7 +393,7 @@ def sato(
     Parameters
     ----------
     %(intensities)s
-    sigmas : sequence of float, default: (1, 3, 5, 7, 9)
+    sigmas : float or sequence of float, default: (1, 3, 5, 7, 9)
         Standard deviations in voxels, the scales that are looked at. The best one counts at
         each voxel.
     black_ridges : bool, default: True

@@ -343,7 +343,7 @@ def test_pairs_that_cannot_be_turned_are_refused():
     refused("2 entries, and the network makes 3", PAIRS[:2])
     refused("twice, or with its opposite", [(1, 0, 0), (-1, 0, 0), None])
     refused("whole numbers along z, y, x", [(1, 0), None, None])
-    refused(r"offsets=\[1, 2, 3\] is not a sequence of sequences", [1, 2, 3], kind=TypeError)
+    refused(r"offsets=\[1, 2, 3\]: 1 is neither an offset nor None", [1, 2, 3], kind=TypeError)
     refused("no sequence of offsets", "zyx", kind=TypeError)
     refused("use a larger patch", [(-9, 0, 0), None, None], context=None)
     refused("alike along z and y and x", PAIRS, "cube", patch=(12, 12, 14))
