@@ -29,11 +29,14 @@ BASE_KERNEL = 32 << 20
 
 #: Of this process more is known: what it holds. A run adds threads and handles, the first kernel LLVM, and
 #: its compiler where it is not in the cache of kernels. A kernel from there takes less. Measured as above.
-_RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 8 << 20, 28 << 20, 28 << 20, 4 << 20
+_RUNNING, _LLVM, _COMPILER, _CACHED_KERNEL = 20 << 20, 28 << 20, 28 << 20, 4 << 20
 #: What libraries for tables take, and what stands for them among kernels.
 _TABLES_BYTES, TABLES = 36 << 20, "tables"
 #: What this process holds is rounded up to these, so that plans of like processes are alike.
 _ROUNDED = 8 << 20
+
+#: By kernel, what those take that this process has used so far.
+_used: dict[str, int] = {}
 
 
 @cache
@@ -53,12 +56,14 @@ def of_base(base: int | None, kernels: Collection[str]) -> int:
     kernels : collection of str
         Operations with their dtypes.
     """
+    compiled = BASE_KERNEL * sum(k != TABLES for k in kernels)
     if base is not None:
-        return base + BASE_KERNEL * sum(k != TABLES for k in kernels)
-    taken = [_kernel_bytes(k) for k in kernels]
-    llvm = _LLVM if set(kernels) - {TABLES} else 0
-    compiler = _COMPILER if BASE_KERNEL in taken else 0
-    return _own() + llvm + compiler + sum(taken)
+        return base + compiled
+    taken = {k: _kernel_bytes(k) for k in kernels} | _used
+    llvm = _LLVM if taken.keys() - {TABLES} else 0
+    compiler = _COMPILER if BASE_KERNEL in taken.values() else 0
+    # A process that has used many kernels keeps less of each than compiling it took.
+    return min(_own() + llvm + compiler + sum(taken.values()), BASE_ALONE + compiled)
 
 
 def _kernel_bytes(kernel: str) -> int:
@@ -68,7 +73,9 @@ def _kernel_bytes(kernel: str) -> int:
 
 
 def note_used(kernels: Collection[str]) -> None:
-    """Note that kernels were used: they are in the cache of kernels now."""
+    """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
+    for kernel in kernels:
+        _used.setdefault(kernel, _kernel_bytes(kernel))
     note_cached(k for k in kernels if k != TABLES)
 
 

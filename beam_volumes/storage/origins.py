@@ -73,10 +73,11 @@ _LIBRARIES = tuple(
 )
 
 
-def extents_of(array: Any) -> tuple[Extent, ...]:
+def extents_of(array: Any, texts: bool = True) -> tuple[Extent, ...]:
     """Find the stores that an array, or a function, reads from.
 
-    `Extent.unknown` stands for those that cannot be known.
+    `Extent.unknown` stands for those that cannot be known. Paths that are plain texts count with ``texts``: a
+    user's function may hold them for other purposes.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def extents_of(array: Any) -> tuple[Extent, ...]:
     >>> [os.path.basename(e.store["path"]) for e in extents_of(functools.partial(np.load, "em.npy"))]
     ['em.npy']
     """
-    walk = _Walk()
+    walk = _Walk(texts)
     walk.visit(array)
     return (*walk.found.values(), *map(Extent.unknown, walk.hidden))
 
@@ -100,7 +101,8 @@ class _Walk:
         What hides which stores it reads.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, texts: bool) -> None:
+        self._with_texts = texts
         self.found: dict[str, Extent] = {}
         self.hidden: dict[str, None] = {}
         self._seen: dict[int, Any] = {}  # kept alive, so that no number is used twice
@@ -114,7 +116,8 @@ class _Walk:
             if kind in _SKIPPED or id(item) in seen:
                 continue
             if kind is str:
-                self._text(item)
+                if self._with_texts:
+                    self._text(item)
                 continue
             is_task = kind.__module__ == _TASKS
             if not is_task and isinstance(item, _PLAIN):
@@ -292,7 +295,7 @@ class _Walk:
 
     def _searched(self, item: Any) -> Iterable[Any]:
         """An object that is known to read: what it reads is unknown unless it names that."""
-        inner = _Walk()
+        inner = _Walk(self._with_texts)
         inner.visit(dict(item) if isinstance(item, dict) else list(_attributes(item)))
         self.hidden |= inner.hidden
         if not inner.found:

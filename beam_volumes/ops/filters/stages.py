@@ -490,7 +490,8 @@ class Overlap(Stage):
 
     @property
     def extents(self) -> tuple[Extent, ...]:
-        return tuple(e for e in extents_of(self.function) if e.hidden_by is None)
+        found = extents_of(self.function, texts=False)
+        return tuple(e for e in found if e.hidden_by is None)
 
     def token(self) -> str:
         edges = self.edges.key

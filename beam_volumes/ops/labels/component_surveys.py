@@ -26,7 +26,7 @@ _SPARSE = 500
 
 def _continued(shape: Triple) -> int:
     """Return the bytes kept between windows if each voxel of a plane belongs to another component."""
-    return 64 * shape[1] * shape[2]
+    return 32 * shape[1] * shape[2]
 
 
 @dataclass(frozen=True, eq=False)
