@@ -149,7 +149,7 @@ def for_each_label(
         if v.space.times:
             raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
     if not callable(function):
-        raise TypeError(f"{what}: {function!r} is no function")
+        raise TypeError(f"{what}: function={function!r} is not callable")
     z, y, x = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0)
     step = EachLabel(
         name or str(getattr(function, "__name__", what)),
