@@ -176,7 +176,7 @@ def test_mistakes():
         bv.normalize_slices(v, mean=3, percentiles=(1, 99))
     with pytest.raises(TypeError, match="out_range='image' goes with percentiles"):
         bv.normalize_slices(v, out_range="image")
-    with pytest.raises(TypeError, match="percentiles=5 is not a sequence of numbers"):
+    with pytest.raises(TypeError, match="percentiles=5 is not a pair of numbers"):
         bv.normalize_slices(v, percentiles=5)
     with pytest.raises(ValueError, match=r"percentiles=\(99, 1\) do not rise"):
         bv.normalize_slices(v, percentiles=(99, 1))
