@@ -167,15 +167,15 @@ def test_the_base_of_this_process_is_measured_and_kernels_count_once(fresh, monk
     v = bv.open(np.zeros((8, 16, 16), "u1"))
     once, twice = bv.median_filter(v, 3), bv.median_filter(bv.median_filter(v, 3), 3)
     before = bv.plan(once)
-    assert before.base == bv.plan(twice).base <= 160 << 20
+    assert before.base == bv.plan(twice).base <= 172 << 20
     bv.compute(once, runner=None, progress=False)
     # What was compiled stays in this process; another one reads it from the cache.
     assert bv.plan(once).base == before.base
     monkeypatch.setattr(memory, "_used", {})
-    assert bv.plan(once).base <= 110 << 20
+    assert bv.plan(once).base <= 116 << 20
     # Arrays that the process holds for its user are no part of it, and plans do not change while it runs.
     monkeypatch.setattr(machine, "held_memory", lambda: 5 << 30)
-    assert bv.plan(once).base <= 110 << 20
+    assert bv.plan(once).base <= 116 << 20
     memory._own.cache_clear()
     assert bv.plan(once).base < 256 << 20
 
