@@ -117,14 +117,14 @@ def prune(path: Path, max_bytes: int) -> None:
     size = sum(found.st_size for _, found in entries)
     if size <= max_bytes:
         return
+    for mark in path.glob(f"*{_CACHED}"):  # an operation may lose a kernel
+        with suppress(OSError):
+            mark.unlink()
     for name, found in entries:
         if size <= max_bytes * 3 // 4:
             return
         with suppress(OSError):
             os.unlink(name)
-        for mark in path.glob(f"*{_CACHED}"):
-            with suppress(OSError):
-                mark.unlink()
         size -= found.st_size
 
 

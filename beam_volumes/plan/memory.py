@@ -74,9 +74,9 @@ def _kernel_bytes(kernel: str) -> int:
 
 def note_used(kernels: Collection[str]) -> None:
     """Note that this process has used kernels: they stay in it, and are in the cache of kernels now."""
-    for kernel in kernels:
-        _used.setdefault(kernel, _kernel_bytes(kernel))
-    note_cached(k for k in kernels if k != TABLES)
+    new = [k for k in kernels if k not in _used]
+    _used.update({k: _kernel_bytes(k) for k in new})
+    note_cached(k for k in new if k != TABLES)
 
 
 @dataclass(frozen=True)
