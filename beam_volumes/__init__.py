@@ -5,7 +5,7 @@ something write it to the current directory.
 """
 
 from beam_volumes import plan
-from beam_volumes.exports import lazy
+from beam_volumes.base.exports import lazy
 
 # The package `plan` is loaded now, so that its import cannot hide the function of its name later.
 del plan

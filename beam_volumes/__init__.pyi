@@ -1,4 +1,4 @@
-"""The public names, and where each lives: `beam_volumes.exports` reads them here."""
+"""The public names, and where each lives: `beam_volumes.base.exports` reads them here."""
 
 from .drive.add_levels import add_levels as add_levels
 from .drive.compute import compute as compute
@@ -173,15 +173,15 @@ from .ops.pointwise import exp as exp
 from .ops.pointwise import log as log
 from .ops.pointwise import sqrt as sqrt
 from .ops.pointwise import where as where
-from .plan.estimating import Estimate as Estimate
-from .plan.estimating import estimate as estimate
+from .plan.estimate.estimating import Estimate as Estimate
+from .plan.estimate.estimating import estimate as estimate
 from .plan.plan import Plan as Plan
 from .plan.planner import plan as plan
 from .runs.verify import verify as verify
 from .session.masks import MaskWarning as MaskWarning
 from .show.preview import preview as preview
 from .show.view import view as view
-from .storage.unfinished import UnfinishedWarning as UnfinishedWarning
+from .storage.inputs.unfinished import UnfinishedWarning as UnfinishedWarning
 from .transforms import ApplyStages as ApplyStages
 from .transforms import Compute as Compute
 from .transforms import ComputeAll as ComputeAll

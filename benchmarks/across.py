@@ -29,7 +29,7 @@ import psutil
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import run
-from beam_volumes.plan.memory import BASE_BEAM
+from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.plan.run_options import RunOptions
 
 WORKERS = 2

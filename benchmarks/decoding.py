@@ -25,7 +25,7 @@ import tifffile
 import zarr
 
 from beam_volumes.storage import open_source
-from beam_volumes.storage.context import configure
+from beam_volumes.storage.places.context import configure
 
 
 def slices(path: Path, voxels: np.ndarray) -> None:

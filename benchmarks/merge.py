@@ -24,11 +24,11 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.components import Interface, InterfaceKey, SlabSummary
-from beam_volumes.across.rounds import Key
-from beam_volumes.geometry import Grid, Triple
-from beam_volumes.ops.labels.merge_estimate import expected_load
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.across.rounds.flow import Key
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.ops.labels.surveys.merge_estimate import expected_load
 from beam_volumes.transforms.rounds import pieces, whole
 
 #: Of the 2-D components of a plane: that go on to another plane of the slab, and that join another one.

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import psutil
 
-from beam_volumes.across import agglomeration_rounds, rounds
-from beam_volumes.across.agglomeration_rounds import Agglomeration
+from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.across.rounds.agglomeration import Agglomeration
 from beam_volumes.session.spill import Spill
 
 Edges = dict[str, np.ndarray]

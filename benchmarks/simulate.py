@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
-from beam_volumes.across.component_rounds import component_flow
-from beam_volumes.geometry import Grid
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.base.geometry import Grid
 from beam_volumes.runs import Journal, run_folder
 from beam_volumes.transforms.rounds import pieces
 

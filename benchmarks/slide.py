@@ -85,7 +85,7 @@ def targets(slide: Any, out: Path) -> Any:
 
 def ours(slide: Path, out: Path) -> dict[str, float]:
     import beam_volumes as bv
-    from beam_volumes.storage.formats import tiff_reading
+    from beam_volumes.storage.formats.tiff import reading as tiff_reading
 
     # Kernels are compiled before.
     warm = out / "warm.tif"

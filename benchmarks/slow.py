@@ -16,11 +16,11 @@ import numpy as np
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import Space
-from beam_volumes.storage.context import waiting_context
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.places.context import waiting_context
+from beam_volumes.storage.sources.source import Source
 
 SHAPE = (128, 256, 256)
 

@@ -20,7 +20,7 @@ from scipy import ndimage
 from skimage import exposure, feature, filters, measure, morphology, segmentation
 
 import beam_volumes as bv
-from beam_volumes.exports import EXPORTS
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.graph.elementwise import SUPPORTED
 
 SKIMAGE = [exposure, feature, filters, measure, morphology, segmentation]

@@ -184,10 +184,8 @@ FLOORS = [
     ("sweep", "stages, and the executor that streams a slab along z"),
     ("runs", "the journal: manifest, records, verification"),
     ("storage", "formats, reading, writing, whose a place is"),
-    ("kernels  geometry  space  text", "loops on plain arrays; boxes, axes, texts"),  # and BASEMENT
+    ("kernels  base", "loops on plain arrays; geometry, axes, texts"),
 ]
-#: Small modules beside those of the lowest floor, not drawn.
-BASEMENT = {"docstrings", "drawing", "elsewhere", "exports", "nesting", "version"}
 #: Below so many floors nothing imports Beam.
 BEAM = 4
 

@@ -18,7 +18,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import beam_volumes as bv
-from beam_volumes.show.report import report
+from beam_volumes.show.pages.report import report
 from tests.show.browser import Page
 
 IMAGES = Path(__file__).with_name("images")

@@ -24,7 +24,7 @@ import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_volumes as bv
-from beam_volumes.geometry import NO_HALO, Box
+from beam_volumes.base.geometry import NO_HALO, Box
 
 SHAPE, DEPTH = (200, 256, 256), 8
 

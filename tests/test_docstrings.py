@@ -12,7 +12,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes import transforms, yaml
-from beam_volumes.docstrings import filled
+from beam_volumes.base.docstrings import filled
 
 NAMES = {**{n: getattr(bv, n) for n in bv.__all__}, "SlabKey": transforms.SlabKey}
 FUNCTIONS = {n: o for n, o in NAMES.items() if inspect.isfunction(o)}
@@ -251,4 +251,4 @@ def test_ruff_asks_public_modules_for_the_imperative():
         assert asked_for_the_imperative(path), path
     assert not asked_for_the_imperative("beam_volumes/ops/filters/stages.py")
     assert not asked_for_the_imperative("beam_volumes/ops/filters/tensor_stages.py")
-    assert not asked_for_the_imperative("beam_volumes/plan/memory.py")
+    assert not asked_for_the_imperative("beam_volumes/plan/cost/memory.py")

@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.exports import EXPORTS
+from beam_volumes.base.exports import EXPORTS
 
 PACKAGE = Path(bv.__file__).parent
 

@@ -18,7 +18,7 @@ import skimage.util
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.elsewhere import INSTEAD, hint
+from beam_volumes.base.hints import INSTEAD, hint
 from beam_volumes.graph.array_methods import _INSTEAD as OF_VOLUMES
 
 random = np.random.default_rng(0)

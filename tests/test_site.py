@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.cli.main import parser
-from beam_volumes.exports import EXPORTS
 
 SITE = Path(__file__).parents[1] / "docs/site"
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.kernels.casting import kernel_array
 from beam_volumes.kernels.labels import components as kernels
 from beam_volumes.kernels.labels import edges

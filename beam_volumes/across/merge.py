@@ -34,7 +34,7 @@ from beam_volumes.across.components import (
     as_index,
     merge_payload,
 )
-from beam_volumes.geometry import Grid, Triple
+from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.labels import components as kernels
 
 #: Held by a merge per component that it takes in: ids, interfaces and classes.

@@ -2,7 +2,7 @@
 
 `regions` folds a block of labels into a `Regions`, sorted by label; `merge` adds any number of them,
 in any order and grouping, to the same bits; `properties` computes the columns of any rows, named as
-scikit-image names them. `beam_volumes.across.table_rounds` merges the parts of many slabs.
+scikit-image names them. `beam_volumes.across.rounds.tables` merges the parts of many slabs.
 
 Coordinates are summed as whole voxels from the volume's origin, in wide integers: nothing overflows
 (axes below 2**29 voxels). Central moments shift those sums, exactly, to near the centroid before

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli.options import no_others, setting, verb
 from beam_volumes.cli.say import say
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.recipe import Recipe, read_recipe
-from beam_volumes.text import counted, format_bytes
 
 
 def register(verbs: Any) -> None:

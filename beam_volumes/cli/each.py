@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
+from beam_volumes.base.text import counted
 from beam_volumes.cli import say
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.execute import execute, results, seconds_text
@@ -16,7 +17,6 @@ from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built, build
 from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, recipe_for
 from beam_volumes.recipes.recipe import Recipe
-from beam_volumes.text import counted
 
 #: Volumes that failed of which the summary says why.
 MOST = 100
@@ -128,7 +128,7 @@ def _in_a_pipeline(
 
     from beam_volumes.drive.launch import pipeline_options
     from beam_volumes.drive.runner_names import check_runner
-    from beam_volumes.storage.place import Place
+    from beam_volumes.storage.places.place import Place
     from beam_volumes.transforms import ComputeAll
     from beam_volumes.transforms.reports import Report, read_reports
 

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from beam_volumes.cli.options import budgeting, cropping, extents, no_others, setting, verb
-from beam_volumes.plan.estimating import Machine, estimate
-from beam_volumes.plan.hiring import GIB, SYSTEM
+from beam_volumes.plan.estimate.accelerators import GIB, SYSTEM
+from beam_volumes.plan.estimate.estimating import Machine, estimate
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.recipes.build import build

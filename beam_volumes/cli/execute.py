@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.cli import say
 from beam_volumes.cli.errors import message
 from beam_volumes.drive import compute
 from beam_volumes.drive.runner_names import is_local
-from beam_volumes.plan.hiring import advice
+from beam_volumes.plan.estimate.accelerators import advice
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.build import Built
 from beam_volumes.runs.console import duration
 from beam_volumes.session.begin import begin
-from beam_volumes.storage.formats.text_tables import csv_text
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.place import Place
-from beam_volumes.text import counted, format_bytes
+from beam_volumes.storage.formats.tables.text import csv_text
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.place import Place
 
 if TYPE_CHECKING:
     import pyarrow

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.base.text import counted, format_bytes, parsed_json
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
@@ -21,22 +22,22 @@ from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
 from beam_volumes.kernels.jit import processor
-from beam_volumes.plan.machine import cores, machine_memory
+from beam_volumes.plan.cost.machine import cores, machine_memory
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
 from beam_volumes.session.provenance import versions
-from beam_volumes.storage import provenance, unfinished
-from beam_volumes.storage.axes import UnclearSpace
-from beam_volumes.storage.checking import Check
 from beam_volumes.storage.formats.format import Format, Listing
-from beam_volumes.storage.formats.hdf5_files import split
-from beam_volumes.storage.opening import asked_at, open_source
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.source import Source
-from beam_volumes.storage.stack import matching
-from beam_volumes.storage.stored import codec, others, stored
-from beam_volumes.text import counted, format_bytes, parsed_json
+from beam_volumes.storage.formats.hdf5.files import split
+from beam_volumes.storage.inputs import unfinished
+from beam_volumes.storage.inputs.opening import asked_at, open_source
+from beam_volumes.storage.outputs import provenance
+from beam_volumes.storage.outputs.checking import Check
+from beam_volumes.storage.outputs.stored import codec, others, stored
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.axes import UnclearSpace
+from beam_volumes.storage.sources.source import Source
+from beam_volumes.storage.sources.stack import matching
 
 #: Bins of the line of a histogram, and what its bars are drawn with.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"

@@ -6,6 +6,8 @@ import argparse
 from typing import Any
 
 import beam_volumes as bv
+from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.text import nearest
 from beam_volumes.cli.execute import execute
 from beam_volumes.cli.options import (
     computing,
@@ -17,11 +19,9 @@ from beam_volumes.cli.options import (
     spacing,
     verb,
 )
-from beam_volumes.exports import EXPORTS
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.box import crop
 from beam_volumes.recipes.build import Built
-from beam_volumes.text import nearest
 
 
 def register(verbs: Any) -> None:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import NoReturn
 
+from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.errors import MISTAKE, quiet, report, warnings_told
 from beam_volumes.cli.say import tell
 from beam_volumes.cli.verbs import VERBS, module_of
-from beam_volumes.exports import EXPORTS
-from beam_volumes.text import nearest
 from beam_volumes.version import __version__
 
 

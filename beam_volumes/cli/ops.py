@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
+from beam_volumes.base.exports import EXPORTS
+from beam_volumes.base.text import nearest
 from beam_volumes.cli import completing
 from beam_volumes.cli.options import no_others, verb
 from beam_volumes.cli.say import say
-from beam_volumes.exports import EXPORTS
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import FAMILIES, Description, Parameter, described
 from beam_volumes.recipes.words import spelt
-from beam_volumes.text import nearest
 
 WIDTH = 100
 _GIVES = {

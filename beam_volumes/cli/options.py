@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.cli import completing
 from beam_volumes.cli.verbs import VERBS
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import AUTO, RunOptions
 from beam_volumes.recipes.document import parse_value
-from beam_volumes.text import nearest, parsed_json
 
 
 def verb(verbs: Any, name: str, act: Any) -> argparse.ArgumentParser:

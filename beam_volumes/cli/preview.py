@@ -14,7 +14,7 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built
 from beam_volumes.show.preview import checked_path, preview
-from beam_volumes.storage.axes import UnclearSpace
+from beam_volumes.storage.sources.axes import UnclearSpace
 
 
 def register(verbs: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from beam_volumes.cli.options import no_others, opened, opening, spacing, verb
 from beam_volumes.cli.preview import stem
 from beam_volumes.cli.say import say
-from beam_volumes.show.report import report
+from beam_volumes.show.pages.report import report
 
 
 def register(verbs: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from beam_volumes.text import printable
+from beam_volumes.base.text import printable
 
 
 def say(text: str) -> None:

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 import beam_volumes as bv
+from beam_volumes.base.text import counted
 from beam_volumes.cli.options import no_others, setting, verb
 from beam_volumes.drive import compute
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.cache import folder
 from beam_volumes.kernels.jit import Compiled, compilations, processor
-from beam_volumes.plan.machine import cores
+from beam_volumes.plan.cost.machine import cores
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.text import counted
 
 #: What volumes are mostly made of, what is measured of regions, and what labels are.
 DTYPES, INTENSITIES, LABELS = ("u1", "u2", "f4", "?"), ("u1", "u2", "f4"), ("u4", "u8")

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from beam_volumes.base.exports import public
 from beam_volumes.drive import compute
-from beam_volumes.exports import public
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
-from beam_volumes.storage.added_levels import Added, HasLevels
-from beam_volumes.storage.added_levels import added as added_to
-from beam_volumes.storage.place import Spec, beside, kvstore_spec
-from beam_volumes.storage.pyramid import METHODS
+from beam_volumes.storage.outputs.added_levels import Added, HasLevels
+from beam_volumes.storage.outputs.added_levels import added as added_to
+from beam_volumes.storage.places.place import Spec, beside, kvstore_spec
+from beam_volumes.storage.sources.pyramid import METHODS
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def prepared(
 
 def levels_of(path: str | os.PathLike[str]) -> tuple[Volume, ...]:
     """Open the coarser levels that are there, the finest first."""
-    from beam_volumes.storage.opening import asked_at
+    from beam_volumes.storage.inputs.opening import asked_at
 
     place, formats = asked_at(os.fspath(path))
     names = next((n for n in (f.levels(place) for f in formats) if n), ())

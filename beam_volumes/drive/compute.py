@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.drive.fork_server import start_ahead
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.drive.local_pipeline import local_launcher
@@ -25,14 +26,14 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import ComputedTable, Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.hiring import check_accelerator
-from beam_volumes.plan.machine import check_crowds
-from beam_volumes.plan.memory import note_used
+from beam_volumes.plan.cost.machine import check_crowds
+from beam_volumes.plan.cost.memory import note_used
+from beam_volumes.plan.estimate.accelerators import check_accelerator
+from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.work import computing, moving
 from beam_volumes.plan.plan import Plan, Return
-from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
-from beam_volumes.plan.work import computing, moving
 from beam_volumes.runs.console import reporter
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.parts import Parts
@@ -45,10 +46,9 @@ from beam_volumes.session.places import check_portable
 from beam_volumes.session.resume import from_folder
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
-from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.arrays import ArraySink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
 
 _LOG = logging.getLogger(__name__)
 

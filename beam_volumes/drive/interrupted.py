@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from beam_volumes.base.text import printable
 from beam_volumes.drive.runner_names import is_local
 from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs.journal import Journal
 from beam_volumes.session.identity import journal_place
 from beam_volumes.session.session import Session
-from beam_volumes.storage.ownership import UNFINISHED
-from beam_volumes.storage.place import url
-from beam_volumes.text import printable
+from beam_volumes.storage.places.ownership import UNFINISHED
+from beam_volumes.storage.places.place import url
 
 #: Seconds in which a run that gets SIGTERM stops its threads and removes what it has begun. A thread that
 #: compiles a kernel takes longer, and cannot be stopped.

@@ -31,8 +31,8 @@ from beam_volumes.drive.flink import jobs
 from beam_volumes.drive.local_pipeline import Here, last_words, numbers, reporting
 from beam_volumes.drive.probe import probed
 from beam_volumes.drive.runner_names import check_runner, is_local
-from beam_volumes.plan.machine import check_crowds
-from beam_volumes.plan.memory import BASE_BEAM
+from beam_volumes.plan.cost.machine import check_crowds
+from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO, Any
 
+from beam_volumes.base.text import printable
 from beam_volumes.drive.supervise import call_supervised
-from beam_volumes.plan.machine import check_crowds
-from beam_volumes.plan.memory import BASE_BEAM
+from beam_volumes.plan.cost.machine import check_crowds
+from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
@@ -26,9 +27,8 @@ from beam_volumes.runs.progress import Watching, last_started, unwatched
 from beam_volumes.session.large import numbers_of
 from beam_volumes.session.local import Drive
 from beam_volumes.session.session import Session
-from beam_volumes.storage import temporary
-from beam_volumes.storage.place import join, kvstore_spec
-from beam_volumes.text import printable
+from beam_volumes.storage.places import temporary
+from beam_volumes.storage.places.place import join, kvstore_spec
 
 _LOG = logging.getLogger(__name__)
 

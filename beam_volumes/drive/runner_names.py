@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_volumes.base.text import nearest
 from beam_volumes.plan.run_options import runner_name
-from beam_volumes.text import nearest
 
 #: The names, without "Runner", under which users know Beam's FnApiRunner on this machine.
 LOCAL = {"fnapi", "direct", "bundlebaseddirect", "switchingdirect"}

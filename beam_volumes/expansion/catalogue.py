@@ -15,8 +15,8 @@ import apache_beam as beam
 import numpy as np
 
 from beam_volumes import transforms, yaml
+from beam_volumes.base.text import nearest
 from beam_volumes.expansion.rows import FromRows, ToRows
-from beam_volumes.text import nearest
 from beam_volumes.transforms.row_types import row_type
 
 

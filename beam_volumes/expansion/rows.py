@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 
-from beam_volumes.geometry import Box
-from beam_volumes.space import Space
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import Space
 from beam_volumes.transforms.row_types import row_type
 from beam_volumes.transforms.steps.slab import KeyedSlab, Slab, SlabKey
 

@@ -22,9 +22,9 @@ from apache_beam.runners.portability.expansion_service import ExpansionServiceSe
 from apache_beam.typehints.schemas import named_tuple_to_schema
 from apache_beam.utils import thread_pool_executor
 
+from beam_volumes.base.text import nearest
 from beam_volumes.drive.worker_pool import Pool
 from beam_volumes.expansion.catalogue import CATALOGUE, plain, urn_of
-from beam_volumes.text import nearest
 
 _BY_URN = {urn_of(name): (name, found) for name, found in CATALOGUE.items()}
 

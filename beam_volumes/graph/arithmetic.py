@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import Space
 from beam_volumes.graph import elementwise
 from beam_volumes.graph.broadcasting import together, volume_beside
 from beam_volumes.graph.held import volume_of
@@ -15,9 +16,8 @@ from beam_volumes.graph.nodes import Formula, FormulaValue, Node, StageNode, Val
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import Space
-from beam_volumes.storage.arrays import refuse_masked
-from beam_volumes.storage.objects import is_array_object
+from beam_volumes.storage.inputs.arrays import refuse_masked
+from beam_volumes.storage.inputs.objects import is_array_object
 
 
 @dataclass(frozen=True, eq=False)

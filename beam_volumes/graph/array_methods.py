@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from beam_volumes.elsewhere import INSTEAD
-from beam_volumes.exports import EXPORTS, public
+from beam_volumes.base.exports import EXPORTS, public
+from beam_volumes.base.hints import INSTEAD
 from beam_volumes.graph.numpy_functions import with_kept_axes
 
 if TYPE_CHECKING:

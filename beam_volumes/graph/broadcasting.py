@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Range, Ranges, Triple
+from beam_volumes.base.geometry import Range, Ranges, Triple
+from beam_volumes.base.space import AXES, LEADING, METRES, Space
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import AXES, LEADING, METRES, Space
-from beam_volumes.storage.axes import DEFAULT_AXES
-from beam_volumes.storage.opening import open_source
-from beam_volumes.storage.renaming import renamed
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.inputs.renaming import renamed
+from beam_volumes.storage.sources.axes import DEFAULT_AXES
 from beam_volumes.sweep.stage import Block, Regrid
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from beam_volumes.exports import public
+from beam_volumes.base.exports import public
 
 #: Set by `beam_volumes.drive.compute`: computes volumes and scalars in this process. Graphs know no runners.
 _compute: Callable[..., Any] | None = None

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import AXES, Space
 from beam_volumes.graph.nodes import Formula, FormulaValue, StageNode, times_below
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import AXES, Space
-from beam_volumes.storage.source import DTYPES
+from beam_volumes.storage.sources.source import DTYPES
 from beam_volumes.sweep.stage import Block, Regrid
 
 #: What lazy arrays without a volume beside them are taken for; points in time are no axis of them.

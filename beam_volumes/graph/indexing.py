@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.exports import public
-from beam_volumes.geometry import Box
+from beam_volumes.base.exports import public
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import AXES
 from beam_volumes.graph.nodes import CropNode, with_sources
 from beam_volumes.graph.scalar import Scalar
-from beam_volumes.space import AXES
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.sources.source import Source
 
 if TYPE_CHECKING:
     from beam_volumes.graph.volume import Volume

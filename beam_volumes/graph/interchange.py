@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.exports import public
+from beam_volumes.base.exports import public
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import CropNode, SourceNode, StageNode, ViewNode
 from beam_volumes.graph.options import options
-from beam_volumes.text import format_bytes
 
 if TYPE_CHECKING:
     from beam_volumes.graph.volume import Volume

@@ -21,7 +21,7 @@ import numpy as np
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.storage.objects import is_array_object
+from beam_volumes.storage.inputs.objects import is_array_object
 
 #: Whole numbers for which numpy has a dtype.
 MIN_WHOLE, MAX_WHOLE = -(1 << 63), (1 << 64) - 1

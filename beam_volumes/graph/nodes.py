@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
-from beam_volumes.storage.source import Source
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Regrid, Stage, digest
 from beam_volumes.sweep.survey import Completion, Survey

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.exports import public
-from beam_volumes.text import format_bytes
+from beam_volumes.base.exports import public
+from beam_volumes.base.text import format_bytes
 
 
 class OnClass:

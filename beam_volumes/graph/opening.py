@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from beam_volumes.docstrings import filled
+from beam_volumes.base.docstrings import filled
 from beam_volumes.graph.held import volume_of
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
-from beam_volumes.storage.axes import space_said
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.objects import is_array_object
-from beam_volumes.storage.opening import open_source
-from beam_volumes.storage.renaming import letters_of
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.inputs.objects import is_array_object
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.inputs.renaming import letters_of
+from beam_volumes.storage.sources.axes import space_said
+from beam_volumes.storage.sources.source import Source
 
 #: Each channel is a part of the plan.
 MOST_CHANNELS = 4096

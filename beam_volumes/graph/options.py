@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from beam_volumes.storage import outside
+from beam_volumes.storage.places import outside
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.exports import public
+from beam_volumes.base.exports import public
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.numpy_functions import OnClass, apply_function, loaded

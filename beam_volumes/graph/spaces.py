@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from beam_volumes.base.space import DifferentSpaces, Space
 from beam_volumes.graph.nodes import Node, SourceNode
-from beam_volumes.space import DifferentSpaces, Space
-from beam_volumes.storage.axes import space_said
+from beam_volumes.storage.sources.axes import space_said
 
 if TYPE_CHECKING:
     from beam_volumes.graph.volume import Volume

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from beam_volumes.exports import pictured, public
+from beam_volumes.base.exports import pictured, public
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.nodes import Barrier
-from beam_volumes.storage.arrays import exact_array
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.inputs.arrays import exact_array
+from beam_volumes.storage.outputs.table_sink import TableSink
 
 if TYPE_CHECKING:
     import pandas

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from beam_volumes.exports import public
+from beam_volumes.base.exports import public
 from beam_volumes.graph.labelled import holds_labels
-from beam_volumes.storage.pyramid import METHODS
-from beam_volumes.storage.sink import Sink, make_sink
+from beam_volumes.storage.outputs.sink import Sink, make_sink
+from beam_volumes.storage.sources.pyramid import METHODS
 
 if TYPE_CHECKING:
     from beam_volumes.graph.volume import Volume

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.docstrings import filled
-from beam_volumes.exports import pictured, public
-from beam_volumes.geometry import Triple
+from beam_volumes.base.docstrings import filled
+from beam_volumes.base.exports import pictured, public
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.array_methods import ArrayMethods
 from beam_volumes.graph.computing import computed
 from beam_volumes.graph.elementwise import Elementwise, checked_dtype
@@ -24,10 +26,8 @@ from beam_volumes.graph.options import options
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import space_of
 from beam_volumes.graph.target import Target, target_of
-from beam_volumes.space import Space
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.objects import is_array_object
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.objects import is_array_object
 
 #: The codec that a format has by itself; None is none.
 DEFAULT_CODEC = "default"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.arithmetic import channels_of, check_alike
 from beam_volumes.graph.nodes import StageNode, Value
 from beam_volumes.graph.spaces import shared_space

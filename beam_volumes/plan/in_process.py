@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode, below
 from beam_volumes.graph.target import Target
 from beam_volumes.plan.plan import Plan
-from beam_volumes.text import format_bytes
 
 #: Bytes that a run may read and write before a pipeline is worth the seconds that it takes to start.
 SMALL = 256 << 20

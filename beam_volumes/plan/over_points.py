@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Lattice, Triple
+from beam_volumes.base.geometry import Lattice, Triple
 from beam_volumes.graph.nodes import (
     FoldValue,
     FoundValue,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from beam_volumes.drawing import (
+from beam_volumes.base.drawing import (
     DONE,
     EMPTY,
     HELD,
@@ -18,7 +18,7 @@ from beam_volumes.drawing import (
     Drawing,
     shortened,
 )
-from beam_volumes.text import counted, format_bytes
+from beam_volumes.base.text import counted, format_bytes
 
 #: Steps of a pass, and passes, that are drawn.
 MOST_STEPS, MOST_PASSES = 40, 30

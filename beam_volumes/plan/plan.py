@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from beam_volumes.exports import pictured
-from beam_volumes.geometry import NO_HALO
+from beam_volumes.base.exports import pictured
+from beam_volumes.base.geometry import NO_HALO
+from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.nodes import (
     Value,
 )
@@ -17,21 +18,20 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan import memory
-from beam_volumes.plan.alignment import badly_cut
-from beam_volumes.plan.crew import Crew
+from beam_volumes.plan.cost import memory
+from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.traffic import Read, chunks_needed
+from beam_volumes.plan.fit.alignment import badly_cut
+from beam_volumes.plan.fit.patches import told
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.picture import plan_svg
-from beam_volumes.plan.pieces import told
-from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.plan.traffic import Read, chunks_needed
-from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.extent import Extent, stored_bytes
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.inputs.arrays import ArraySink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.extent import Extent, stored_bytes
 from beam_volumes.sweep.program import Step
 from beam_volumes.sweep.schedule import Overlap
-from beam_volumes.text import counted, format_bytes
 
 _OVERLAPS = {
     Overlap(ahead=True, behind=True): "reading ahead and writing behind",

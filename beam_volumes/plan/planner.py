@@ -11,7 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.channels import interleaved
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import (
@@ -29,10 +31,12 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.busy import Fit, busier
-from beam_volumes.plan.crew import Crew
-from beam_volumes.plan.fingerprint import fingerprint
-from beam_volumes.plan.fitting import (
+from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.memory import BASE_BEAM, TABLES, left_for_slab, of_base, of_machine
+from beam_volumes.plan.cut.fingerprint import fingerprint
+from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below, run_folders
+from beam_volumes.plan.cut.passes import Levels, cut
+from beam_volumes.plan.fit.fitting import (
     Limits,
     MemoryTooSmall,
     cut_across,
@@ -41,23 +45,19 @@ from beam_volumes.plan.fitting import (
     slab_shape,
     too_coarse,
 )
-from beam_volumes.plan.in_place import Named, check_in_place, inputs_below, run_folders
+from beam_volumes.plan.fit.more_slabs import Fit, busier
+from beam_volumes.plan.fit.rechunking import in_two_stages
 from beam_volumes.plan.in_process import is_large, why_in_process
-from beam_volumes.plan.memory import BASE_BEAM, TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.over_points import Before, plan_across, with_known
-from beam_volumes.plan.passes import Levels, cut
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.points import of_points, times_of
-from beam_volumes.plan.rechunking import in_two_stages
 from beam_volumes.plan.run_options import RunOptions, documented
-from beam_volumes.space import AXES, Space
-from beam_volumes.storage import temporary
-from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.chunking import default_chunk
-from beam_volumes.storage.place import beside, join, kvstore_spec
-from beam_volumes.storage.sink import Sink, make_sink
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.arrays import ArraySink
+from beam_volumes.storage.outputs.sink import Sink, make_sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places import temporary
+from beam_volumes.storage.places.place import beside, join, kvstore_spec
+from beam_volumes.storage.sources.chunking import default_chunk
 
 #: Chunks of what is stored between passes are no larger, unless those of outputs are odd.
 _INTERNAL_BYTES = 8 << 20

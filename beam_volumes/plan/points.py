@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Grid, Lattice
+from beam_volumes.base.geometry import Grid, Lattice
 from beam_volumes.graph.nodes import FoundValue, Value, times_below, values_below
 from beam_volumes.graph.points import Item, holds_voxels
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
-from beam_volumes.plan.memory import MemoryItem
-from beam_volumes.plan.partitioning import Partitioning
+from beam_volumes.plan.cost.memory import MemoryItem
+from beam_volumes.plan.fit.partitioning import Partitioning
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.source import Source, ViewReader
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.sources.source import Source, ViewReader
 from beam_volumes.sweep.program import Edge, FoldEdge, Output, Program
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.schedule import OVERLAPS

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from beam_volumes.docstrings import filled
-from beam_volumes.plan import machine
-from beam_volumes.plan.crew import default_workers
-from beam_volumes.plan.memory import BASE_BEAM
+from beam_volumes.base.docstrings import filled
+from beam_volumes.plan.cost import machine
+from beam_volumes.plan.cost.concurrency import default_workers
+from beam_volumes.plan.cost.memory import BASE_BEAM
 
 #: The runner of a run that is continued, where nobody names another.
 AS_BEGUN = "as it was begun"

@@ -7,11 +7,11 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
-from beam_volumes.geometry import Box
-from beam_volumes.plan.machine import peak_memory
+from beam_volumes.base.geometry import Box
+from beam_volumes.plan.cost.machine import peak_memory
+from beam_volumes.plan.cost.traffic import of_all_slabs
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.planned_pass import Pass
-from beam_volumes.plan.traffic import of_all_slabs
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.meter import Activity, Meter

@@ -14,7 +14,7 @@ import beam_volumes as bv
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.jit import Compiled, compilations
-from beam_volumes.plan import machine
+from beam_volumes.plan.cost import machine
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import Wanted, make_plan
 from beam_volumes.plan.run_options import RunOptions
@@ -24,7 +24,7 @@ from beam_volumes.recipes import box
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import Recipe
-from beam_volumes.storage.place import Place, Spec, beside, is_local, join
+from beam_volumes.storage.places.place import Place, Spec, beside, is_local, join
 
 #: Voxels by which kernels are compiled, and those by which it is seen how many take `SECONDS`.
 WARM, FIRST = 1 << 18, 1 << 21

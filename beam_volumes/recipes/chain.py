@@ -16,14 +16,14 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes import elsewhere
+from beam_volumes.base import hints as elsewhere
+from beam_volumes.base.text import nearest, parsed_json
 from beam_volumes.ops.parameters.checks import is_length
 from beam_volumes.recipes.catalogue import footprints, operations
 from beam_volumes.recipes.described import Parameter, described
 from beam_volumes.recipes.document import Entry, RecipeError, parse_value, placed
 from beam_volumes.recipes.recipe import NAME, split_name
 from beam_volumes.recipes.words import WHERE, Part, Words, spelt
-from beam_volumes.text import nearest, parsed_json
 
 _FOOTPRINT = re.compile(r"(\w+):(\d+)")
 #: Parameters that take a footprint.

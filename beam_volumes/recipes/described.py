@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from beam_volumes.exports import EXPORTS
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.recipes.catalogue import Operation
 
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*) : (.+)$")

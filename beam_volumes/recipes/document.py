@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from beam_volumes.text import nearest
+from beam_volumes.base.text import nearest
 
 #: More than any recipe needs; stops a file that grows by aliases of aliases.
 MOST_ENTRIES = 20_000

@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from beam_volumes.base.text import nearest
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import Recipe
-from beam_volumes.storage.opening import members
-from beam_volumes.text import nearest
+from beam_volumes.storage.inputs.opening import members
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from beam_volumes.base.text import nearest
 from beam_volumes.recipes.document import MOST_BYTES, Entry, RecipeError, parse_value
-from beam_volumes.text import nearest
 
 _TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
 _SECTIONS = ("variables", "steps", "inputs")

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from beam_volumes.base.text import counted, nearest
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.recipes.catalogue import Operation, footprints, operations
 from beam_volumes.recipes.document import Entry, RecipeError, load, placed
 from beam_volumes.recipes.override import override, substitute
-from beam_volumes.storage.credentials import refuse_variables
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.place import Place
-from beam_volumes.text import counted, nearest
+from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.storage.places.place import Place
 
 NAME = re.compile(r"[A-Za-z_][\w-]*")
 #: Which of the several results of a step: ``name.0``.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from beam_volumes.base.text import nearest
 from beam_volumes.recipes.catalogue import Operation, operations
 from beam_volumes.recipes.described import described
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import OPEN_OPTIONS, OUTPUT_KEYS
-from beam_volumes.text import nearest
 
 #: Where mistakes of a whole chain stand.
 WHERE = "chain"

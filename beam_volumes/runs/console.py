@@ -8,8 +8,8 @@ import time
 import warnings
 from typing import Any, TextIO
 
+from beam_volumes.base.text import printable
 from beam_volumes.runs.progress import OnProgress, Progress
-from beam_volumes.text import printable
 
 #: Seconds without a slab after which it is said what may be going on.
 _PATIENCE = 3.0

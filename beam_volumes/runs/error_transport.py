@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from beam_volumes.base.text import printable
 from beam_volumes.runs.failure import as_data, revived
-from beam_volumes.text import printable
 
 
 def new_secret() -> str:

@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.ownership import OutputExistsError
 
 
 class WorkerDied(RuntimeError):

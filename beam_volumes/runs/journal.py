@@ -39,6 +39,7 @@ from itertools import tee
 from pathlib import Path
 from typing import Any
 
+from beam_volumes.base.text import parsed_json
 from beam_volumes.runs.failure import are_alike
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.record import (
@@ -51,10 +52,9 @@ from beam_volumes.runs.record import (
     split,
     unseal,
 )
-from beam_volumes.storage.claims import ANY, Document, Superseded, Watched, lost
-from beam_volumes.storage.place import Place, Spec, beside, is_local, join, kvstore_spec, url
-from beam_volumes.storage.source import digest
-from beam_volumes.text import parsed_json
+from beam_volumes.storage.places.claims import ANY, Document, Superseded, Watched, lost
+from beam_volumes.storage.places.place import Place, Spec, beside, is_local, join, kvstore_spec, url
+from beam_volumes.storage.sources.source import digest
 
 #: Slabs per folder.
 FOLDER = 1000

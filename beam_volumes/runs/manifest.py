@@ -7,7 +7,7 @@ import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
-from beam_volumes.text import parsed_json
+from beam_volumes.base.text import parsed_json
 
 FORMAT = 2
 

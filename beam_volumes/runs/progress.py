@@ -14,7 +14,7 @@ from beam_volumes.runs.journal import Compiling, Journal, Tally
 from beam_volumes.runs.parts import Parts
 from beam_volumes.runs.remaining import Remaining
 from beam_volumes.runs.summary import Costs, Summary
-from beam_volumes.storage.place import is_local
+from beam_volumes.storage.places.place import is_local
 
 _LOG = logging.getLogger(__name__)
 

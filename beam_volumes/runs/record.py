@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box
-from beam_volumes.text import parsed_json
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.text import parsed_json
 
 #: A record's size at most; what does not fit goes into an object of its own.
 LIMIT = 64_000

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
 from typing import Any
 
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.text import counted
 from beam_volumes.runs.journal import ENDED, Journal, find_run
 from beam_volumes.runs.manifest import Manifest
 from beam_volumes.runs.record import Ranges, Record, count, indices, ranges, unpacked
-from beam_volumes.storage import provenance
-from beam_volumes.storage.ownership import OwnedOutput
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.storage.units import Listing, Reading
-from beam_volumes.text import counted
+from beam_volumes.storage.outputs import provenance
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.outputs.units import Listing, Reading
+from beam_volumes.storage.places.ownership import OwnedOutput
 
 #: Outputs, and parts of outputs, whose listings are remembered.
 _LISTED = 64

@@ -8,21 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from beam_volumes.nesting import check_not_nested
-from beam_volumes.plan.in_place import check_hidden_inputs, check_in_place
+from beam_volumes.base.nesting import check_not_nested
+from beam_volumes.plan.cut.in_place import check_hidden_inputs, check_in_place
+from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.session.identity import journal_place, scratch_of, stamps_of
 from beam_volumes.session.provenance import about
 from beam_volumes.session.resume import asked_again
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.place import is_local, join, kvstore_spec
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.place import is_local, join, kvstore_spec
 
 _AS_USUAL = RunOptions()
 

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
-from beam_volumes.across.rounds import Key, run
+from beam_volumes.across.rounds.flow import Key, run
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.parts import Parts
 from beam_volumes.runs.progress import Watching, unwatched

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.graph.elementwise import Elementwise
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode, StageNode, ViewNode
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.ops.labels.label_surveys import FilterSurvey
-from beam_volumes.plan.passes import Levels
+from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
+from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
-from beam_volumes.storage.source import Source
-from beam_volumes.storage.unfinished import outside
+from beam_volumes.storage.inputs.unfinished import outside
+from beam_volumes.storage.sources.source import Source
 
 #: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
 _LOOKS, _MOST = 3, 16 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from beam_volumes.across.rounds import Flow, at_once
+from beam_volumes.across.rounds.flow import Flow, at_once
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass

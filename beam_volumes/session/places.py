@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.identity import journal_place
-from beam_volumes.storage.arrays import ArrayReader
-from beam_volumes.storage.place import is_local, kvstore_spec, url
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.arrays import ArrayReader
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.place import is_local, kvstore_spec, url
 
 
 def check_portable(planned: Plan, journal: Any = None) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.graph.nodes import Value, evaluate
+from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.points import PerPoint, PointsPass, at_point, found_here, rows_token
-from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.session.session import Session
-from beam_volumes.storage.claims import ANY, Watched
-from beam_volumes.storage.place import Place, join
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.claims import ANY, Watched
+from beam_volumes.storage.places.place import Place, join
 from beam_volumes.sweep.writing import SlabResult
 
 #: By token.

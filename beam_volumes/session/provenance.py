@@ -36,10 +36,10 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.passes import Levels
+from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage import provenance
+from beam_volumes.storage.outputs import provenance
 from beam_volumes.version import __version__
 
 FORMAT = 1

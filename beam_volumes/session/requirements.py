@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 
-from beam_volumes.plan.machine import free_memory
+from beam_volumes.base.text import format_bytes
+from beam_volumes.plan.cost.machine import free_memory
 from beam_volumes.runs import Journal
 from beam_volumes.session.session import Session
-from beam_volumes.storage.place import Place, Spec
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.places.place import Place, Spec
 
 #: The mark by which workers see that they share the journal's place with the machine that asked.
 ASKED = "asked"

@@ -38,27 +38,27 @@ from typing import Any
 
 import cloudpickle
 
+from beam_volumes.base.nesting import check_not_nested
+from beam_volumes.base.text import counted
 from beam_volumes.graph.nodes import Value
-from beam_volumes.nesting import check_not_nested
-from beam_volumes.plan.crew import Crew, default_workers
-from beam_volumes.plan.fitting import costed, refuse
-from beam_volumes.plan.memory import left_for_slab, of_base
-from beam_volumes.plan.partitioning import fit
+from beam_volumes.plan.cost.concurrency import Crew, default_workers
+from beam_volumes.plan.cost.memory import left_for_slab, of_base
+from beam_volumes.plan.estimate.scratch import with_scratch
+from beam_volumes.plan.fit.fitting import costed, refuse
+from beam_volumes.plan.fit.partitioning import fit
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import AS_BEGUN, RunOptions
-from beam_volumes.plan.scratch import with_scratch
 from beam_volumes.runs.journal import ENDED, Journal, Tally, find_run
 from beam_volumes.runs.manifest import Difference, Manifest, compare
 from beam_volumes.session.identity import make_manifest, python_version, scratch_of, stamps_of
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.opening import reopened
-from beam_volumes.storage.place import Spec, join, kvstore_spec, url
-from beam_volumes.storage.source import Source
-from beam_volumes.storage.stamps import changed, renewed
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.text import counted
+from beam_volumes.storage.inputs.opening import reopened
+from beam_volumes.storage.inputs.stamps import changed, renewed
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Spec, join, kvstore_spec, url
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.version import __version__
 
 # The two ways in.

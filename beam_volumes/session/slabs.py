@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.plan import machine
-from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.cost import machine
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
@@ -20,8 +20,8 @@ from beam_volumes.session.large import at_hand
 from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.session.under_way import Tell, told
-from beam_volumes.storage.claims import Superseded
-from beam_volumes.storage.context import configure
+from beam_volumes.storage.places.claims import Superseded
+from beam_volumes.storage.places.context import configure
 from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate

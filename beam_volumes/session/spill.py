@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from beam_volumes.across.rounds import Key, group_by_key
+from beam_volumes.across.rounds.flow import Key, group_by_key
 
 #: Bytes of a pickle that is kept in memory: a place on disk takes about as much.
 _SMALL = 512
@@ -73,6 +73,6 @@ class Spill:
         return pickle.loads(data)
 
     def group(self, pairs: list[tuple[Key, Any]]) -> Iterable[tuple[Key, list[Any]]]:
-        """For `beam_volumes.across.rounds.run`: the values of one key after the other."""
+        """For `beam_volumes.across.rounds.flow.run`: the values of one key after the other."""
         for key, values in group_by_key(pairs):
             yield key, [self.value(v) for v in values]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from beam_volumes.runs.journal import Journal
 from beam_volumes.runs.parts import Parts
-from beam_volumes.storage.place import is_local
+from beam_volumes.storage.places.place import is_local
 
 #: Told what part of a slab is done.
 Tell = Callable[[float], None]

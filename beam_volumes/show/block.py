@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.show.sampling import FEWEST, Section, along, coarser, fitting
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.sources.source import Source
 
 #: Channels that a copy has.
 MOST_CHANNELS = 4

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.space import METRES, Space
 from beam_volumes.drive.compute import run
-from beam_volumes.geometry import Box, Triple
 from beam_volumes.graph.nodes import CropNode, Node, SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import coarser
-from beam_volumes.space import METRES, Space
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.sources.source import Source
 
 #: Voxels along an axis of a chunk, and bytes of what is read for chunks at a time and kept.
 SIDE, MOST_READ, KEPT = 64, 64 << 20, 256 << 20

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.options import options
@@ -18,7 +19,6 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.show.colours import CHANNELS, is_labels, window_of
 from beam_volumes.show.sampling import coarser
 from beam_volumes.show.sections import sections
-from beam_volumes.text import format_bytes
 
 #: What napari takes: voxels, what they are called and where they lie, and the kind of layer.
 Layer = tuple[Any, dict[str, Any], str]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.plan import Plan
 from beam_volumes.show.picture import picture, png_uri, windows_of
 from beam_volumes.show.sections import sections
-from beam_volumes.text import format_bytes
 
 #: Pixels of a thumbnail, bytes that may be read for each of its sections.
 SIZE, MOST_BYTES = 128, 4 << 20

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import AXES
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.parameters.checks import whole_number
 from beam_volumes.show.picture import picture, png, png_uri, windows_of
 from beam_volumes.show.sections import Sections, sections, title
-from beam_volumes.space import AXES
 
 #: What a picture can be at most: it is held several times while it is painted.
 LARGEST = 8192

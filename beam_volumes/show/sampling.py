@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
-from beam_volumes.space import AXES
-from beam_volumes.storage.opening import asked_at, open_source
-from beam_volumes.storage.source import Source
-from beam_volumes.text import format_bytes
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.space import AXES
+from beam_volumes.base.text import format_bytes
+from beam_volumes.storage.inputs.opening import asked_at, open_source
+from beam_volumes.storage.sources.source import Source
 
 #: Rows or columns of a section that are left at least when it is thinned to read less.
 FEWEST = 24

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.drive.compute import plan_run, run
-from beam_volumes.geometry import Box
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import (
     AcrossNode,
@@ -28,10 +30,8 @@ from beam_volumes.graph.points import numbers_across
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.show.sampling import Section, TooDear, along, coarser, fitting, sampled, steps_of
-from beam_volumes.space import AXES, Space
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import Regrid
-from beam_volumes.text import counted, format_bytes
 
 #: Channels that are shown at a time.
 MOST_CHANNELS = 6

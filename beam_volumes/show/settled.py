@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import format_bytes
 from beam_volumes.drive.compute import run
 from beam_volumes.graph.nodes import (
     AcrossNode,
@@ -22,9 +24,7 @@ from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.space import Space
-from beam_volumes.storage.arrays import open_array
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.arrays import open_array
 
 
 def settled(nodes: Sequence[Node], progress: bool = False) -> tuple[Node, ...]:

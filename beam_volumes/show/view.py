@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import Space
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
@@ -16,12 +17,11 @@ from beam_volumes.show.chunks import SIDE, Chunks
 from beam_volumes.show.client import Client, client_folder, reads_ome_zarr_05
 from beam_volumes.show.colours import is_labels, window_of
 from beam_volumes.show.layers import image_layer, label_layer, region_layer, state
+from beam_volumes.show.pages.table_page import is_table
 from beam_volumes.show.sections import MOST_CHANNELS, sections
 from beam_volumes.show.serving import Server, as_json
 from beam_volumes.show.settled import settled
-from beam_volumes.show.table_page import is_table
-from beam_volumes.space import Space
-from beam_volumes.storage.opening import asked_at
+from beam_volumes.storage.inputs.opening import asked_at
 
 #: What Neuroglancer reads by itself, if it lies on a disk: by the names of formats.
 NATIVE = {"ome-zarr": "zarr", "precomputed": "precomputed"}

@@ -1,14 +1,14 @@
 """Volumes in files and buckets: everything that touches TensorStore, formats and metadata."""
 
-from beam_volumes.storage.axes import unit_name
-from beam_volumes.storage.chunking import default_chunk
-from beam_volumes.storage.context import configure
-from beam_volumes.storage.opening import open_source
-from beam_volumes.storage.overhead import read_overhead_bytes, write_overhead_bytes
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.sink import Sink, make_sink
-from beam_volumes.storage.source import Source
-from beam_volumes.storage.transfer import Transfer, read_into, write_units
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
+from beam_volumes.storage.outputs.sink import Sink, make_sink
+from beam_volumes.storage.places.context import configure
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.transfer import Transfer, read_into, write_units
+from beam_volumes.storage.sources.axes import unit_name
+from beam_volumes.storage.sources.chunking import default_chunk
+from beam_volumes.storage.sources.source import Source
 
 __all__ = [
     "OutputExistsError",

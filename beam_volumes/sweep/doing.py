@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from beam_volumes.geometry import Range
+from beam_volumes.base.geometry import Range
 from beam_volumes.sweep.error_context import error_context
 from beam_volumes.sweep.meter import Activity, Meter
 from beam_volumes.sweep.program import Program

@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
+from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
 from beam_volumes.kernels.margins import pad_margins
-from beam_volumes.storage.arrays import ArraySink
-from beam_volumes.storage.source import read_stack
-from beam_volumes.storage.transfer import Transfer, read_into
+from beam_volumes.storage.inputs.arrays import ArraySink
+from beam_volumes.storage.places.transfer import Transfer, read_into
+from beam_volumes.storage.sources.source import read_stack
 from beam_volumes.sweep.doing import Doing
 from beam_volumes.sweep.holding import let_go
 from beam_volumes.sweep.meter import Meter

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_range
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.source import Source
+from beam_volumes.base.geometry import NO_HALO, Halo, Lattice, Range, Ranges, Triple, source_range
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Padding, Regrid, Stage
 from beam_volumes.sweep.survey import Completion, Survey

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from beam_volumes.nesting import check_not_nested
+from beam_volumes.base.nesting import check_not_nested
 
 Result = TypeVar("Result")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Range
+from beam_volumes.base.geometry import Range
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.schedule import Schedule

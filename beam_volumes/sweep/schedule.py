@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from beam_volumes.geometry import Range, Ranges
+from beam_volumes.base.geometry import Range, Ranges
 from beam_volumes.sweep.program import Edge, Program, reversed_view
 
 

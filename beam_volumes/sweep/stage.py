@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from beam_volumes.geometry import NO_HALO, Box, Halo, Range, Ranges, Triple
+from beam_volumes.base.geometry import NO_HALO, Box, Halo, Range, Ranges, Triple
 from beam_volumes.kernels.rows import Rows, rows_of
-from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import in_strips
 
 

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from beam_volumes.geometry import Grid, Triple
-from beam_volumes.storage.extent import Extent
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.stage import Block, digest
 
@@ -120,7 +120,7 @@ class Survey:
         raise NotImplementedError
 
     def flow(self, grid: Grid, limit_bytes: int | None = None) -> Any:
-        """The `beam_volumes.across.rounds.Flow` that merges summaries, given under keys ``(index,)``.
+        """The `beam_volumes.across.rounds.flow.Flow` that merges summaries, given under keys ``(index,)``.
 
         Of what a step would hold more than ``limit_bytes`` bytes of, it is cut finer, or raises ValueError.
         """

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box
-from beam_volumes.storage.checksums import checksum
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.transfer import Transfer, write_units
+from beam_volumes.base.geometry import Box
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.checksums import checksum
+from beam_volumes.storage.places.transfer import Transfer, write_units
 from beam_volumes.sweep.doing import Doing
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import in_strips

@@ -14,7 +14,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import Tuple
 
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.waiting import together
 

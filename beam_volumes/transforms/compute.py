@@ -11,15 +11,16 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_volumes.across.rounds import Key
+from beam_volumes.across.rounds.flow import Key
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan import hiring
+from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
-from beam_volumes.plan.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.session.begin import begin
@@ -28,9 +29,8 @@ from beam_volumes.session.large import at_hand
 from beam_volumes.session.masks import warn_of_masks
 from beam_volumes.session.places import check_portable, check_scratch
 from beam_volumes.session.session import Session
-from beam_volumes.storage.place import url
-from beam_volumes.storage.table_sink import TableSink
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.machines import hires
 from beam_volumes.transforms.passes import States, build, end, input_names
 from beam_volumes.transforms.steps.slab import MOST_BYTES

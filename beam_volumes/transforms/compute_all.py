@@ -13,13 +13,14 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import evaluate
 from beam_volumes.graph.options import options as settings
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan import hiring
+from beam_volumes.plan.estimate import accelerators as hiring
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
@@ -34,7 +35,6 @@ from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
-from beam_volumes.text import format_bytes
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.machines import hires, machine_hints
 from beam_volumes.transforms.steps.slab import MOST_BYTES

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
 
-from beam_volumes.storage.claims import Superseded
-from beam_volumes.text import printable
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.row_types import row_type
 from beam_volumes.transforms.waiting import together

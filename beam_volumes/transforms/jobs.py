@@ -12,7 +12,7 @@ from apache_beam.runners.runner import PipelineResult
 
 from beam_volumes.runs import Journal
 from beam_volumes.runs.failure import revived
-from beam_volumes.storage.place import is_local
+from beam_volumes.storage.places.place import is_local
 
 _LOG = logging.getLogger(__name__)
 

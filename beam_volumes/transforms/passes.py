@@ -16,7 +16,7 @@ import numpy as np
 from apache_beam.pvalue import AsIter, AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.across.rounds import Flow, Key, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.error_transport import told
 from beam_volumes.session import merging, slabs

@@ -7,7 +7,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import digest
 from beam_volumes.transforms.failures import Failed
 

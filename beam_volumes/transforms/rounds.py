@@ -13,7 +13,7 @@ import imagecodecs
 from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
-from beam_volumes.across.rounds import Flow, Key, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.runs.error_transport import told
 from beam_volumes.transforms import seen
 
@@ -106,7 +106,7 @@ class RunFlow(beam.PTransform):
     --------
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam
-    >>> from beam_volumes.across.rounds import Flow, Round
+    >>> from beam_volumes.across.rounds.flow import Flow, Round
     >>> class Parity(Round):
     ...     def step(self, key, values):
     ...         return [("sum", (key[0] % 2,), (key[0], values[0]))]

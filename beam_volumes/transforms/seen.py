@@ -10,7 +10,7 @@ from functools import cache
 from apache_beam.metrics import Metrics
 from apache_beam.metrics.metric import Lineage
 
-from beam_volumes.plan.machine import peak_memory
+from beam_volumes.plan.cost.machine import peak_memory
 
 #: Under which all metrics of this package are found.
 NAMESPACE = "beam_volumes"

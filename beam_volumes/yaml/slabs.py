@@ -18,7 +18,7 @@ from beam_volumes.recipes.build import build, expressions
 from beam_volumes.recipes.document import load, placed
 from beam_volumes.recipes.recipe import checked_recipe, recipe_from
 from beam_volumes.recipes.steps import Steps, steps_of
-from beam_volumes.storage.credentials import refuse_variables
+from beam_volumes.storage.places.credentials import refuse_variables
 
 
 class ComputeRecipe(beam.PTransform):

@@ -15,7 +15,7 @@ from beam_volumes.plan.run_options import documented
 from beam_volumes.recipes.each import Targets, input_of
 from beam_volumes.recipes.recipe import recipe_from
 from beam_volumes.recipes.steps import Steps, mapping_of, steps_of
-from beam_volumes.storage.credentials import refuse_variables
+from beam_volumes.storage.places.credentials import refuse_variables
 from beam_volumes.yaml.slabs import output_of, row_of_kinds, volume_of
 
 

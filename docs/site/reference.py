@@ -10,8 +10,8 @@ from typing import Any
 from table import FUNCTIONS
 
 import beam_volumes as bv
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.cli import main as command
-from beam_volumes.exports import EXPORTS
 
 #: Functions that are no operations, and by family of `ops` the others.
 AROUND = ["open", "plan", "compute", "verify", "options"]

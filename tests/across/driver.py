@@ -6,9 +6,9 @@ import itertools
 import numpy as np
 
 from beam_volumes.across import components as cc
-from beam_volumes.across.component_rounds import component_flow
-from beam_volumes.across.rounds import group_by_key, run
-from beam_volumes.geometry import Grid
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.across.rounds.flow import group_by_key, run
+from beam_volumes.base.geometry import Grid
 from tests.across.groups import shuffling
 
 

@@ -4,7 +4,7 @@ import pickle
 
 
 def shuffling(rng):
-    """For `beam_volumes.across.rounds.run`."""
+    """For `beam_volumes.across.rounds.flow.run`."""
 
     def group(pairs):
         pairs = [pickle.loads(pickle.dumps(p)) for p in pairs]

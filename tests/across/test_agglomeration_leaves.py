@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from beam_volumes.across.agglomeration_rounds import PER_LEAF, Agglomeration
+from beam_volumes.across.rounds.agglomeration import PER_LEAF, Agglomeration
 
 SHARDS, ROWS, LEAF = 200, 4096, 1024
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy import ndimage as ndi
 from skimage import measure
 
-from beam_volumes.across import component_rounds
 from beam_volumes.across import components as cc
 from beam_volumes.across import merge as mg
-from beam_volumes.across.component_rounds import component_flow
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.across.rounds import components as component_rounds
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.base.geometry import Box, Grid
 from tests.across.driver import label_by_slabs, solve, summarise
 from tests.tiers import examples, few, pairwise
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.components import Interface, SlabSummary
-from beam_volumes.across.rounds import group_by_key, run
-from beam_volumes.across.scan_rounds import scan_flow
-from beam_volumes.geometry import Grid
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.across.rounds.flow import group_by_key, run
+from beam_volumes.across.rounds.scans import scan_flow
+from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.rounds import MOST_PIECE, pieces
 from tests.tiers import thorough

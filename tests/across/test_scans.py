@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_volumes.across import scans
-from beam_volumes.across.rounds import group_by_key, run
-from beam_volumes.across.scan_rounds import scan_flow
-from beam_volumes.geometry import Grid
+from beam_volumes.across.rounds.flow import group_by_key, run
+from beam_volumes.across.rounds.scans import scan_flow
+from beam_volumes.base.geometry import Grid
 from tests.across.groups import shuffling
 from tests.tiers import examples
 

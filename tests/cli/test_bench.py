@@ -14,7 +14,7 @@ from beam_volumes.profile.measure import Item, Measured, foreseen, measure, swep
 from beam_volumes.profile.trial import middle
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
-from beam_volumes.storage.sink import make_sink
+from beam_volumes.storage.outputs.sink import make_sink
 from beam_volumes.sweep.meter import Activity
 
 CELLS = {

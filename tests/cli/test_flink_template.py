@@ -11,7 +11,7 @@ import yaml
 
 from beam_volumes.cli.main import parser
 from beam_volumes.drive.launch import pipeline_options
-from beam_volumes.plan.machine import parse_bytes
+from beam_volumes.plan.cost.machine import parse_bytes
 
 FLINK = Path(__file__).parents[2] / "templates" / "flink"
 SCRIPT = (FLINK / "cluster.sh").read_text()

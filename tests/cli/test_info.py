@@ -11,7 +11,7 @@ import zarr
 
 import beam_volumes as bv
 from beam_volumes.kernels import cache
-from beam_volumes.plan.machine import cores
+from beam_volumes.plan.cost.machine import cores
 from beam_volumes.runs.failure import as_data
 from beam_volumes.runs.journal import find_run
 from beam_volumes.storage.formats.registry import formats
@@ -206,7 +206,7 @@ def test_specs_arrays_in_memory_and_what_is_not_there(work, info, command):
 
 def test_formats_say_what_a_place_holds(work):
     """No format falls over a place that is not its own."""
-    from beam_volumes.storage.place import Place
+    from beam_volumes.storage.places.place import Place
 
     (work / "empty").mkdir()
     (work / "text.txt").write_text("text")

@@ -17,7 +17,7 @@ from beam_volumes.drive.compute import compute
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.document import RecipeError
 from beam_volumes.recipes.recipe import parse_recipe
-from beam_volumes.storage.errors import explain
+from beam_volumes.storage.places.errors import explain
 
 NONE = ("--runner", "none")
 

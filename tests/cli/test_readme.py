@@ -18,8 +18,8 @@ from scipy import ndimage
 from skimage import morphology
 
 import beam_volumes as bv
+from beam_volumes.base.exports import EXPORTS
 from beam_volumes.cli.main import parser
-from beam_volumes.exports import EXPORTS
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import parse_recipe
 

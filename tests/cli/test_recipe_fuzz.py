@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.plan.machine import peak_memory
+from beam_volumes.plan.cost.machine import peak_memory
 from beam_volumes.recipes.catalogue import operations
-from beam_volumes.storage import context
+from beam_volumes.storage.places import context
 from tests.tiers import examples
 
 #: What no recipe may make happen, by the names of Python's audit events.

@@ -8,7 +8,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.drive import compute as driving
 from beam_volumes.plan import in_process
-from beam_volumes.plan.memory import BASE_BEAM
+from beam_volumes.plan.cost.memory import BASE_BEAM
 
 ARRAY = np.random.default_rng(0).integers(0, 200, (6, 40, 50), "u1")
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not fork_server.SUPPORTED, reason="forks on Linu
 
 def started():
     """What a process finds when it starts."""
-    from beam_volumes.storage import context
+    from beam_volumes.storage.places import context
 
     return {
         "server": os.getppid(),

@@ -6,7 +6,7 @@ import sys
 import pytest
 import yaml
 
-from beam_volumes.storage.place import Place, kvstore_spec
+from beam_volumes.storage.places.place import Place, kvstore_spec
 from tests.engines.conftest import free_ports, installed, server
 from tests.transforms.trees import membranes, stored
 

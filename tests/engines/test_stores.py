@@ -17,8 +17,8 @@ from beam_volumes.cli.demo import RECIPE
 from beam_volumes.cli.main import main
 from beam_volumes.cli.specimen import write_specimen
 from beam_volumes.runs import Journal, run_folder
-from beam_volumes.storage import context
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places import context
 from tests.engines.proxy import Weather, proxy
 
 SLABS = ["--slab", "16,64,64"]
@@ -172,7 +172,7 @@ def test_a_server_with_a_bad_day(bucket, demo, day, monkeypatch, capsys):
 IMPATIENT = """
 import sys
 from beam_volumes.cli.main import main
-from beam_volumes.storage import context
+from beam_volumes.storage.places import context
 context.RETRIES.update(max_retries=2)
 sys.exit(main(sys.argv[1:]))
 """

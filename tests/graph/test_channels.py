@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from skimage import measure
 
 import beam_volumes as bv
-from beam_volumes.storage.formats import slices
+from beam_volumes.storage.formats.slices import format as slices
 
 RNG = np.random.default_rng(5)
 
@@ -229,8 +229,8 @@ def test_a_chunk_with_all_channels_is_decoded_once(tmp_path):
     handle = ts.virtual_chunked(read, dtype=ts.uint8, shape=x.shape, chunk_layout=layout)
     array_of(tmp_path / "in.zarr", x, (3, 4, 8, 16))
     v = bv.open(tmp_path / "in.zarr")
-    from beam_volumes.geometry import Box
-    from beam_volumes.storage.transfer import read_channels
+    from beam_volumes.base.geometry import Box
+    from beam_volumes.storage.places.transfer import read_channels
 
     out = [np.zeros((8, 16, 16), "u1") for _ in range(2)]
     box = Box.of_shape((8, 16, 16))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.base.space import METRES, DifferentSpaces, Space
 from beam_volumes.cli.main import main
-from beam_volumes.space import METRES, DifferentSpaces, Space
 
 ONES = np.ones((4, 5, 6), "u1")
 

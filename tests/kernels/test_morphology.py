@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.geometry import pad_index
+from beam_volumes.base.geometry import pad_index
 from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.kernels.morphology.ball import binary_ball
 from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint

@@ -8,7 +8,7 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.drive.compute import plan_run
-from beam_volumes.plan.machine import held_memory, peak_memory
+from beam_volumes.plan.cost.machine import held_memory, peak_memory
 from beam_volumes.plan.run_options import RunOptions
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from beam_volumes.across import components as cc
-from beam_volumes.across.component_rounds import component_flow
-from beam_volumes.geometry import Grid
-from beam_volumes.ops.labels.merge_estimate import MergeEstimate
-from beam_volumes.plan.machine import peak_memory
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.base.geometry import Grid
+from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate
+from beam_volumes.plan.cost.machine import peak_memory
 from beam_volumes.transforms.rounds import _Step, pieces
 
 GRID = Grid((16 * 3, 512, 1024), (3, 512, 1024))

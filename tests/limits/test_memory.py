@@ -13,13 +13,13 @@ import tifffile
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import Space
 from beam_volumes.drive.compute import plan_run
-from beam_volumes.geometry import Box
-from beam_volumes.plan.machine import parse_bytes as parse
+from beam_volumes.plan.cost.machine import parse_bytes as parse
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.space import Space
-from beam_volumes.storage.sink import make_sink
-from beam_volumes.storage.transfer import write_units
+from beam_volumes.storage.outputs.sink import make_sink
+from beam_volumes.storage.places.transfer import write_units
 from tests.limits import fresh_merge
 from tests.ops.networks.conftest import unet
 from tests.tiers import thorough

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.across import agglomeration_rounds, rounds
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Regions, roots, settle
-from beam_volumes.across.agglomeration_rounds import HISTOGRAM, Agglomeration, Cutting, Marking
-from beam_volumes.across.chains import chained
-from beam_volumes.across.rounds import Flow, Round
+from beam_volumes.across.rounds import agglomeration as agglomeration_rounds
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.across.rounds.agglomeration import HISTOGRAM, Agglomeration, Cutting, Marking
+from beam_volumes.across.rounds.chains import chained
+from beam_volumes.across.rounds.flow import Flow, Round
+from beam_volumes.base.text import format_bytes
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL
-from beam_volumes.text import format_bytes
 from tests.across.groups import shuffling
 from tests.tiers import thorough
 

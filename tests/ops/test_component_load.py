@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from beam_volumes.across import components as cc
-from beam_volumes.across.component_rounds import component_flow, tree_of
-from beam_volumes.across.rounds import group_by_key, run
-from beam_volumes.geometry import Grid
-from beam_volumes.ops.labels.merge_estimate import MergeEstimate
+from beam_volumes.across.rounds.components import component_flow, tree_of
+from beam_volumes.across.rounds.flow import group_by_key, run
+from beam_volumes.base.geometry import Grid
+from beam_volumes.ops.labels.surveys.merge_estimate import MergeEstimate
 from tests.across.driver import grid_index, summarise
 from tests.tiers import examples
 

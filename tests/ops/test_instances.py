@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from scipy import ndimage
 
 import beam_volumes as bv
-from beam_volumes.across import rounds
 from beam_volumes.across.fragments import RULES
-from beam_volumes.ops.labels.fragment_surveys import FragmentSurvey
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.ops.labels.surveys.fragment_surveys import FragmentSurvey
 from tests.across.groups import shuffling
 from tests.tiers import examples, thorough
 

@@ -5,19 +5,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import lookup_rounds, rounds
-from beam_volumes.across.lookup_rounds import Tally, filter_flow, lookup_flow
 from beam_volumes.across.merge import Keep
-from beam_volumes.geometry import Grid
-from beam_volumes.ops.labels.label_surveys import (
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.across.rounds import lookup as lookup_rounds
+from beam_volumes.across.rounds.lookup import Tally, filter_flow, lookup_flow
+from beam_volumes.base.geometry import Grid
+from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
+from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
     LookupCompletion,
     LookupSurvey,
 )
-from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
 from tests.ops.test_table_surveys import SLABS, surveyed

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import rounds, scans
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.across import scans
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.kernels.morphology import distance as edt
 from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys

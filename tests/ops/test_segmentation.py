@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.across import component_rounds
-from beam_volumes.across.agglomeration_rounds import Agglomeration
+from beam_volumes.across.rounds import components as component_rounds
+from beam_volumes.across.rounds.agglomeration import Agglomeration
 from beam_volumes.ops.labels import agglomerate, watershed
 from tests.ops.test_agglomerate import edges_of, greedy, rows, segmented
 from tests.ops.test_watershed import basins_of_affinities, grown

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from beam_volumes.across import rounds, table_rounds
 from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
-from beam_volumes.across.table_rounds import MERGE_COPIES, joined, table_flow
-from beam_volumes.geometry import Box, Grid
-from beam_volumes.ops.labels.table_surveys import AdjacencySurvey, RegionSurvey
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.across.rounds import tables as table_rounds
+from beam_volumes.across.rounds.tables import MERGE_COPIES, joined, table_flow
+from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from tests.across import test_adjacency as adjacencies
 from tests.across import test_tables
 from tests.across.groups import shuffling

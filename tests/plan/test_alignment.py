@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.text import format_bytes
+from beam_volumes.base.text import format_bytes
 from tests.plan.test_plan import lazy
 from tests.tiers import few
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.plan import machine
-from beam_volumes.plan.crew import Crew, larger_crews
+from beam_volumes.plan.cost import machine
+from beam_volumes.plan.cost.concurrency import Crew, larger_crews
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
 

@@ -12,7 +12,7 @@ import tensorstore as ts
 
 import beam_volumes as bv
 from beam_volumes.ops.labels import relabel
-from beam_volumes.storage.extent import Bytes, Extent, stores
+from beam_volumes.storage.places.extent import Bytes, Extent, stores
 from beam_volumes.transforms import ReadSlabs, WriteSlabs
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)

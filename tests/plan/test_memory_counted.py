@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
+from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
-from beam_volumes.plan import machine, memory
-from beam_volumes.plan.crew import Crew
-from beam_volumes.plan.partitioning import partitioned
-from beam_volumes.space import Space
-from beam_volumes.storage.source import Source
+from beam_volumes.plan.cost import machine, memory
+from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.fit.partitioning import partitioned
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
 from beam_volumes.sweep.stage import Block
 from tests.tiers import examples

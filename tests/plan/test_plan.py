@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
+from beam_volumes.plan.cost.machine import peak_memory
 from beam_volumes.plan.in_process import is_large
-from beam_volumes.plan.machine import peak_memory
 from tests.tiers import few, thorough
 
 GB = 1 << 30

@@ -2,7 +2,7 @@
 
 import pytest
 
-from beam_volumes.geometry import pad_index, source_range
+from beam_volumes.base.geometry import pad_index, source_range
 
 MODES = ["reflect", "grid-mirror", "mirror", "nearest", "constant", "grid-constant"]
 

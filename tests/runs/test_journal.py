@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.runs import (
     Journal,
     Manifest,
@@ -20,7 +20,7 @@ from beam_volumes.runs import (
     run_folder,
 )
 from beam_volumes.runs.record import LIMIT, count, indices
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.places.place import Place
 
 BOX = Box((0, 0, 0), (7, 64, 64))
 

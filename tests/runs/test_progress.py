@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.runs import (
     Bar,
     Journal,
@@ -25,7 +25,7 @@ from beam_volumes.runs.progress import last_started
 from beam_volumes.runs.remaining import Remaining
 from beam_volumes.session import under_way
 from beam_volumes.session.under_way import told
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.places.place import Place
 from tests.waiting import wait_until
 
 
@@ -137,7 +137,7 @@ def test_an_unreadable_journal_does_not_disturb(journal, monkeypatch, caplog):
     def fail(*_):
         raise OSError("no network")
 
-    monkeypatch.setattr("beam_volumes.storage.place.Place.names_many", fail)
+    monkeypatch.setattr("beam_volumes.storage.places.place.Place.names_many", fail)
     watch.poll()
     assert "no network" in caplog.text
 

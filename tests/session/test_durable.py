@@ -11,9 +11,9 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.runs import record as records
 from beam_volumes.session.begin import begin
-from beam_volumes.storage import durable
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places import durable
+from beam_volumes.storage.places.place import Place
 from beam_volumes.transforms import compute_all
 from tests.transforms.trees import membranes, stored
 

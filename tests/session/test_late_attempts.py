@@ -14,9 +14,9 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.session.session import Session
-from beam_volumes.storage.claims import Document, Superseded
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.claims import Document, Superseded
+from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep import executor, writing
 from tests.transforms.trees import chunk_files, membranes, stored
 

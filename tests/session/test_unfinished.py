@@ -12,9 +12,9 @@ import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.session import merging, slabs
 from beam_volumes.show.napari_reader import get_reader
-from beam_volumes.storage import sink as sinks
-from beam_volumes.storage.formats.parquet import ParquetTable
-from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.formats.tables.parquet import ParquetTable
+from beam_volumes.storage.outputs import sink as sinks
+from beam_volumes.storage.outputs.sink import Sink
 
 VOXELS = 1 + np.arange(8 * 8 * 8, dtype="u2").reshape(8, 8, 8) % 251
 QUIET = {"runner": None, "progress": False}

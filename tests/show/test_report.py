@@ -10,7 +10,7 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.show.block import thinned
-from beam_volumes.show.report import report
+from beam_volumes.show.pages.report import report
 
 
 class Closed(HTMLParser):

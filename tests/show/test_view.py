@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.base.text import parsed_json
 from beam_volumes.cli.view import items
 from beam_volumes.show.chunks import Chunks
 from beam_volumes.show.serving import Server
-from beam_volumes.text import parsed_json
 from tests.peers import in_ci
 from tests.show import browser
 from tests.tiers import thorough
@@ -323,7 +323,7 @@ def test_a_browser_shows_the_layers(tmp_path):
 def test_a_browser_shows_the_report(tmp_path):
     """Its sliders change the sections, and it asks for nothing."""
     bv.compute(bv.open(EM).to(str(tmp_path / "em.ome.zarr"), chunks=20), runner=None)
-    from beam_volumes.show.report import report
+    from beam_volumes.show.pages.report import report
 
     place = tmp_path / "report.html"
     place.write_text(report(str(tmp_path / "em.ome.zarr")))

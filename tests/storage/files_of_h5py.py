@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from beam_volumes.storage.formats import hdf5_reader
+from beam_volumes.storage.formats.hdf5 import reader as hdf5_reader
 
 h5py = pytest.importorskip("h5py")
 

@@ -92,8 +92,8 @@ def look(path: str, options: dict) -> str:
     """Open, and read some parts; how it went."""
     if path == "die":  # so that tests see that it is noticed
         os.abort()
-    from beam_volumes.geometry import Box
-    from beam_volumes.storage.opening import open_source
+    from beam_volumes.base.geometry import Box
+    from beam_volumes.storage.inputs.opening import open_source
 
     try:
         if path == "take":

@@ -1,7 +1,7 @@
 """Documents that say whose a place is."""
 
-from beam_volumes.storage.claims import Document
-from beam_volumes.storage.place import kvstore_spec
+from beam_volumes.storage.places.claims import Document
+from beam_volumes.storage.places.place import kvstore_spec
 
 
 def test_a_document_is_what_it_was_where_a_server_sends_it_all_the_same(tmp_path, monkeypatch):

@@ -15,9 +15,9 @@ import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.recipes.recipe import recipe_from
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage import credentials
-from beam_volumes.storage.credentials import check_no_secrets
-from beam_volumes.storage.place import kvstore_spec
+from beam_volumes.storage.places import credentials
+from beam_volumes.storage.places.credentials import check_no_secrets
+from beam_volumes.storage.places.place import kvstore_spec
 
 SECRET = "hunter2hunter2"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.inputs.opening import open_source
 from tests.peers import peer
 
 czi = peer("pylibCZIrw.czi")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats import dicom_frames
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.formats.dicom import frames as dicom_frames
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.places.errors import VolumeError
 from tests.peers import peer
 
 pydicom = pytest.importorskip("pydicom")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.space import METRES
+from beam_volumes.base.space import METRES
 from beam_volumes.storage.formats.registry import writable
-from beam_volumes.storage.source import DTYPES
+from beam_volumes.storage.sources.source import DTYPES
 from tests.tiers import is_common
 
 SHAPES = {"volume": (9, 20, 30), "image": (20, 30), "voxel": (1, 1, 1)}

@@ -12,8 +12,8 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.storage import open_source
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats import hdf5_files
+from beam_volumes.storage.formats.hdf5 import files as hdf5_files
+from beam_volumes.storage.places.errors import VolumeError
 from tests.storage.files_of_h5py import CHUNKED, KINDS, SHAPE, voxels, write
 
 h5py = pytest.importorskip("h5py")

@@ -11,7 +11,7 @@ import beam_volumes as bv
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
-from beam_volumes.storage.ownership import OutputExistsError
+from beam_volumes.storage.places.ownership import OutputExistsError
 from tests.storage.files_of_h5py import SHAPE, voxels
 
 h5py = pytest.importorskip("h5py")

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.storage import open_source
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats import hdf5_trial
+from beam_volumes.storage.formats.hdf5 import trial as hdf5_trial
+from beam_volumes.storage.places.errors import VolumeError
 from tests.peers import peer
 from tests.storage.files_of_h5py import CHUNKED, DTYPES, KINDS, SHAPE, counting, voxels, write
 

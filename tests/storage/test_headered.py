@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
-from beam_volumes.space import Space
-from beam_volumes.storage.opening import open_source
-from beam_volumes.storage.sink import make_sink
-from beam_volumes.storage.transfer import write_units
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import Space
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.outputs.sink import make_sink
+from beam_volumes.storage.places.transfer import write_units
 from tests.peers import peer
 
 SHAPE = (5, 7, 9)

@@ -17,8 +17,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.storage.formats import registry
-from beam_volumes.storage.formats.bioio import Bioio
-from beam_volumes.storage.place import Place
+from beam_volumes.storage.formats.microscopes.bioio import Bioio
+from beam_volumes.storage.places.place import Place
 from tests.peers import peer
 from tests.tiers import thorough
 

@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 import pytest
 
-from beam_volumes.storage import inflate
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.inflate import Inflated, inflated
+from beam_volumes.storage.places import inflate
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.inflate import Inflated, inflated
 
 DATA = np.random.default_rng(0).integers(0, 9, 3_000_000, "u1").tobytes()
 

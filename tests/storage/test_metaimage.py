@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.errors import VolumeError
+from beam_volumes.storage.places.errors import VolumeError
 from tests.peers import peer
 
 sitk = peer("SimpleITK")

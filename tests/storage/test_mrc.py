@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.places.errors import VolumeError
 
 mrcfile = pytest.importorskip("mrcfile")
 

@@ -12,8 +12,8 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
 from beam_volumes.cli.main import main
-from beam_volumes.geometry import Box
 from beam_volumes.storage import make_sink, open_source, write_units
 from tests.storage.test_zarr import counted, counters
 

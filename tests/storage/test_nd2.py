@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.places.errors import VolumeError
 from tests.storage.nd2_files import write_nd2
 
 nd2 = pytest.importorskip("nd2")

@@ -21,21 +21,21 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.base.space import Space
 from beam_volumes.cli.options import opened, opening, spacing
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
-from beam_volumes.space import Space
-from beam_volumes.storage.context import context
-from beam_volumes.storage.description import Description
-from beam_volumes.storage.extent import Extent
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.format import Format, Layout, WritableFormat
-from beam_volumes.storage.opening import reopened
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.single_file import put_together
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.storage.inputs.opening import reopened
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.single_file import put_together
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source, digest
 
 # -- the first format: everything that the package has to be told of it ------------------------------
 

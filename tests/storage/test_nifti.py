@@ -12,8 +12,8 @@ import beam_volumes as bv
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.inputs.opening import open_source
+from beam_volumes.storage.places.errors import VolumeError
 from tests.peers import peer
 
 nib = pytest.importorskip("nibabel")

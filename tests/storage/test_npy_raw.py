@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
 from beam_volumes.cli.main import main
-from beam_volumes.geometry import Box
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import slabs
 from beam_volumes.session.begin import begin
 from beam_volumes.storage import open_source
-from beam_volumes.storage.errors import VolumeError
 from beam_volumes.storage.formats import contiguous
 from beam_volumes.storage.formats.contiguous import piece_of
-from beam_volumes.storage.opening import reopened
+from beam_volumes.storage.inputs.opening import reopened
+from beam_volumes.storage.places.errors import VolumeError
 
 SHAPES = [(5, 7, 9), (1, 1, 1), (6, 8), (2, 300, 500), (1, 2, 3, 4, 5), (3, 70000, 1)]
 

@@ -135,7 +135,7 @@ def test_errors_of_tifffile_name_the_file(tmp_path, monkeypatch, error):
 def test_a_busy_machine_does_not_make_a_file_damaged(monkeypatch):
     """A process that waits for its turn is waited for; one that computes without end is not."""
     pytest.importorskip("h5py")
-    from beam_volumes.storage.formats import hdf5_trial as trial
+    from beam_volumes.storage.formats.hdf5 import trial
 
     class Other:
         stdout = stdin = None

@@ -8,7 +8,7 @@ import tifffile
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
-from beam_volumes.storage.outside import OutsideError, check_key, check_path
+from beam_volumes.storage.places.outside import OutsideError, check_key, check_path
 
 h5py = pytest.importorskip("h5py")
 SHAPE = (2, 3, 4)

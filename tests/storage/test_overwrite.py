@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import beam_volumes as bv
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.place import Place
-from beam_volumes.storage.sink import make_sink
+from beam_volumes.storage.outputs.sink import make_sink
+from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.storage.places.place import Place
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u1").reshape(4, 8, 8)
 QUIET = {"runner": None, "progress": False}

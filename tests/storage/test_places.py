@@ -8,9 +8,9 @@ import tifffile
 import xarray
 
 import beam_volumes as bv
+from beam_volumes.base.space import METRES, Space
 from beam_volumes.cli.main import main
-from beam_volumes.space import METRES, Space
-from beam_volumes.storage.axes import UNITS, in_one_unit, unit_name
+from beam_volumes.storage.sources.axes import UNITS, in_one_unit, unit_name
 
 h5py = pytest.importorskip("h5py")
 SHAPE = (4, 5, 6)

@@ -10,9 +10,9 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.storage import make_sink, open_source, read_into, write_units
-from beam_volumes.storage.formats.precomputed_shards import shard_layouts
+from beam_volumes.storage.formats.chunked.precomputed_shards import shard_layouts
 from tests.storage.test_zarr import counted, counters
 
 SIZE = (33, 47, 21)  # x, y, z

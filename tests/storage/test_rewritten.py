@@ -18,7 +18,7 @@ import tensorstore as ts
 import tifffile
 import zarr
 
-from beam_volumes.storage.opening import open_source
+from beam_volumes.storage.inputs.opening import open_source
 from tests.peers import peer
 from tests.storage.nd2_files import write_nd2
 
@@ -261,7 +261,7 @@ def test_every_field_of_a_reader_is_part_of_its_token(tmp_path):
 
 
 def test_a_table_of_scaling_is_told_from_one_of_the_same_ends():
-    from beam_volumes.storage.source import digest
+    from beam_volumes.storage.sources.source import digest
 
     tables = np.zeros((2, 5000))
     tables[1, 2500] = 1

@@ -17,12 +17,13 @@ from PIL import Image
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.storage import open_source, read_into
-from beam_volumes.storage.formats import slices, tiff_layout
-from beam_volumes.storage.formats.tiff_layout import LONG, SHORT
-from beam_volumes.storage.formats.tiff_segments import Segments
-from beam_volumes.storage.numbered import in_natural_order, natural_key, series_of
+from beam_volumes.storage.formats.slices import format as slices
+from beam_volumes.storage.formats.tiff import layout as tiff_layout
+from beam_volumes.storage.formats.tiff.layout import LONG, SHORT
+from beam_volumes.storage.formats.tiff.segments import Segments
+from beam_volumes.storage.sources.numbered import in_natural_order, natural_key, series_of
 from tests.tiers import examples
 
 

@@ -11,10 +11,11 @@ import tensorstore as ts
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
-from beam_volumes.storage import arrays, make_sink, open_source, unit_name, write_units
-from beam_volumes.storage.context import opened
-from beam_volumes.storage.place import kvstore_spec, url
+from beam_volumes.base.geometry import Box
+from beam_volumes.storage import make_sink, open_source, unit_name, write_units
+from beam_volumes.storage.inputs import arrays
+from beam_volumes.storage.places.context import opened
+from beam_volumes.storage.places.place import kvstore_spec, url
 
 
 @pytest.mark.parametrize(

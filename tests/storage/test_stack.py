@@ -11,11 +11,12 @@ import tifffile
 import zarr
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
 from beam_volumes.cli.main import main
-from beam_volumes.geometry import Box
-from beam_volumes.storage import open_source, opening
+from beam_volumes.storage import open_source
 from beam_volumes.storage.formats import contiguous
-from beam_volumes.storage.opening import reopened
+from beam_volumes.storage.inputs import opening
+from beam_volumes.storage.inputs.opening import reopened
 
 h5py = pytest.importorskip("h5py")
 

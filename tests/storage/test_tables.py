@@ -9,12 +9,12 @@ import pyarrow.csv
 import pyarrow.dataset
 import pytest
 
-from beam_volumes.storage import single_file
-from beam_volumes.storage.claims import Superseded
-from beam_volumes.storage.formats import text_tables
-from beam_volumes.storage.formats.parquet import ParquetTable
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.table_sink import TableSink
+from beam_volumes.storage.formats.tables import text as text_tables
+from beam_volumes.storage.formats.tables.parquet import ParquetTable
+from beam_volumes.storage.outputs.table_sink import TableSink
+from beam_volumes.storage.places import single_file
+from beam_volumes.storage.places.claims import Superseded
+from beam_volumes.storage.places.ownership import OutputExistsError
 
 
 def shards_of(seed=0, sizes=(3, 0, 4)):

@@ -9,11 +9,11 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.session import slabs
-from beam_volumes.storage import temporary
+from beam_volumes.storage.places import temporary
 
 MAKE = """
 import os, sys
-from beam_volumes.storage import temporary
+from beam_volumes.storage.places import temporary
 print(temporary.make(), flush=True)
 if sys.argv[1] == "die":
     os._exit(9)

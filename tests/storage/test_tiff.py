@@ -19,11 +19,13 @@ import tifffile
 from scipy import ndimage as ndi
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.storage import open_source, read_into
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats import tiff, tiff_files, tiff_reading
-from beam_volumes.storage.opening import reopened
+from beam_volumes.storage.formats.tiff import files as tiff_files
+from beam_volumes.storage.formats.tiff import format as tiff
+from beam_volumes.storage.formats.tiff import reading as tiff_reading
+from beam_volumes.storage.inputs.opening import reopened
+from beam_volumes.storage.places.errors import VolumeError
 
 SLIDE = Path(__file__).parents[2] / ".." / "shared" / "data" / "slides" / "CMU-1-Small-Region.svs"
 LOSSLESS = [None, "lzw", "zlib", "deflate", "packbits", "zstd", "lzma"]

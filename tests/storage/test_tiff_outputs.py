@@ -16,8 +16,8 @@ import beam_volumes as bv
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.begin import begin
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.sink import Sink, make_sink
+from beam_volumes.storage.outputs.sink import Sink, make_sink
+from beam_volumes.storage.places.ownership import OutputExistsError
 
 SHAPE = (7, 45, 70)
 DTYPES = ["bool", "u1", "u2", "i2", "u4", "i4", "i8", "u8", "f2", "f4", "f8"]

@@ -1,6 +1,6 @@
 """How many bytes of chunks are on their way at a time."""
 
-from beam_volumes.storage.transfer import Transfer, _Lane, _Piece, in_flight
+from beam_volumes.storage.places.transfer import Transfer, _Lane, _Piece, in_flight
 
 MIB = 1 << 20
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorstore as ts
 
-from beam_volumes.geometry import Box, Grid
-from beam_volumes.space import Space
+from beam_volumes.base.geometry import Box, Grid
+from beam_volumes.base.space import Space
 from beam_volumes.storage import (
     OutputExistsError,
     default_chunk,

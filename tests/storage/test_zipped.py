@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box
+from beam_volumes.base.geometry import Box
 from beam_volumes.storage import open_source
 
 SHAPE = (21, 47, 33)

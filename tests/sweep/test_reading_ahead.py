@@ -8,13 +8,13 @@ import pytest
 import tensorstore as ts
 
 import beam_volumes as bv
+from beam_volumes.base.space import Space
 from beam_volumes.drive.compute import plan_run
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import RunOptions
-from beam_volumes.space import Space
-from beam_volumes.storage.context import waiting_context
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.places.context import waiting_context
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep import executor
 from beam_volumes.sweep.schedule import OVERLAPS
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms import SlabKey
 from beam_volumes.transforms.complete import CountMissing, Uncovered, _check, _spans, rectangles
 from tests.tiers import examples

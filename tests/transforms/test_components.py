@@ -11,7 +11,7 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.across import scans
 from beam_volumes.across.components import Labelling, SlabSummary, connectivity_structure
-from beam_volumes.geometry import Box, Grid
+from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise

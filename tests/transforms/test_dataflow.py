@@ -28,7 +28,7 @@ import beam_volumes as bv
 from beam_volumes.cli.main import main
 from beam_volumes.drive.compute import DESCRIBED
 from beam_volumes.drive.launch import describe, one_process, pipeline_options
-from beam_volumes.plan import hiring
+from beam_volumes.plan.estimate import accelerators as hiring
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import ENDED

@@ -11,14 +11,14 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner, translati
 from apache_beam.runners.worker import data_plane
 
 import beam_volumes as bv
-from beam_volumes.across import rounds
 from beam_volumes.across.adjacency import adjacency
-from beam_volumes.across.table_rounds import RegionRows, table_flow
+from beam_volumes.across.rounds import flow as rounds
+from beam_volumes.across.rounds.tables import RegionRows, table_flow
 from beam_volumes.across.tables import regions
+from beam_volumes.base.geometry import Grid
 from beam_volumes.drive.launch import numbers, run_pipeline
-from beam_volumes.geometry import Grid
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.ops.labels.table_surveys import MOST_BINS, AdjacencySurvey
+from beam_volumes.ops.labels.surveys.table_surveys import MOST_BINS, AdjacencySurvey
 from beam_volumes.session.begin import begin
 from beam_volumes.session.large import InJournal, by_name
 from beam_volumes.transforms.passes import row_batches

@@ -17,12 +17,12 @@ from apache_beam.typehints.schemas import typing_from_runner_api
 from apache_beam.yaml import main
 
 import beam_volumes as bv
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import Space
 from beam_volumes.cli.main import main as command
 from beam_volumes.expansion.catalogue import CATALOGUE, ReadConfig, urn_of
 from beam_volumes.expansion.rows import SlabRow, row_of, slab_of_row
 from beam_volumes.expansion.service import configured, serving
-from beam_volumes.geometry import Box
-from beam_volumes.space import Space
 from beam_volumes.transforms.steps.slab import Slab
 from tests.transforms.trees import membranes, stored
 

@@ -11,8 +11,8 @@ import beam_volumes as bv
 from beam_volumes.cli.errors import report
 from beam_volumes.runs import Journal
 from beam_volumes.session import slabs
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.ownership import OutputExistsError
 from tests.tiers import few
 from tests.transforms.trees import chunk_files, membranes, stored
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import ndimage as ndi
 
 from beam_volumes.across import components as cc
-from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.merge import Keep
-from beam_volumes.geometry import Grid
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.rounds import RunFlow, pieces, whole
 from tests.across.driver import grid_index, relabel, summarise
 from tests.tiers import examples, few

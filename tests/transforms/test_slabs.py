@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beam_volumes as bv
-from beam_volumes.geometry import NO_HALO, Box, Grid
-from beam_volumes.space import Space
-from beam_volumes.storage.claims import Superseded
+from beam_volumes.base.geometry import NO_HALO, Box, Grid
+from beam_volumes.base.space import Space
+from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.transforms import SlabKey
 from beam_volumes.transforms.steps.grids import as_halo, slab_grid
 from beam_volumes.transforms.steps.slab import SlabCoder, SlabKeyCoder

@@ -7,7 +7,7 @@ from scipy import ndimage as ndi
 from skimage import measure
 
 import beam_volumes as bv
-from beam_volumes.geometry import Grid
+from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.steps.slabs import read_slab
 from beam_volumes.transforms.steps.tables import measure_slab
 from tests.transforms.trees import membranes, stored

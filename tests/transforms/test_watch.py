@@ -13,7 +13,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 
 import beam_volumes as bv
-from beam_volumes.geometry import Grid
+from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.steps.watch import Needs, Pattern, Poll
 from tests.transforms.trees import chunk_files, membranes
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Halo, Triple
+from beam_volumes.base.geometry import Halo, Triple
+from beam_volumes.base.nesting import calling
 from beam_volumes.kernels.filters import (
     convolve,
     extremum,
@@ -29,9 +30,8 @@ from beam_volumes.kernels.filters.columns import (
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.morphology import ball
 from beam_volumes.kernels.morphology import footprint as morphology
-from beam_volumes.nesting import calling
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.origins import extents_of
+from beam_volumes.storage.inputs.origins import extents_of
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 

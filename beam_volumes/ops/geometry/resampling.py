@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import constant_in, kernel_input, triple

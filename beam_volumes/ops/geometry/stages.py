@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Range, Ranges, Triple, pad_index
+from beam_volumes.base.geometry import Range, Ranges, Triple, pad_index
 from beam_volumes.kernels.geometry import downsample as windows
 from beam_volumes.kernels.geometry import resample as kernels
 from beam_volumes.kernels.geometry.resample import MODES
@@ -23,7 +23,7 @@ class Along:
     """Which voxels of an axis of extent ``n`` the result takes: those that `taps` says.
 
     As they are: ``n - 1 - v`` if ``flipped``, else ``v // repeat * step - before``, padded by ``mode``
-    (one of `beam_volumes.geometry.pad_index`).
+    (one of `beam_volumes.base.geometry.pad_index`).
     """
 
     n: int

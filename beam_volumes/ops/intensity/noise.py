@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.scalar import Scalar

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.agglomeration_rounds import NEEDED, Agglomeration, Cutting
+from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration, Cutting
 from beam_volumes.graph.table import Table
-from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.stored_tables import as_table
+from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 

@@ -19,8 +19,8 @@ from beam_volumes.graph.nodes import AcrossNode, Barrier, Node
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.labels.relabel import filtered
+from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where

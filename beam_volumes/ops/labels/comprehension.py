@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.options import options
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.objects import Region, for_each_label
+from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.storage.arrays import exact_array
-from beam_volumes.text import format_bytes
+from beam_volumes.storage.inputs.arrays import exact_array
 
 #: What an entry of a list takes, and an object's slices.
 _ENTRY, _SLICES = 8, 400

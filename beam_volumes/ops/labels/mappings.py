@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.lookup_rounds import Mapping
+from beam_volumes.across.rounds.lookup import Mapping
 from beam_volumes.ops.parameters.checks import is_number, is_whole
-from beam_volumes.storage.arrays import exact_array, refuse_masked
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.parquet import ParquetTable
+from beam_volumes.storage.formats.tables.parquet import ParquetTable
+from beam_volumes.storage.inputs.arrays import exact_array, refuse_masked
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import digest
 
 

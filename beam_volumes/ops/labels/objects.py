@@ -9,25 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.chains import TableStep
-from beam_volumes.across.records import RecordRows
-from beam_volumes.across.rounds import Flow, Key, Message, Round
-from beam_volumes.across.table_rounds import Columns, table_flow
-from beam_volumes.geometry import Box
+from beam_volumes.across.rounds.chains import TableStep
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.records import RecordRows
+from beam_volumes.across.rounds.tables import Columns, table_flow
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import first_channel
-from beam_volumes.ops.labels.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.space import Space
-from beam_volumes.storage.source import Source
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.identity import identity
 from beam_volumes.sweep.stage import digest
-from beam_volumes.text import format_bytes
 
 #: Ranges of z that objects are shared out by: those of one are taken one after the other.
 _RANGES = 256

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across import outlines as rows
-from beam_volumes.geometry import Grid, Triple
+from beam_volumes.across.rounds import outlines as rows
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.base.space import METRES, Space
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import first_channel
-from beam_volumes.ops.labels.table_surveys import SHARE, Rows, RowSurveyor, TableSurvey
+from beam_volumes.ops.labels.surveys.table_surveys import SHARE, Rows, RowSurveyor, TableSurvey
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.space import METRES, Space
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import Surveyor
 
@@ -138,7 +138,7 @@ class OutlineSurvey(TableSurvey):
     Attributes
     ----------
     scale, offset : tuple of float or None
-        Of `beam_volumes.across.outlines.CornerRows`.
+        Of `beam_volumes.across.rounds.outlines.CornerRows`.
     """
 
     scale: tuple[float, float] | None

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from beam_volumes.across.lookup_rounds import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.across.merge import Keep
+from beam_volumes.across.rounds.lookup import BUCKET, VOXELS, Mapping, TableLookup
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.building import stage_of
-from beam_volumes.ops.labels.chain_survey import Chain, behind
-from beam_volumes.ops.labels.label_surveys import (
+from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
+from beam_volumes.ops.labels.stored_tables import column_values
+from beam_volumes.ops.labels.surveys.chain_survey import Chain, behind
+from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
     LookupCompletion,
@@ -27,9 +29,7 @@ from beam_volumes.ops.labels.label_surveys import (
     TallySurvey,
     UniqueSurvey,
 )
-from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
-from beam_volumes.ops.labels.stored_tables import column_values
-from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.places.extent import Extent
 
 #: Rows of a mapping that is kept in memory by every worker.
 IN_MEMORY = 1_000_000

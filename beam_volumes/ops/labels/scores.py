@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.lookup_rounds import BUCKET, VOXELS
-from beam_volumes.across.score_rounds import Agreement, BestOverlap
+from beam_volumes.across.rounds.lookup import BUCKET, VOXELS
+from beam_volumes.across.rounds.scores import Agreement, BestOverlap
 from beam_volumes.graph.nodes import Barrier, BarrierValue
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.mappings import check_labels
-from beam_volumes.ops.labels.overlap_surveys import ContingencySurvey
+from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.overlap_surveys import ContingencySurvey
 from beam_volumes.ops.measure.statistics import count_nonzero
 from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion
 from beam_volumes.ops.morphology.distance import distance_transform_edt

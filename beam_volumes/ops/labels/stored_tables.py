@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.chains import StoredTable
-from beam_volumes.across.rounds import Key
-from beam_volumes.across.table_rounds import Columns
+from beam_volumes.across.rounds.chains import StoredTable
+from beam_volumes.across.rounds.flow import Key
+from beam_volumes.across.rounds.tables import Columns
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import as_volume
-from beam_volumes.ops.labels.chain_survey import StoredSurvey
-from beam_volumes.storage.arrays import exact_array, refuse_masked
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.formats.parquet import ParquetTable
+from beam_volumes.ops.labels.surveys.chain_survey import StoredSurvey
+from beam_volumes.storage.formats.tables.parquet import ParquetTable
+from beam_volumes.storage.inputs.arrays import exact_array, refuse_masked
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import digest
 
 #: Rows of a table in memory that go on together.

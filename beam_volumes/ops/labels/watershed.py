@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from beam_volumes.across.agglomeration_rounds import Agglomeration, Marking
+from beam_volumes.across.rounds.agglomeration import Agglomeration, Marking
 from beam_volumes.across.tables import EXTREMES
 from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
@@ -15,17 +15,17 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import first_channel, kernel_input
 from beam_volumes.ops.labels.agglomerate import cut
-from beam_volumes.ops.labels.chain_survey import behind
-from beam_volumes.ops.labels.component_surveys import EdgeSurvey, RelabelEdges
 from beam_volumes.ops.labels.relabel import relabel
-from beam_volumes.ops.labels.table_surveys import AdjacencySurvey
+from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey, RelabelEdges
+from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey
+from beam_volumes.ops.labels.surveys.watershed_stages import ByAffinity, ByHeight, Codes, HighCodes
 from beam_volumes.ops.labels.tables import (
     check_affinities,
     extremes_of_labels,
     region_adjacency,
     regionprops_table,
 )
-from beam_volumes.ops.labels.watershed_stages import ByAffinity, ByHeight, Codes, HighCodes
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where

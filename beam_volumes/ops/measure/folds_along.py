@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.across.exact import Wide
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.kernels.measure import accumulate, projection
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds import Fold

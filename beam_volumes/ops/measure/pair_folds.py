@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.across.exact import Wide
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.kernels.measure import accumulate, projection
 from beam_volumes.kernels.measure.joint import count_pairs
 from beam_volumes.ops.measure.folds import Counts, Fold

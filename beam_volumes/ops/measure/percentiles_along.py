@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.base.geometry import Box, Triple
 from beam_volumes.kernels.measure.accumulate import from_keys, key_bits, unsigned
 from beam_volumes.kernels.measure.histogram import BYTE, digits_along
 from beam_volumes.ops.measure import percentile_formulas as formulas

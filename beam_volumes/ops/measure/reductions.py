@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import AXES
 from beam_volumes.graph.arithmetic import channels_of
 from beam_volumes.graph.nodes import Fed, FoldValue, Formula, FormulaValue, Node
 from beam_volumes.graph.scalar import Scalar
@@ -19,7 +20,6 @@ from beam_volumes.ops.measure.over_channels import over_channels
 from beam_volumes.ops.measure.over_points import check_across, over_points
 from beam_volumes.ops.parameters.checks import axes_of
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.space import AXES
 from beam_volumes.sweep.reduction import Reduction
 
 #: Axes to reduce along, as numpy has them, or by name.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from beam_volumes.text import counted
+from beam_volumes.base.text import counted
 
 #: Rounds of smoothing after which `minimum` gives up, as scikit-image's default.
 _SMOOTHINGS = 10_000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.geometry import Halo, Triple
+from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.morphology import plateaus as kernels

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from beam_volumes.across.peaks import Peaks
+from beam_volumes.across.rounds.peaks import Peaks
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.rank import maximum_filter
 from beam_volumes.ops.geometry.rearrange import coordinates
-from beam_volumes.ops.labels.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.measure.folds import Max, Min
 from beam_volumes.ops.measure.reductions import fold

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.across.floods import Floods
+from beam_volumes.across.rounds.floods import Floods
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import Barrier, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.building import kernel_input
-from beam_volumes.ops.labels.chain_survey import behind
 from beam_volumes.ops.labels.relabel import relabel
-from beam_volumes.ops.labels.saddle_survey import SaddleSurvey
+from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.saddle_survey import SaddleSurvey
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.labels.watershed import basins_of
 from beam_volumes.ops.measure.reductions import max as greatest

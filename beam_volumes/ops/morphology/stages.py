@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Box, Halo
+from beam_volumes.base.geometry import Box, Halo
 from beam_volumes.kernels.morphology import chamfer
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.kernels.morphology.distance import REACH, Metric

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from beam_volumes.across import scans
-from beam_volumes.across.rounds import Flow
-from beam_volumes.across.scan_rounds import scan_flow
+from beam_volumes.across.rounds.flow import Flow
+from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.across.scans import Distance
-from beam_volumes.geometry import Grid, Triple
+from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.morphology import distance as kernels
 from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block

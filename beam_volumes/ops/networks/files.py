@@ -9,8 +9,8 @@ import threading
 from dataclasses import dataclass
 
 from beam_volumes.ops.networks.models import Model
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.place import Place, kvstore_spec
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Place, kvstore_spec
 from beam_volumes.sweep.stage import digest
 
 #: The GPU of a process computes one batch at a time, whatever slabs are in flight: it has room for that.

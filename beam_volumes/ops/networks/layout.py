@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches

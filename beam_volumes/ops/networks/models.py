@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.nesting import calling
-from beam_volumes.storage.extent import Extent
+from beam_volumes.base.nesting import calling
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.holding import hold
 from beam_volumes.sweep.stage import digest
 

@@ -24,8 +24,8 @@ from beam_volumes.ops.networks.files import (
     sha256,
 )
 from beam_volumes.ops.networks.models import Network
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.place import kvstore_spec
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import kvstore_spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from beam_volumes.geometry import Triple, pad_index, source_range
+from beam_volumes.base.geometry import Triple, pad_index, source_range
 from beam_volumes.sweep.stage import Block, digest
 
 Range = tuple[int, int]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.channels import beside, separated
 from beam_volumes.graph.elementwise import checked_dtype

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.given import model_of

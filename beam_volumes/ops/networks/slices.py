@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_volumes.ops.networks.models import Model, Network
-from beam_volumes.storage.extent import Extent
+from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.stage import digest
 
 

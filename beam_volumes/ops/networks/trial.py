@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import psutil
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches
 

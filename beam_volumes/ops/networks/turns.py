@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from beam_volumes.geometry import Triple
+from beam_volumes.base.geometry import Triple
 from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.models import Network
 

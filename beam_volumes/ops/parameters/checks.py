@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from beam_volumes.base.space import METRES
 from beam_volumes.graph.kinds import is_number as is_number
 from beam_volumes.graph.kinds import is_whole as is_whole
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import METRES
-from beam_volumes.storage.arrays import refuse_masked
-from beam_volumes.storage.axes import unit_name
+from beam_volumes.storage.inputs.arrays import refuse_masked
+from beam_volumes.storage.sources.axes import unit_name
 
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
 MOST_VOXELS, MOST_TAPS = 1 << 24, 1 << 22

@@ -1,6 +1,6 @@
 """What the parameters that many operations share mean, each written once, and the decorator that says it."""
 
-from beam_volumes.docstrings import filled
+from beam_volumes.base.docstrings import filled
 from beam_volumes.graph.keywords import Function, named_checked
 
 _EDGES = """\

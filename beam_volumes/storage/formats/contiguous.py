@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import Triple
-from beam_volumes.space import AXES, Space
-from beam_volumes.storage.axes import Selection
-from beam_volumes.storage.callbacks import callback
-from beam_volumes.storage.chunking import CHUNK_BYTES, no_larger, per_axis
-from beam_volumes.storage.context import context
-from beam_volumes.storage.description import Description
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.extent import Extent
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, Space
 from beam_volumes.storage.formats.format import CHUNKS, Layout, Options, WritableFormat
-from beam_volumes.storage.place import Spec
-from beam_volumes.storage.positioned import read_at, stamp_of, write_box
-from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.places.positioned import read_at, stamp_of, write_box
+from beam_volumes.storage.sources.axes import Selection
+from beam_volumes.storage.sources.chunking import CHUNK_BYTES, no_larger, per_axis
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
 
 #: Bytes that are read in one piece, and how many of whole planes.
 PIECE, PLANES = 1 << 20, 64 << 10

@@ -16,17 +16,17 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import Box, Triple
-from beam_volumes.space import Space
-from beam_volumes.storage.callbacks import callback
-from beam_volumes.storage.chunking import default_chunk, no_larger, per_axis, whole_chunks
-from beam_volumes.storage.context import context, waiting_context
-from beam_volumes.storage.description import Description
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.ownership import home_of
-from beam_volumes.storage.place import Place, Spec
-from beam_volumes.storage.source import DTYPES, Source, digest
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.space import Space
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.ownership import home_of
+from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source, digest
 
 #: The document of formats that have no other place for what a run notes of itself.
 RUN = "_beam_volumes.json"

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.space import Space
-from beam_volumes.storage.axes import Selection, select
-from beam_volumes.storage.callbacks import callback
-from beam_volumes.storage.context import context
-from beam_volumes.storage.extent import Extent
-from beam_volumes.storage.source import DTYPES, Source, TokenOfFields
-from beam_volumes.text import printable
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.sources.axes import Selection, select
+from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
 
 #: Gives the part ``y``, ``x`` of the plane at a position along each of the other axes, as y, x or as y, x, c.
 ReadPlane = Callable[[Mapping[str, int], slice, slice], np.ndarray]

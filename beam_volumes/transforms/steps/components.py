@@ -17,7 +17,6 @@ import imagecodecs
 import numpy as np
 from apache_beam.typehints import Tuple
 
-from beam_volumes.across.component_rounds import component_flow
 from beam_volumes.across.components import (
     Labelling,
     SlabLabeler,
@@ -26,16 +25,17 @@ from beam_volumes.across.components import (
     region_of,
     relabel,
 )
-from beam_volumes.across.lookup_rounds import Part, Tally, given_flow
 from beam_volumes.across.merge import Keep
-from beam_volumes.across.rounds import Flow, Key
-from beam_volumes.geometry import NO_HALO, Grid, Halo
+from beam_volumes.across.rounds.components import component_flow
+from beam_volumes.across.rounds.flow import Flow, Key
+from beam_volumes.across.rounds.lookup import Part, Tally, given_flow
+from beam_volumes.base.geometry import NO_HALO, Grid, Halo
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
-from beam_volumes.ops.labels.merge_estimate import Load, MergeEstimate
+from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.plan.machine import parse_bytes
-from beam_volumes.text import format_bytes
+from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of

@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from beam_volumes.geometry import Grid
+from beam_volumes.base.geometry import Grid
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.steps.components import (

@@ -13,20 +13,20 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple
 
-from beam_volumes.across.rounds import Key, Round
-from beam_volumes.geometry import Box, Grid, Halo
+from beam_volumes.across.rounds.flow import Key, Round
+from beam_volumes.base.geometry import Box, Grid, Halo
+from beam_volumes.base.text import counted
 from beam_volumes.graph.nodes import SourceNode, Value, evaluate, number_token
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.machine import cores
-from beam_volumes.plan.planned_pass import Pass
+from beam_volumes.plan.cost.machine import cores
+from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
-from beam_volumes.text import counted
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.compute import check_numbers
 from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges

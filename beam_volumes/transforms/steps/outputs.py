@@ -11,13 +11,13 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.typehints import Tuple
 
-from beam_volumes.geometry import Box, Triple
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import Space
-from beam_volumes.storage.ownership import OutputExistsError
-from beam_volumes.storage.sink import Sink
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.transforms.steps.render import BlockSource
 from beam_volumes.transforms.steps.slab import Slab
 from beam_volumes.transforms.waiting import Meet, together

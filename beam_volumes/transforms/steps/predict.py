@@ -11,12 +11,12 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo
+from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Node, SourceNode, with_sources
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.networks.predict import predict
-from beam_volumes.space import Space
-from beam_volumes.text import format_bytes
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.steps.grids import SlabGrid

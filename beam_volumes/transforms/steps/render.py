@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from beam_volumes.geometry import NO_HALO, Box, Grid, Halo, Triple, source_range
+from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Triple, source_range
+from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import AcrossNode, CropNode, Node, StageNode, ViewNode
-from beam_volumes.plan.compile import ancestors, compile_program
-from beam_volumes.plan.machine import cores
-from beam_volumes.plan.partitioning import preferred_window
-from beam_volumes.space import Space
-from beam_volumes.storage.context import context
-from beam_volumes.storage.source import Source
+from beam_volumes.plan.cost.machine import cores
+from beam_volumes.plan.cut.compile import ancestors, compile_program
+from beam_volumes.plan.fit.partitioning import preferred_window
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.stage import Regrid, digest

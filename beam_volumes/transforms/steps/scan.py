@@ -7,11 +7,11 @@ from typing import Any
 
 import apache_beam as beam
 
-from beam_volumes.across.rounds import Key
-from beam_volumes.across.scan_rounds import scan_flow
+from beam_volumes.across.rounds.flow import Key
+from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.across.scans import Combine
-from beam_volumes.geometry import Grid
-from beam_volumes.text import format_bytes
+from beam_volumes.base.geometry import Grid
+from beam_volumes.base.text import format_bytes
 from beam_volumes.transforms.rounds import whole
 from beam_volumes.transforms.steps.components import grid_of, index_of, run_keyed
 from beam_volumes.transforms.steps.grids import SlabGrid
@@ -55,7 +55,7 @@ class SlabScan(beam.PTransform):
     Examples
     --------
     >>> import apache_beam as beam
-    >>> from beam_volumes.geometry import Grid
+    >>> from beam_volumes.base.geometry import Grid
     >>> scan = bv.SlabScan(Grid((30, 8, 8), (10, 8, 8)), lambda a, b: a + b)
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     states = p | beam.Create([(bv.SlabKey(10 * k, 0, 0), "abc"[k]) for k in range(3)])

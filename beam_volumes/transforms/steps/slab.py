@@ -12,8 +12,8 @@ import imagecodecs
 import numpy as np
 from apache_beam.typehints import Tuple
 
-from beam_volumes.geometry import NO_HALO, Box, Halo, Triple
-from beam_volumes.space import Space
+from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
+from beam_volumes.base.space import Space
 
 #: Runners buffer elements whole, and some fail on larger ones.
 MOST_BYTES = 8 << 20
@@ -76,7 +76,7 @@ class Slab:
 
     Examples
     --------
-    >>> from beam_volumes.geometry import Box
+    >>> from beam_volumes.base.geometry import Box
     >>> core = Box((8, 0, 0), (16, 4, 4))
     >>> slab = bv.Slab(core, ((2, 2), (0, 0), (0, 0)), np.zeros((12, 4, 4), "u1"), (100, 4, 4))
     >>> str(slab.key), str(slab.box), slab.voxels.shape

@@ -14,11 +14,11 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
-from beam_volumes.geometry import Box, Grid, Halo
+from beam_volumes.base.geometry import Box, Grid, Halo
+from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.plan.compile import ancestors
-from beam_volumes.text import format_bytes
+from beam_volumes.plan.cut.compile import ancestors
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.passes import slab_ranges

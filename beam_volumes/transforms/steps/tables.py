@@ -10,12 +10,12 @@ import apache_beam as beam
 
 from beam_volumes.across import tables
 from beam_volumes.across.components import region_of
-from beam_volumes.across.rounds import Key
+from beam_volumes.across.rounds.flow import Key
 from beam_volumes.across.tables import Regions
-from beam_volumes.geometry import Grid
+from beam_volumes.base.geometry import Grid
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.table_surveys import RegionSurvey
+from beam_volumes.ops.labels.surveys.table_surveys import RegionSurvey
 from beam_volumes.ops.parameters.checks import voxel_sizes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.passes import row_batches

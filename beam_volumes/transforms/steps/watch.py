@@ -21,12 +21,12 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec
 from apache_beam.typehints import Tuple
 from apache_beam.utils.timestamp import Timestamp
 
-from beam_volumes.geometry import Box, Grid, Halo
+from beam_volumes.base.geometry import Box, Grid, Halo
+from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
-from beam_volumes.space import Space
-from beam_volumes.storage.errors import VolumeError
-from beam_volumes.storage.formats.slices import decoded_slice, slice_content
+from beam_volumes.storage.formats.slices.format import decoded_slice, slice_content
+from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Failed
 from beam_volumes.transforms.passes import slab_ranges

@@ -15,14 +15,14 @@ from apache_beam.pvalue import AsDict
 from apache_beam.transforms.display import DisplayDataItem
 from apache_beam.typehints import Tuple
 
-from beam_volumes.geometry import Box, Grid, Triple
+from beam_volumes.base.geometry import Box, Grid, Triple
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.in_place import Named, check_in_place, inputs_below
-from beam_volumes.plan.passes import Levels
-from beam_volumes.storage.claims import Superseded, lost
-from beam_volumes.storage.context import opened
-from beam_volumes.storage.sink import Sink
-from beam_volumes.storage.transfer import write_units
+from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below
+from beam_volumes.plan.cut.passes import Levels
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.claims import Superseded, lost
+from beam_volumes.storage.places.context import opened
+from beam_volumes.storage.places.transfer import write_units
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.complete import CheckComplete
 from beam_volumes.transforms.compute import Compute

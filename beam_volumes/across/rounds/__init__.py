@@ -1,0 +1,1 @@
+"""Rounds of messages that meet by key, one module for each cross-slab operation."""

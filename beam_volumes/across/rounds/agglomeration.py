@@ -1,0 +1,602 @@
+"""Agglomeration in a tree over ranges of labels, as rounds of messages.
+
+Labels are cut into ranges, the *leaves*; neighbouring leaves have one node above them, and so on. A boundary
+lies at the lowest node that has both its labels, and there alone. A region is *open* below the lowest node
+that has all its boundaries, which is told when it closes. Every node merges what it can, and tells the node
+above what is left. Labels that are near each other in the volume should be near as numbers, as those of
+`beam_volumes.label` are: then little is left. How the labels are cut changes nothing of the result.
+
+Routing, which the first rounds do, knows nothing of boundaries; the nodes know nothing of ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, roots, settle
+from beam_volumes.across.rounds.chains import TableStep
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.records import RecordRows
+from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
+from beam_volumes.base.text import format_bytes
+
+#: Nodes below one, and levels above the leaves.
+RADIX, LEVELS = 16, 3
+#: Boundaries of a leaf, about.
+LEAF = 1 << 15
+#: Labels of a sample for each leaf that the rows make, and of one shard at most. The samples of all shards
+#: meet in one step, so they are small: 1 GB for 3 * 10^10 boundaries.
+PER_LEAF, SAMPLE = 128, 1 << 14
+#: What a node holds for a boundary at most; a quantile's histogram comes on top.
+EDGE_BYTES, HISTOGRAM_BYTES = 350, 8_300
+#: What `cut` holds for a merge.
+MERGE_BYTES = 100
+
+MERGES = RecordRows((("label_a", "<u8"), ("label_b", "<u8"), ("score", "<f8"), ("size", "<i8")))
+SEGMENTS = RecordRows((("label", "<u8"), ("segment", "<u8")))
+
+HISTOGRAM = tuple(f"affinity_histogram-{i}" for i in range(256))
+#: The columns of boundaries that each linkage needs.
+NEEDED = {
+    "mean": ("affinity_sum", "affinity_count"),
+    "max": ("affinity_max",),
+    "min": ("affinity_min",),
+    "quantile": HISTOGRAM,
+    "lowest": ("boundary_min",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Agglomeration(TableStep):
+    """The merges that the greedy order makes of a table of boundaries.
+
+    Attributes
+    ----------
+    linkage : {"mean", "max", "min", "quantile", "lowest"}
+    quantile : float
+    threshold : float
+    max_size, min_size : int or None
+    with_sizes : bool
+        Whether there is a second input, a table of labels and their sizes; else each has size 1.
+    size_columns : tuple of str
+    marks : bool
+        Whether those are marks, and a size is 1 where there is one and else 0.
+    leaf, radix, levels : int
+        What decides how labels are cut, and nothing else.
+    """
+
+    linkage: str
+    quantile: float
+    threshold: float
+    max_size: int | None
+    with_sizes: bool
+    size_columns: tuple[str, ...] = ("label", "num_pixels")
+    marks: bool = False
+    min_size: int | None = None
+    leaf: int = LEAF
+    radix: int = RADIX
+    levels: int = LEVELS
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        return ("edges", "sizes") if self.with_sizes else ("edges",)
+
+    @property
+    def how(self) -> Linkage:
+        return Linkage(self.linkage, self.quantile)
+
+    @property
+    def edge_bytes(self) -> int:
+        return EDGE_BYTES + (HISTOGRAM_BYTES if self.linkage == "quantile" else 0)
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        nodes = sum(self.radix**level for level in range(self.levels + 1))
+        table = table_flow(MERGES, nodes, limit_bytes=limit_bytes, row_bytes=32)
+        first, *rest = table.rounds
+        names = tuple(f"node-{level}" for level in range(self.levels + 1))
+        up = [
+            _Node(name, (*names[level + 1 : level + 2], *first.to), self, level, first, limit_bytes)
+            for level, name in enumerate(names)
+        ]
+        leaf = self.leaf
+        if limit_bytes is not None:
+            leaf = max(1, min(leaf, limit_bytes // (4 * self.edge_bytes)))
+        sizes = (
+            (_Sizes("sizes", ("census", "place"), self.size_columns, self.marks),)
+            if self.with_sizes
+            else ()
+        )
+        return Flow(
+            (
+                _Edges("edges", ("census", "place"), self.linkage, leaf),
+                *sizes,
+                _Census("census", ("place", names[-1]), leaf, self.radix**self.levels),
+                _Place("place", (*names, "ledger", "regions"), self.radix),
+                _Ledger("ledger", names, self.edge_bytes, limit_bytes),
+                _Regions("regions", names, self.with_sizes, self.radix),
+                *up,
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return MERGES.columns(MERGES.empty())
+
+    def most_rows(self, rows: Sequence[int]) -> int:
+        # Each merge needs a boundary, and leaves a region less.
+        return min(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _Edges(Round):
+    """Under a shard of boundaries: which labels there are, to the census; the rows wait."""
+
+    linkage: str
+    leaf: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = self.read(values[0])
+        yield "place", (0, *key), rows
+        labels = _distinct(rows.a, rows.b) if len(rows) else np.empty(0, np.uint64)
+        size = min(SAMPLE, PER_LEAF * -(-len(rows) // self.leaf))
+        yield "census", (), ((0, *key), len(rows), *_sample(labels, size))
+
+    def read(self, given: Columns) -> Boundaries:
+        """What counts of rows, the smaller label first; no boundary of a region with itself."""
+        a, b = (label_column(given, n, "agglomerate") for n in ("label_a", "label_b"))
+        used = a != b
+        known = _known(given, self.linkage)
+        # Without an affinity: NaN that was left out.
+        if self.linkage in ("mean", "quantile"):
+            used &= known[:, 1] != 0 if self.linkage == "mean" else known.any(axis=1)
+        elif "affinity_count" in given:
+            used &= np.asarray(given["affinity_count"]) > 0
+        # Heights may be infinite: they are compared, and not added up.
+        fits = np.isfinite if self.linkage != "lowest" else lambda heights: ~np.isnan(heights)
+        if known.dtype.kind == "f" and not fits(known[used]).all():
+            raise ValueError(
+                f"agglomerate: {NEEDED[self.linkage][0]} has values that are not finite: leave such rows out"
+            )
+        if not used.all():
+            a, b, known = a[used], b[used], known[used]
+        return Boundaries(np.minimum(a, b), np.maximum(a, b), known)
+
+
+def _known(given: Columns, linkage: str) -> np.ndarray:
+    """What is known of boundaries, of rows that may be anybody's."""
+    columns = [np.asarray(given[name]) for name in NEEDED[linkage]]
+    if linkage not in ("mean", "quantile"):
+        return columns[0]
+    known = np.empty((len(columns[0]), len(columns)), np.int64)
+    for k, (name, column) in enumerate(zip(NEEDED[linkage], columns, strict=True)):
+        if column.dtype == np.uint64 and len(column) and column.max() >= np.uint64(1 << 63):
+            raise ValueError(f"agglomerate: {name} has {column.max()}; it is below 2**63")
+        known[:, k] = column
+        if name != "affinity_sum" and known[:, k].min(initial=0) < 0:
+            raise ValueError(f"agglomerate: {name} has {known[:, k].min()}; it counts faces")
+    return known
+
+
+@dataclass(frozen=True, eq=False)
+class _Sizes(Round):
+    """Under a shard of sizes: that it is there, to the census; the rows wait."""
+
+    names: tuple[str, ...]
+    marks: bool
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels = label_column(values[0], self.names[0], "agglomerate: sizes=")
+        columns = [np.asarray(values[0][name]) for name in self.names[1:]]
+        if self.marks:
+            sizes = np.logical_or.reduce([c != 0 for c in columns])
+        else:
+            (sizes,) = columns
+            if len(sizes) and not 0 <= sizes.min() <= sizes.max() < 1 << 63:
+                raise ValueError(
+                    f"agglomerate: sizes= has sizes from {sizes.min()} to {sizes.max()}: they are from 0 to "
+                    "2**63 - 1"
+                )
+        yield "place", (1, *key), {"label": labels, "size": sizes.astype(np.int64)}
+        yield "census", (), ((1, *key), 0, *_sample(np.empty(0, np.uint64), 0))
+
+
+def _sample(labels: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+    """So many labels, those with the smallest hashes, and up to which hash they are all."""
+    if len(labels) <= size:
+        return labels, (1 << 64) - 1
+    hashes = mixed(labels)
+    some = np.argpartition(hashes, size - 1)[:size]
+    return labels[some], int(hashes[some[-1]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Census(Round):
+    """Under ``()``: where the leaves begin, to whoever has rows."""
+
+    leaf: int
+    most: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        shards = {shard: rest for shard, *rest in values}
+        # Up to the least of their bounds the samples of all shards are one sample of all labels.
+        bound = np.uint64(min(bound for *_, bound in shards.values()))
+        samples = [labels[mixed(labels) <= bound] for _, labels, _ in shards.values()]
+        labels = np.unique(np.concatenate(samples))
+        count = sum(rows for rows, *_ in shards.values())
+        leaves = min(self.most, max(1, -(-count // self.leaf)))
+        least = np.unique(labels[np.arange(1, leaves) * len(labels) // leaves])
+        for shard in shards:
+            yield "place", shard, least
+        yield self.to[-1], (0,), None  # though there be nothing
+
+
+@dataclass(frozen=True, eq=False)
+class _Place(Round):
+    """Under a shard: its boundaries to the nodes where they lie, and its labels to their leaves."""
+
+    radix: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        least = next(v for v in values if isinstance(v, np.ndarray))
+        if key[0] == 1:
+            of = next(v for v in values if isinstance(v, dict))
+            for (leaf,), at in _groups(_leaf(of["label"], least)):
+                sizes = of["label"][at], of["size"][at]
+                yield "regions", (leaf,), ("size", key, *sizes)
+            return
+        rows = next(v for v in values if isinstance(v, Boundaries))
+        a, b = _leaf(rows.a, least), _leaf(rows.b, least)
+        level, index = np.zeros(len(a), np.int64), a.copy()
+        other = b.copy()
+        while (apart := index != other).any():
+            level[apart] += 1
+            # Together they go up; those that have met stay where they are.
+            index[apart] //= self.radix
+            other[apart] //= self.radix
+        for (height, node), at in _groups(level, index):
+            part = Boundaries(rows.a[at], rows.b[at], rows.known[at])
+            yield f"node-{height}", (node,), ("edges", key, part)
+            yield "ledger", (height, node), (key, len(part))
+        labels = np.concatenate([rows.a, rows.b])
+        where, levels = np.concatenate([a, b]), np.concatenate([level, level])
+        for (leaf,), at in _groups(where):
+            yield "regions", (leaf,), ("level", key, *_highest(labels[at], levels[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ledger(Round):
+    """Under a node: how many boundaries lie there, before any of them comes."""
+
+    each: int
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        check_room(sum(dict(values).values()), self.each, self.limit_bytes)
+        level, node = key
+        yield f"node-{level}", (node,), None
+
+
+def _leaf(labels: np.ndarray, least: np.ndarray) -> np.ndarray:
+    return np.searchsorted(least, labels, side="right")
+
+
+def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """By numbers that belong together, their positions."""
+    if not len(numbers[0]):
+        return
+    order = np.lexsort(numbers[::-1])
+    rows = np.stack([n[order] for n in numbers], axis=1)
+    starts = np.flatnonzero(np.concatenate([[True], (rows[1:] != rows[:-1]).any(axis=1)]))
+    for start, at in zip(starts, np.split(order, starts[1:]), strict=True):
+        yield tuple(rows[start].tolist()), at
+
+
+def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct labels, and the highest level of each."""
+    least = int(labels.min())
+    span = int(labels.max()) - least + 1
+    if span < 8 * len(labels) + 1024:
+        highest = np.full(span, -1, np.int64)
+        np.maximum.at(highest, (labels - np.uint64(least)).astype(np.int64), levels)
+        found = np.flatnonzero(highest >= 0)
+        return found.astype(np.uint64) + np.uint64(least), highest[found]
+    own, place = np.unique(labels, return_inverse=True)
+    top = np.zeros(len(own), np.int64)
+    np.maximum.at(top, place.reshape(-1), levels)
+    return own, top
+
+
+@dataclass(frozen=True, eq=False)
+class _Regions(Round):
+    """Under a leaf: its regions with their sizes, to the nodes where they close."""
+
+    with_sizes: bool
+    radix: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        levels = {shard: part for what, shard, *part in values if what == "level"}
+        if not levels:
+            return  # regions without boundaries
+        labels, tops = _highest(*map(np.concatenate, zip(*levels.values(), strict=True)))
+        sizes = np.ones(len(labels), np.int64)
+        if self.with_sizes:
+            parts = {shard: part for what, shard, *part in values if what == "size"}
+            known, sums = np.empty(0, np.uint64), np.empty(0, np.int64)
+            if parts:
+                given, sums = map(np.concatenate, zip(*parts.values(), strict=True))
+                known, first, times = np.unique(given, return_index=True, return_counts=True)
+                sums = sums[first]
+                if len(known) < len(given):
+                    raise ValueError(
+                        f"agglomerate: sizes= has label {known[times > 1][0]} more than once: give each one "
+                        "row"
+                    )
+            at = np.minimum(np.searchsorted(known, labels), max(0, len(known) - 1))
+            missing = known[at] != labels if len(known) else np.ones(len(labels), bool)
+            if missing.any():
+                raise ValueError(
+                    f"agglomerate: sizes= has no row for label {labels[missing][0]}: give all labels of edges"
+                )
+            sizes = sums[at]
+        for (level,), at in _groups(tops):
+            node = key[0] // self.radix**level
+            yield f"node-{level}", (node,), ("close", key, (labels[at], sizes[at]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Node(Round):
+    """Under a node: its merges, to the table; what is left, to the node above."""
+
+    step_: Agglomeration
+    level: int
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        how, given = self.step_, {v[:2]: v[2] for v in values if v is not None}
+        self.check(given)
+        parts = [part for (what, _), part in given.items() if what == "edges"]
+        below = [part for (what, _), part in given.items() if what == "left"]
+        closing = [part for (what, _), part in given.items() if what == "close"]
+        number = sum(how.radix**level for level in range(how.levels - self.level)) + key[0]
+        if not parts and not below:
+            if self.level == how.levels:  # though there be nothing
+                yield from self.table.step((number,), [MERGES.empty()])
+            return
+        edges = Boundaries.together([*parts, *(left for left, _ in below)])
+        names = _distinct(edges.a, edges.b)
+        sizes, is_open = np.zeros(len(names), np.int64), np.ones(len(names), bool)
+        for _, regions in below:
+            at = np.searchsorted(names, regions.names)
+            sizes[at], is_open[at] = regions.sizes, regions.is_open
+        for labels, own in closing:
+            at = np.searchsorted(names, labels)
+            sizes[at], is_open[at] = own, False
+        merges, left, regions = settle(
+            edges,
+            Regions(names, sizes, is_open),
+            how.how,
+            how.threshold,
+            how.max_size,
+            how.min_size,
+        )
+        if len(merges) or self.level == how.levels:
+            yield from self.table.step((number,), [_rows_of(merges)])
+        if len(left):
+            above = f"node-{self.level + 1}", (key[0] // how.radix,)
+            yield *above, ("left", key, (left, regions))
+
+    def check(self, given: dict[Any, Any]) -> None:
+        """Refuse more boundaries than there is room for."""
+        count = sum(
+            len(part) if what == "edges" else len(part[0])
+            for (what, _), part in given.items()
+            if what != "close"
+        )
+        check_room(count, self.step_.edge_bytes, self.limit_bytes)
+
+
+def check_room(count: int, each: int, limit_bytes: int | None) -> None:
+    """Refuse more boundaries in a step than there is room for.
+
+    Raises
+    ------
+    ValueError
+    """
+    need = count * each
+    if limit_bytes is not None and need > limit_bytes:
+        raise ValueError(
+            f"agglomerate: a step takes in {count:,} boundaries of regions that reach far, of about "
+            f"{each} bytes each: {format_bytes(need)}, and a worker has {format_bytes(limit_bytes)} for it: "
+            f"give a memory= that is larger by {-(-(need - limit_bytes) >> 20)} MiB for each slab in flight, "
+            "or number labels so that neighbours have near numbers"
+        )
+
+
+def _rows_of(merges: Merges) -> Any:
+    columns = {"label_a": merges.a, "label_b": merges.b}
+    return MERGES.merge([MERGES.of(**columns, score=merges.scores, size=merges.sizes)])
+
+
+def _distinct(*labels: np.ndarray) -> np.ndarray:
+    """All labels once, increasing."""
+    least = min(int(x.min()) for x in labels)
+    span = max(int(x.max()) for x in labels) - least + 1
+    if span < 8 * sum(map(len, labels)) + 1024:
+        seen = np.zeros(span, bool)
+        for x in labels:
+            seen[(x - np.uint64(least)).astype(np.int64)] = True
+        return np.flatnonzero(seen).astype(np.uint64) + np.uint64(least)
+    return np.unique(np.concatenate(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting(TableStep):
+    """The segments that a table of merges leaves, of those that reach a score.
+
+    Attributes
+    ----------
+    threshold : float or None
+    """
+
+    threshold: float | None
+
+    entries = ("merges",)
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * sum(rows)
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        table = table_flow(SEGMENTS, 1, limit_bytes=limit_bytes, row_bytes=16)
+        first, *rest = table.rounds
+        return Flow(
+            (
+                _Reaching("merges", ("all",), self.threshold),
+                _Segments("all", first.to, first, limit_bytes),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return SEGMENTS.columns(SEGMENTS.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Reaching(Round):
+    """Under a shard of merges: those that count, to all."""
+
+    threshold: float | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        rows = values[0]
+        a, b = (label_column(rows, name, "cut") for name in ("label_a", "label_b"))
+        if self.threshold is not None:
+            used = np.asarray(rows["score"]) >= self.threshold
+            a, b = a[used], b[used]
+        yield "all", (), (key, a, b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Segments(Round):
+    """Under ``()``: where each merged label ends."""
+
+    table: Round
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = {shard: part for shard, *part in values}.values()
+        need = MERGE_BYTES * sum(len(a) for a, _ in parts)
+        if self.limit_bytes is not None and need > self.limit_bytes:
+            raise ValueError(
+                f"cut: all merges meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
+                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
+                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB for each slab in flight"
+            )
+        a, b = map(np.concatenate, zip(*parts, strict=True))
+        order = np.argsort(a)
+        a, b = a[order], b[order]
+        if (a[1:] == a[:-1]).any() or (b <= a).any():
+            raise ValueError(
+                "cut: in a table of merges each label_a is there once, and label_b is larger: give one "
+                "that agglomerate made"
+            )
+        yield from self.table.step((0,), [SEGMENTS.of(label=a, segment=roots(a, b))])
+
+
+@dataclass(frozen=True, eq=False)
+class Marking(TableStep):
+    """The mark of each label, or of the labels that it merged with.
+
+    The first input is a table of merges, the second one of all labels with the smallest and the largest of
+    their marks and 0; of labels that merged at most one has a mark.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of the marks.
+    columns : tuple of three str
+        Of labels, smallest and largest marks.
+    """
+
+    dtype: np.dtype
+    columns: tuple[str, str, str]
+
+    entries = ("merges", "marks")
+
+    def gathered_bytes(self, rows: Sequence[int]) -> int:
+        return MERGE_BYTES * sum(rows)
+
+    @property
+    def rows(self) -> RecordRows:
+        return RecordRows((("label", "<u8"), ("mark", self.dtype.str)))
+
+    def flow(self, limit_bytes: int | None = None) -> Flow:
+        table = table_flow(self.rows, 1, limit_bytes=limit_bytes, row_bytes=16)
+        first, *rest = table.rounds
+        return Flow(
+            (
+                _Onward("merges", ("all",), ("label_a", "label_b")),
+                _Onward("marks", ("all",), self.columns),
+                _Marks("all", first.to, first, self.rows, limit_bytes),
+                *rest,
+            ),
+            table.ports,
+        )
+
+    def no_rows(self) -> Columns:
+        return self.rows.columns(self.rows.empty())
+
+
+@dataclass(frozen=True, eq=False)
+class _Onward(Round):
+    """Under a shard: some columns, the first one of labels, to all."""
+
+    columns: tuple[str, ...]
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        labels, *others = (np.asarray(values[0][name]) for name in self.columns)
+        yield "all", (), ((self.name, *key), labels.astype(np.uint64), *others)
+
+
+@dataclass(frozen=True, eq=False)
+class _Marks(Round):
+    """Under ``()``: the mark of each label."""
+
+    table: Round
+    rows: RecordRows
+    limit_bytes: int | None
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        parts = {shard: part for shard, *part in values}
+        need = MERGE_BYTES * sum(len(part[0]) for part in parts.values())
+        if self.limit_bytes is not None and need > self.limit_bytes:
+            raise ValueError(
+                f"watershed: all basins meet in one step, {need // MERGE_BYTES:,} of {MERGE_BYTES} bytes: "
+                f"{format_bytes(need)}, and a worker has {format_bytes(self.limit_bytes)} for it: give a "
+                f"memory= that is larger by {-(-(need - self.limit_bytes) >> 20)} MiB a slab in flight"
+            )
+
+        def column(what: str, k: int) -> np.ndarray:
+            return np.concatenate([part[k] for shard, part in parts.items() if shard[0] == what])
+
+        a, b = column("merges", 0), column("merges", 1).astype(np.uint64)
+        labels, low, high = (column("marks", k) for k in range(3))
+        marks = np.where(high != 0, high, low)  # of a basin with a negative mark 0 is the largest
+        order = np.argsort(a)
+        a, ends = a[order], roots(a[order], b[order])
+        of = labels.copy()
+        if len(a):
+            at = np.minimum(np.searchsorted(a, labels), len(a) - 1)
+            of = np.where(a[at] == labels, ends[at], labels)
+        groups, place = np.unique(of, return_inverse=True)
+        found = np.zeros(len(groups), marks.dtype)
+        marked = marks != 0
+        found[place.reshape(-1)[marked]] = marks[marked]
+        part = self.rows.of(label=labels, mark=found[place.reshape(-1)])
+        yield from self.table.step((0,), [self.rows.merge([part])])

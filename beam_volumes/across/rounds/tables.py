@@ -1,0 +1,554 @@
+"""Tables too large for one place: slabs' parts merged by range of labels, in rounds.
+
+Labels may be any 64-bit numbers, so where the table is cut is learnt from a sample: of all rows those
+with the smallest hashes, which is the same however the volume was cut into slabs, a row that several
+slabs have counts once, and how small they are tells how many rows there are. The sample's quantiles
+go back to each slab's part, which is cut there and sent on. A shard is merged in *bins*, narrower ranges,
+so that what a step holds is bounded however many slabs have the same rows: up a tree of slabs,
+``gather-1``, ``gather-2``, ..., and last a shard of its bins. The sample goes up the same tree before
+(``sample-n``), and the cuts down again (``spread-n``): there it is reckoned, from the samples, what each
+step of the merge is going to hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from beam_volumes.across import adjacency as pairs
+from beam_volumes.across import tables
+from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.tables import Regions
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.text import format_bytes
+
+#: Rows of a shard, about, and bins that it is merged in.
+ROWS, BINS = 1 << 15, 16
+#: Rows of a sample.
+SAMPLE = 1 << 14
+#: Slabs, or groups of them, that one step takes in.
+RADIX = 32
+#: Merging holds the rows in parts, put together, in order and summed.
+MERGE_COPIES = 5
+
+Columns = dict[str, np.ndarray]
+
+PAIR = np.dtype([("a", np.uint64), ("b", np.uint64)])
+
+
+@dataclass(frozen=True, eq=False)
+class RowKind:
+    """What kind of rows a table has: a frozen dataclass of plain data beside the functions below.
+
+    Parts of it have a length, `nbytes`, and rows by slice or index.
+    """
+
+    def empty(self) -> Any:
+        """A part without rows."""
+        raise NotImplementedError
+
+    def keys(self, part: Any) -> np.ndarray:
+        """What rows are sorted by; no two rows of a merged part have the same."""
+        raise NotImplementedError
+
+    def hashes(self, part: Any) -> np.ndarray:
+        """Random numbers of the rows, uint64, the same wherever a row occurs."""
+        raise NotImplementedError
+
+    def merge(self, parts: list[Any]) -> Any:
+        """Parts that may have the same rows, as one."""
+        raise NotImplementedError
+
+    def columns(self, part: Any) -> Columns:
+        """The rows as users see them, sorted."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class RegionRows(RowKind):
+    """Regions, by label; see `beam_volumes.across.tables.properties`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the volume.
+    names : tuple of str or None
+    spacing : tuple of float
+    axes : tuple of int
+    intensity : numpy.dtype or None
+        Of the intensities.
+    """
+
+    shape: Triple
+    names: tuple[str, ...] | None = None
+    spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    axes: tuple[int, ...] = (0, 1, 2)
+    intensity: np.dtype | None = None
+
+    def empty(self) -> Regions:
+        nothing = np.zeros((1, 1, 1), np.uint8)
+        values = None if self.intensity is None else nothing.astype(self.intensity)
+        return tables.regions(nothing, (0, 0, 0), (1, 1, 1), values)
+
+    def keys(self, part: Regions) -> np.ndarray:
+        return part.label
+
+    def hashes(self, part: Regions) -> np.ndarray:
+        return mixed(part.label)
+
+    def merge(self, parts: list[Regions]) -> Regions:
+        return tables.merge(parts)
+
+    def columns(self, part: Regions) -> Columns:
+        return tables.properties(part, self.shape, self.names, self.spacing, self.axes)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The same regions with the intensities of each channel."""
+
+    parts: tuple[Regions, ...]
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Beside:
+        return Beside(tuple(part[rows] for part in self.parts))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelRows(RowKind):
+    """Regions with intensities of several channels: as many columns of each property of intensities.
+
+    Attributes
+    ----------
+    of : RegionRows
+        The rows of one channel.
+    names : tuple of str
+        Of the channels: what such columns end with.
+    """
+
+    of: RegionRows
+    names: tuple[str, ...]
+
+    def empty(self) -> Beside:
+        return Beside((self.of.empty(),) * len(self.names))
+
+    def keys(self, part: Beside) -> np.ndarray:
+        return self.of.keys(part.parts[0])
+
+    def hashes(self, part: Beside) -> np.ndarray:
+        return self.of.hashes(part.parts[0])
+
+    def merge(self, parts: list[Beside]) -> Beside:
+        return merge_beside(parts)
+
+    def columns(self, part: Beside) -> Columns:
+        columns: Columns = {}
+        for name in self.of.names or ():
+            if name not in tables.INTENSITY:
+                columns |= replace(self.of, names=(name,)).columns(part.parts[0])
+                continue
+            for own, channel in zip(part.parts, self.names, strict=True):
+                found = replace(self.of, names=(name,)).columns(own)
+                columns |= {f"{n}-{channel}": c for n, c in found.items() if n != "label"}
+        return columns
+
+
+def merge_beside(parts: list[Beside]) -> Beside:
+    """Parts that may have the same regions, as one."""
+    return Beside(tuple(map(tables.merge, map(list, zip(*(p.parts for p in parts), strict=True)))))
+
+
+@dataclass(frozen=True, eq=False)
+class PairRows(RowKind):
+    """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`.
+
+    Attributes
+    ----------
+    boundary : bool
+        Whether there is a boundary volume.
+    bins : int
+        Of its histogram.
+    affinities : numpy.dtype or None
+        Of affinities, if these are the boundary.
+    axes : tuple of int
+        Those of z, y, x that there are.
+    """
+
+    boundary: bool = False
+    bins: int = 0
+    affinities: np.dtype | None = None
+    axes: tuple[int, ...] = (0, 1, 2)
+
+    def empty(self) -> Adjacency:
+        edges = np.arange(self.bins + 1.0) if self.bins else None
+        return pairs.adjacency(np.zeros((1, 1, 1), np.uint8), edges=edges)
+
+    def keys(self, part: Adjacency) -> np.ndarray:
+        # By pairs: one label may touch any number of others.
+        return np.ascontiguousarray(part.pairs).view(PAIR)[:, 0]
+
+    def hashes(self, part: Adjacency) -> np.ndarray:
+        return mixed(mixed(part.pairs[:, 0]) ^ part.pairs[:, 1])
+
+    def merge(self, parts: list[Adjacency]) -> Adjacency:
+        return pairs.merge(parts)
+
+    def columns(self, part: Adjacency) -> Columns:
+        if self.affinities is not None:
+            return pairs.affinity_columns(part, self.affinities, self.axes)
+        return pairs.columns(part, self.boundary, self.axes)
+
+
+def label_column(columns: Columns, name: str, what: str) -> np.ndarray:
+    """A column of labels as uint64; what would wrap around or be cut off is an error."""
+    labels = np.asarray(columns[name])
+    if labels.dtype.kind not in "bui":
+        raise TypeError(f"{what}: {name} is of {labels.dtype}: labels are integers")
+    if labels.dtype.kind == "i" and len(labels) and labels.min() < 0:
+        raise ValueError(f"{what}: {name} has label {labels.min()}: labels are not negative")
+    return labels.astype(np.uint64)
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """Other 64-bit numbers that look random, one to one (the finalizer of splitmix64)."""
+    x = numbers.astype(np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    return x ^ (x >> np.uint64(31))
+
+
+class Sample(NamedTuple):
+    """The hashes of some rows, ascending, and their keys."""
+
+    hashes: np.ndarray
+    keys: np.ndarray
+
+
+def sampled(samples: Iterable[Sample], size: int = SAMPLE) -> Sample:
+    """The rows of the smallest hashes: of samples of parts, the sample of the whole."""
+    samples = list(samples)
+    hashes = np.concatenate([s.hashes for s in samples])
+    keys = np.concatenate([s.keys for s in samples])
+    smallest, first = np.unique(hashes, return_index=True)
+    return Sample(smallest[:size].copy(), keys[first[:size]])  # and not all of them behind it
+
+
+def _of_part(hashes: np.ndarray, keys: np.ndarray, size: int) -> Sample:
+    """The sample of a part, which has each row once."""
+    if len(hashes) > size:
+        some = np.argpartition(hashes, size - 1)[:size]
+        hashes, keys = hashes[some], keys[some]
+    order = np.argsort(hashes)
+    return Sample(hashes[order], keys[order])
+
+
+def _share(hashes: np.ndarray, size: int) -> float:
+    """Which part of all rows have hashes up to the last of a sample's: they fill 0 ... 2**64 evenly."""
+    return 1.0 if len(hashes) < size else (float(hashes[-1]) + 1) / 2.0**64
+
+
+class Cuts(NamedTuple):
+    """Consecutive bins.
+
+    Attributes
+    ----------
+    first : int
+        The number of the first.
+    least : ndarray
+        The least key of each bin but the first.
+    shards : ndarray of int64
+        Of which shard each bin is.
+    """
+
+    first: int
+    least: np.ndarray
+    shards: np.ndarray
+
+    def of(self, span: np.ndarray) -> Cuts:
+        """The bins from that of one key to that of another."""
+        a, b = np.searchsorted(self.least, span, side="right").tolist()
+        return Cuts(self.first + a, self.least[a:b], self.shards[a : b + 1])
+
+
+def splitters(sample: Sample, rows: int = ROWS, size: int = SAMPLE) -> Cuts:
+    """Where the bins of the whole table begin, for shards of about this many rows."""
+    keys = np.sort(sample.keys)
+    share = _share(sample.hashes, size)
+    # Of a sample all but the last, which says how many there are.
+    count = len(keys) if share == 1 else (size - 1) / share
+    shards = max(1, min(len(keys), round(count / rows)))
+    bins = shards * math.ceil(count / shards / max(1, rows // BINS))
+    least = _quantiles(keys, min(len(keys), bins))
+    begin = _quantiles(keys, shards)
+    # The quantiles of shards are among those of bins, as far as the sample tells bins apart.
+    least = np.unique(np.concatenate([least, begin]))
+    of = np.searchsorted(begin, least, side="right")
+    return Cuts(0, least, np.concatenate([[0], of]))
+
+
+def _quantiles(keys: np.ndarray, parts: int) -> np.ndarray:
+    """Where all parts but the first begin, of sorted keys."""
+    chosen = np.unique(keys[np.arange(1, parts) * len(keys) // max(1, parts)])
+    return chosen[chosen != keys[0]] if len(keys) else chosen
+
+
+def _once(values: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Of values that say who sent them, one from each, in order."""
+    return [value for _, value in sorted(dict(values).items(), key=lambda item: item[0])]
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What all rounds know."""
+
+    table: RowKind
+    rows: int
+    sample: int
+    radix: int
+    top: int
+    limit_bytes: int | None
+    row_bytes: int
+
+
+class _Child(NamedTuple):
+    """What a slab, or a group of them, tells the group above."""
+
+    spans: list[np.ndarray]  # least and most key: of each piece of a slab, or of all of a group
+    sample: Sample
+
+
+@dataclass(frozen=True, eq=False)
+class _Step(Round):
+    task: _Task
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab(_Step):
+    """Under a slab: its part in pieces, and their sample."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        (slab,), part, t = key, values[0], self.task
+        spans = []
+        for i, piece in enumerate(tables.batches(part)):
+            spans.append(t.table.keys(piece)[[0, -1]])
+            yield "cut", (slab, i), piece
+        sample = _of_part(t.table.hashes(part), t.table.keys(part), t.sample)
+        yield "sample-1", (slab // t.radix,), (slab, _Child(spans, sample))
+
+
+@dataclass(frozen=True, eq=False)
+class _Node(_Step):
+    level: int
+
+    def onward(self, children: dict[int, _Child], cuts: Cuts) -> Iterator[Message]:
+        """The cuts, to whoever has rows of the bins between them."""
+        self.check(children, cuts)
+        for number, child in children.items():
+            for i, span in enumerate(child.spans):
+                if self.level == 1:
+                    yield "cut", (number, i), cuts.of(span)
+                else:
+                    yield f"spread-{self.level - 1}", (number,), cuts.of(span)
+
+    def check(self, children: dict[int, _Child], cuts: Cuts) -> None:
+        """Refuse what `_Gather` of these children would have no room for."""
+        t = self.task
+        if t.limit_bytes is None:
+            return
+        # Below the least of the last hashes every child's sample has all of its rows.
+        full = [c.sample.hashes for c in children.values() if len(c.sample.hashes) >= t.sample]
+        last = min((hashes[-1] for hashes in full), default=None)
+        held = np.zeros(len(cuts.shards))
+        for child in children.values():
+            hashes, keys = child.sample
+            some = keys if last is None else keys[hashes <= last]
+            np.add.at(held, np.searchsorted(cuts.least, some, side="right"), 1)
+        self.fits(held, 1.0 if last is None else (float(last) + 1) / 2.0**64)
+
+    def fits(self, held: np.ndarray, share: float) -> None:
+        t = self.task
+        assert t.limit_bytes is not None
+        most = math.ceil(held.max() / share)
+        need = MERGE_COPIES * most * t.row_bytes
+        if need > t.limit_bytes:
+            raise ValueError(
+                f"merging the rows of all slabs takes in {most:,} at once, {MERGE_COPIES} times "
+                f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has "
+                f"{format_bytes(t.limit_bytes)} for it: give a memory= that is larger by "
+                f"{-(-(need - t.limit_bytes) >> 20)} MiB for each slab in flight"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample(_Node):
+    """Under a group: its sample; of all slabs, where shards begin, and that each shard exists."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        t, children = self.task, dict(values)
+        sample = sampled((c.sample for c in children.values()), t.sample)
+        if self.level < t.top:
+            (group,), spans = key, [span for c in children.values() for span in c.spans]
+            if spans:
+                spans = [np.sort(np.concatenate(spans))[[0, -1]]]
+            above = _Child(spans, sample)
+            yield f"sample-{self.level + 1}", (group // t.radix,), (group, above)
+            yield f"spread-{self.level}", key, children
+            return
+        cuts = splitters(sample, t.rows, t.sample)
+        if t.limit_bytes is not None:
+            at = np.searchsorted(cuts.least, sample.keys, side="right")
+            self.fits(np.bincount(cuts.shards[at], minlength=1), _share(sample.hashes, t.sample))
+        shards = int(cuts.shards[-1]) + 1
+        for shard in range(shards):
+            yield "shard", (shard,), ((), t.table.empty())
+        yield "numbers", (), {"shards": shards}
+        yield from self.onward(children, cuts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread(_Node):
+    """Under a group: the cuts from above, to its slabs or groups."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        children = next(v for v in values if isinstance(v, dict))
+        cuts = next((v for v in values if isinstance(v, Cuts)), None)
+        return self.onward(children, cuts) if cuts is not None else iter(())
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut(_Step):
+    """Under a piece of a slab's part: its rows to the bins."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        slab, _ = key
+        cuts = next(v for v in values if isinstance(v, Cuts))
+        piece = next(v for v in values if not isinstance(v, Cuts))
+        edges = np.searchsorted(self.task.table.keys(piece), cuts.least).tolist()
+        shards = cuts.shards.tolist()
+        for k, (a, b) in enumerate(itertools.pairwise([0, *edges, len(piece)])):
+            if a < b:
+                bin_ = (shards[k], cuts.first + k, slab // self.task.radix)
+                yield "gather-1", bin_, (key, piece[a:b])
+
+
+@dataclass(frozen=True, eq=False)
+class _Gather(_Step):
+    """Under a shard, a bin and a group: what its slabs, or groups, have of it, merged."""
+
+    level: int
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        (shard, bin_, group), t = key, self.task
+        for i, piece in enumerate(tables.batches(t.table.merge(_once(values)))):
+            if self.level < t.top:
+                above = (shard, bin_, group // t.radix)
+                yield f"gather-{self.level + 1}", above, ((group, i), piece)
+            else:
+                yield "shard", (shard,), ((bin_, i), piece)
+
+
+@dataclass(frozen=True, eq=False)
+class _Shard(_Step):
+    """Under a shard: its rows."""
+
+    def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
+        table = self.task.table
+        yield "rows", key, table.columns(table.merge(_once(values)))
+
+
+def table_flow(
+    table: RowKind,
+    slabs: int,
+    rows: int = ROWS,
+    sample: int = SAMPLE,
+    radix: int = RADIX,
+    limit_bytes: int | None = None,
+    row_bytes: int = 300,
+) -> Flow:
+    """The merge of slabs' parts to a table in shards.
+
+    Given under ``(slab,)`` the slab's part, it sends to the port ``"rows"`` under ``(shard,)`` the
+    columns of a shard, and to ``"numbers"`` how many ``"shards"`` there are. Shards are numbered from 0
+    in the order of their keys, each has about ``rows`` rows, and a table without rows has one. (Given
+    no slab at all, nothing comes out: ``table.columns(table.empty())`` are the columns then.) Where
+    shards begin depends on the rows alone, not on the slabs.
+
+    Parameters
+    ----------
+    table : RowKind
+    slabs : int
+        How many there are: slabs are numbered from 0.
+    rows : int
+        Of a shard.
+    sample, radix : int
+        Rows of a sample, and slabs or groups of them that meet at once: what a worker holds.
+    limit_bytes : int, optional
+        Bytes that a step of the merge may hold.
+    row_bytes : int
+        Of a row.
+
+    Raises
+    ------
+    ValueError
+        In a round, before any rows meet: merging them would take more than ``limit_bytes``.
+
+    Examples
+    --------
+    >>> from beam_volumes.across import tables
+    >>> from beam_volumes.across.rounds.flow import run
+    >>> labels = np.array([[[7, 7, 0, 4]]])
+    >>> part = tables.regions(labels, (0, 0, 0), labels.shape)
+    >>> flow = table_flow(RegionRows(labels.shape, ("num_pixels",)), slabs=1)
+    >>> [((shard,), columns)] = run(flow, [((0,), part)])["rows"]
+    >>> columns["label"].tolist(), columns["num_pixels"].tolist()
+    ([4, 7], [1, 2])
+    """
+    top = 1
+    while radix**top < slabs:
+        top += 1
+    task = _Task(table, rows, sample, radix, top, limit_bytes, row_bytes)
+    up: list[Round] = []
+    for level in range(1, top):
+        to = (f"sample-{level + 1}", f"spread-{level}")
+        up.append(_Sample(f"sample-{level}", to, task, level))
+    last = f"spread-{top - 1}" if top > 1 else "cut"
+    up.append(_Sample(f"sample-{top}", ("shard", "numbers", last), task, top))
+    down: list[Round] = [
+        _Spread(f"spread-{level}", (f"spread-{level - 1}" if level > 1 else "cut",), task, level)
+        for level in range(top - 1, 0, -1)
+    ]
+    gather: list[Round] = [
+        _Gather(
+            f"gather-{level}", (f"gather-{level + 1}" if level < top else "shard",), task, level
+        )
+        for level in range(1, top + 1)
+    ]
+    return Flow(
+        (
+            _Slab("slabs", ("sample-1", "cut"), task),
+            *up,
+            *down,
+            _Cut("cut", ("gather-1",), task),
+            *gather,
+            _Shard("shard", ("rows",), task),
+        ),
+        ("rows", "numbers"),
+    )
+
+
+def joined(shards: Sequence[tuple[Key, Columns]]) -> Columns:
+    """All shards of a table that fits into memory, in order; a shard that comes twice counts once."""
+    parts = _once(shards)
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}

@@ -1,0 +1,1 @@
+"""What every other package may import: geometry, axes, texts, exports."""

@@ -1,0 +1,260 @@
+"""Surveys whose merge goes on from table to table: tables that rest on tables, in one sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across.rounds.chains import StoredTable, TableStep, chained, stored_flow
+from beam_volumes.across.rounds.flow import Flow
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.graph.nodes import Barrier, Node
+from beam_volumes.graph.table import Table
+from beam_volumes.graph.volume import as_volume
+from beam_volumes.ops.labels.surveys.table_surveys import no_room
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSurvey(Survey):
+    """A table that is there already: nothing is to be seen of slabs.
+
+    Attributes
+    ----------
+    table : StoredTable
+    """
+
+    table: StoredTable
+
+    upper = False
+    cost = 0.0
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.table.extents
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        return (self.table,)
+
+    def most_rows(self, voxels: int) -> int:
+        return self.table.rows
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        return _Nothing()
+
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        return stored_flow(self.table)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        return {name: np.empty(0, dtype) for name, dtype in self.table.names}
+
+    def empty_numbers(self) -> dict[str, Any]:
+        return {"shards": 1}
+
+
+class _Nothing(Surveyor):
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        pass
+
+    def finish(self) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class ChainSurvey(Survey):
+    """Several surveys of one sweep, and what table steps make of their rows.
+
+    Attributes
+    ----------
+    sources : tuple of Survey
+        None of which takes lazy numbers.
+    operands : tuple of tuple of int
+        For each, which of the barrier's operands it is fed.
+    steps : tuple of TableStep
+        In order; rows, numbers and answers are those of the last.
+    inputs : tuple of tuple of int
+        For each, as `beam_volumes.across.rounds.chains.chained` counts them.
+    """
+
+    sources: tuple[Survey, ...]
+    operands: tuple[tuple[int, ...], ...]
+    steps: tuple[TableStep, ...]
+    inputs: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def _upper(self) -> bool:
+        return any(s.upper for s in self.sources)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_upper"}
+
+    @property
+    def upper(self) -> bool:
+        return self._upper
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(e for s in self.sources for e in s.extents)
+
+    @property
+    def tables(self) -> tuple[StoredOperand, ...]:
+        return tuple(t for s in self.sources for t in s.tables)
+
+    @property
+    def cost(self) -> float:
+        return sum(s.cost for s in self.sources)
+
+    def _dtypes(self, k: int, dtypes: tuple[np.dtype, ...]) -> tuple[np.dtype, ...]:
+        return tuple(dtypes[i] for i in self.operands[k])
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        each = (s.working_bytes(shape, self._dtypes(k, dtypes)) for k, s in enumerate(self.sources))
+        return max(each)
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        found = sum(s.state_bytes(shape, windows) for s in self.sources)
+        # Of tables that are there it is known what a step of the merge takes in.
+        return max(found, self._gathered(0))
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        found = sum(s.likely_bytes(shape, windows) for s in self.sources)
+        return max(found, self._gathered(0))
+
+    def most_load(self, grid: Grid) -> int:
+        return self._gathered(math.prod(grid.shape))
+
+    def _gathered(self, voxels: int) -> int:
+        """Return the most that a step holds, of those that take in all rows of an input."""
+        rows = [s.most_rows(voxels) for s in self.sources]
+        held = 0
+        for step, inputs in zip(self.steps, self.inputs, strict=True):
+            own = [rows[i] for i in inputs]
+            held = max(held, step.gathered_bytes(own))
+            rows.append(step.most_rows(own))
+        return held
+
+    def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
+        own = tuple(s.begin(grid, index, (), limit_bytes) for s in self.sources)
+        return _Several(self, own, grid, index, limit_bytes)
+
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        flows = [s.flow(grid, limit_bytes) for s in self.sources]
+        return chained(flows, list(zip(self.steps, self.inputs, strict=True)), limit_bytes)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        return self.steps[-1].no_rows()
+
+    def empty_numbers(self) -> dict[str, Any]:
+        return self.steps[-1].empty_numbers()
+
+
+class _Several(Surveyor):
+    """The surveys of a chain, each fed its operands of what it sees."""
+
+    def __init__(
+        self,
+        chain: ChainSurvey,
+        own: tuple[Surveyor, ...],
+        grid: Grid,
+        index: int,
+        limit_bytes: int,
+    ) -> None:
+        self.chain, self.own, self.grid = chain, own, grid
+        self.core, self.limit_bytes = grid.box(index).shape, limit_bytes
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        depth, rows, cols = self.core
+        for survey, surveyor, operands in zip(
+            self.chain.sources, self.own, self.chain.operands, strict=True
+        ):
+            seen = tuple(arrays[i] for i in operands)
+            if not survey.upper:
+                if z[0] >= depth:
+                    continue
+                seen = tuple(a[: depth - z[0], :rows, :cols] for a in seen)
+            surveyor.feed(seen, (z[0], z[1] if survey.upper else min(z[1], depth)), threads)
+            if self.held_bytes > self.limit_bytes:
+                raise no_room("rows of several tables", self.limit_bytes, self.grid)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(s.held_bytes for s in self.own)
+
+    def finish(self) -> tuple[Any, ...]:
+        return tuple(s.finish() for s in self.own)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A barrier taken apart into surveys, their operands and table steps; or one being made."""
+
+    sources: tuple[Survey, ...]
+    operands: tuple[tuple[Node, ...], ...]
+    steps: tuple[TableStep, ...] = ()
+    inputs: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, table: Table) -> Chain:
+        barrier = table.barrier
+        survey = barrier.survey
+        if not isinstance(survey, ChainSurvey):
+            used = () if isinstance(survey, StoredSurvey) else barrier.operands
+            return cls((survey,), (used,))
+        nodes = tuple(tuple(barrier.operands[i] for i in own) for own in survey.operands)
+        return cls(survey.sources, nodes, survey.steps, survey.inputs)
+
+
+def behind(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier:
+    """Put a step behind its inputs: tables, or chains of one source without steps.
+
+    Raises
+    ------
+    ValueError
+        The inputs rest on volumes of several shapes.
+    """
+    chains = [Chain.of(i) if isinstance(i, Table) else i for i in inputs]
+    # What several inputs rest on is surveyed once.
+    sources: dict[tuple[str, ...], tuple[Survey, tuple[Node, ...]]] = {}
+    for c in chains:
+        for survey, own in zip(c.sources, c.operands, strict=True):
+            sources.setdefault(_key(survey, own), (survey, own))
+    place = {key: i for i, key in enumerate(sources)}
+    steps: list[TableStep] = []
+    numbers: list[tuple[int, ...]] = []
+    ends: list[int] = []
+    for c in chains:
+        at = [place[_key(*one)] for one in zip(c.sources, c.operands, strict=True)]
+        at += range(len(sources) + len(steps), len(sources) + len(steps) + len(c.steps))
+        steps += c.steps
+        numbers += [tuple(at[i] for i in some) for some in c.inputs]
+        ends.append(at[-1] if c.steps else at[0])
+    nodes: dict[str, Node] = {n.token: n for _, some in sources.values() for n in some}
+    shapes = {n.shape for n in nodes.values()}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"{name}: its inputs rest on volumes of shapes {' and '.join(map(str, sorted(shapes)))} "
+            "(z, y, x): write the table to Parquet first, and give its path"
+        )
+    if not nodes:  # one voxel, for the slab under which tables are read
+        nothing = as_volume(np.zeros((1, 1, 1), np.uint8)).node
+        nodes = {nothing.token: nothing}
+    places = {token: i for i, token in enumerate(nodes)}
+    chain = ChainSurvey(
+        name,
+        tuple(s for s, _ in sources.values()),
+        tuple(tuple(places[n.token] for n in some) for _, some in sources.values()),
+        (*steps, step),
+        (*numbers, tuple(ends)),
+    )
+    return Barrier.of(chain, tuple(nodes.values()))
+
+
+def _key(survey: Survey, operands: tuple[Node, ...]) -> tuple[str, ...]:
+    return (survey.token(), *(n.token for n in operands))

@@ -1,0 +1,565 @@
+"""Surveys of label volumes that leave tables: regions, and which of them touch."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.across import adjacency as pairs
+from beam_volumes.across import tables
+from beam_volumes.across.adjacency import Adjacency
+from beam_volumes.across.rounds.flow import Flow
+from beam_volumes.across.rounds.tables import (
+    MERGE_COPIES,
+    Beside,
+    ChannelRows,
+    PairRows,
+    RegionRows,
+    RowKind,
+    merge_beside,
+    table_flow,
+)
+from beam_volumes.across.tables import Regions
+from beam_volumes.base.geometry import Box, Grid, Triple
+from beam_volumes.base.text import format_bytes
+from beam_volumes.sweep.resources import in_strips
+from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
+
+#: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
+MOST_BINS = 10_000
+#: What folding a window takes per region, beside the row itself.
+FOLD_BYTES = 3_000
+#: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
+SHARE = 8
+#: Bytes that folding a part of a window may take, and voxels of the first part.
+FOLD_LIMIT, FIRST_PART = 64 << 20, 1 << 18
+
+
+@dataclass
+class Rows:
+    """Parts of one slab as they come: merged as soon as that halves them."""
+
+    merge: Callable[[list[Any]], Any]
+    row_bytes: int
+    limit_bytes: int
+    grid: Grid
+    parts: list[Any] = field(default_factory=list)
+    merged_bytes: int = 0
+    bytes: int = 0
+
+    def add(self, part: Any) -> None:
+        if self.parts and not len(part):
+            return
+        self.parts.append(part)
+        held = sum(p.nbytes for p in self.parts)
+        if len(self.parts) > 1 and held > 2 * self.merged_bytes:
+            self.parts = [self.merge(self.parts)]
+            held = self.merged_bytes = self.parts[0].nbytes
+        rows = sum(map(len, self.parts))
+        self.bytes = MERGE_COPIES * max(held, rows * self.row_bytes)
+        if self.bytes > self.limit_bytes:
+            raise no_room(f"{rows:,} rows", self.limit_bytes, self.grid)
+
+    def all(self) -> Any:
+        return self.merge(self.parts)
+
+
+def no_room(what: str, limit_bytes: int, grid: Grid) -> ValueError:
+    """The error of a slab that has found more than there is memory for."""
+    depth, *tile = grid.step
+    smaller = (max(1, depth // 4), *tile)
+    return ValueError(
+        f"{what} of a slab take more than the {format_bytes(limit_bytes)} that the budget leaves for "
+        f"them: give it more memory, or smaller slabs, e.g. slab={smaller}"
+    )
+
+
+class RowSurveyor(Surveyor):
+    """A surveyor that keeps rows."""
+
+    rows: Rows
+
+    @property
+    def held_bytes(self) -> int:
+        return self.rows.bytes
+
+
+@dataclass
+class _Windows:
+    """Where a slab's windows lie: what of each is the core's."""
+
+    core: Box
+
+    def of(self, z: tuple[int, int]) -> tuple[Triple, Triple]:
+        """The place in the volume and the core's shape of slices ``z`` of the region."""
+        start, (depth, rows, cols) = self.core.start, self.core.shape
+        return (start[0] + z[0], *start[1:]), (max(0, min(z[1], depth) - z[0]), rows, cols)
+
+
+def _last(array: np.ndarray, core: Triple) -> np.ndarray:
+    """A copy of the last of the core's slices."""
+    return array[core[0] - 1, : core[1], : core[2]].copy()
+
+
+@dataclass(frozen=True, eq=False)
+class TableSurvey(Survey):
+    """A survey whose summaries are rows of a table."""
+
+    #: For how many voxels of a slab there may well be a label.
+    voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes while slabs' tables are merged."""
+        raise NotImplementedError
+
+    @property
+    def fold_bytes(self) -> int:
+        """What folding a part of a window takes per row, beside the row itself."""
+        return 200
+
+    def rows_in(self, voxels: int, voxels_per_label: int) -> int:
+        """So many rows are reckoned with, where a label has so many voxels."""
+        return labels_in(voxels, voxels_per_label)
+
+    def slice_bytes(self, shape: Triple) -> int:
+        """What is kept of a window's last slice, for the next one."""
+        return 0
+
+    def folded_bytes(self, shape: Triple) -> int:
+        """What folding a window takes: `Folds` sees to it that it is no more."""
+        most = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
+        return min(most, FOLD_LIMIT)
+
+    def folds(self) -> Folds:
+        """How a slab's windows are folded."""
+        many = 1 << 30
+        rows = self.rows_in(many, self.voxels_per_label)
+        largest = many * FOLD_LIMIT // (self.fold_bytes * rows)
+        return Folds(self.fold_bytes, largest, min(FIRST_PART, largest))
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return self._kept_bytes(shape, VOXELS_PER_LABEL)
+
+    def likely_bytes(self, shape: Triple, windows: int) -> int:
+        return self._kept_bytes(shape, self.voxels_per_label)
+
+    def _kept_bytes(self, shape: Triple, voxels_per_label: int) -> int:
+        rows = self.rows_in(math.prod(shape), voxels_per_label)
+        return MERGE_COPIES * rows * self.row_bytes + self.slice_bytes(shape)
+
+    def table(self, shape: Triple) -> RowKind:
+        """The kind of table, of a volume of a shape."""
+        raise NotImplementedError
+
+    def flow(self, grid: Grid, limit_bytes: int | None = None) -> Flow:
+        table = self.table(grid.shape)
+        return table_flow(table, len(grid), limit_bytes=limit_bytes, row_bytes=self.row_bytes)
+
+    def no_rows(self, shape: Triple) -> dict[str, np.ndarray]:
+        table = self.table(shape)
+        return table.columns(table.empty())
+
+    def empty_numbers(self) -> dict[str, Any]:
+        return {"shards": 1}
+
+
+#: What regions are said to have elsewhere, where no word tells it.
+_ELSEWHERE = {
+    "volume": "area",
+    "size": "num_pixels",
+    "count": "num_pixels",
+    "npixels": "num_pixels",
+}
+
+
+def _meant(wanted: str, known: Sequence[str]) -> str:
+    """Say which property was meant: scikit-image has had the same words in another order."""
+    words = set(str(wanted).split("_"))
+    close = [k for k in known if set(k.split("_")) == words]
+    close = close or [k for k in known if k == _ELSEWHERE.get(wanted)]
+    close = close or [k for k in known if words <= set(k.split("_"))]
+    close = close or difflib.get_close_matches(str(wanted), known, 1, 0.7)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+@dataclass(frozen=True, eq=False)
+class RegionSurvey(TableSurvey):
+    """The region table of labels (the first input), with intensities (the second) or without.
+
+    Attributes
+    ----------
+    properties : tuple of str
+        Names for `beam_volumes.across.tables.properties`.
+    intensity : numpy.dtype or None
+        Of the second input.
+    spacing : tuple of float
+        Of a voxel along z, y, x.
+    axes : tuple of int
+        Those of z, y, x that the user sees.
+    nan : {"raise", "omit"}
+    channels : tuple of str
+        Names of the intensities' channels, each of which is an input; empty if there are none.
+    """
+
+    properties: tuple[str, ...]
+    intensity: np.dtype | None
+    spacing: tuple[float, float, float]
+    axes: tuple[int, ...]
+    nan: str
+    channels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        intensity: Any = None,
+        properties: Sequence[str] | None = None,
+        spacing: Sequence[float] = (1.0, 1.0, 1.0),
+        axes: tuple[int, ...] = (0, 1, 2),
+        nan: str = "raise",
+        name: str = "regionprops_table",
+        channels: tuple[str, ...] = (),
+        voxels_per_label: int = VOXELS_PER_LABEL,
+    ) -> RegionSurvey:
+        """Of labels and intensities of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> RegionSurvey.of("uint32", properties=["area", "intensity_mean"])
+        Traceback (most recent call last):
+        ...
+        ValueError: regionprops_table: intensity_mean needs intensity=
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        ndim = len(axes)
+        known = tables.default_properties(ndim, intensity is not None)
+        names = known if properties is None else tuple(properties)
+        for wanted in names:
+            if wanted in tables.INTENSITY and intensity is None:
+                raise ValueError(f"{name}: {wanted} needs intensity=")
+            if wanted != "label" and wanted not in known:
+                raise ValueError(
+                    f"{name}: no property {wanted!r} in {ndim}-D{_meant(wanted, known)}; there are "
+                    f"{', '.join(known)}"
+                )
+        dtype = None if intensity is None else _numbers(intensity, "intensity", name)
+        z, y, x = map(float, spacing)
+        if not min(z, y, x) > 0:
+            raise ValueError(f"{name}: spacing={tuple(spacing)!r} must be positive")
+        how = dtype, (z, y, x), axes, nan, channels
+        return cls(name, names, *how, voxels_per_label=voxels_per_label)
+
+    def table(self, shape: Triple) -> RowKind:
+        rows = RegionRows(shape, self.properties, self.spacing, self.axes, self.intensity)
+        return ChannelRows(rows, self.channels) if self.channels else rows
+
+    @property
+    def with_faces(self) -> bool:
+        return "surface_area_faces" in self.properties
+
+    @property
+    def upper(self) -> bool:
+        return self.with_faces
+
+    @property
+    def cost(self) -> float:
+        cost = 9.0 if self.with_faces else 3.0
+        if self.intensity is not None:
+            cost += 13.0 if self.intensity.kind == "f" else 3.0
+        return cost * max(1, len(self.channels))
+
+    @property
+    def row_bytes(self) -> int:
+        return (300 if self.intensity is None else 550) * max(1, len(self.channels))
+
+    @property
+    def fold_bytes(self) -> int:
+        return FOLD_BYTES
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        converted = 4 * math.prod(shape) if self.intensity == np.float16 else 0
+        return converted + self.folded_bytes(shape) + self.slice_bytes(shape)
+
+    def slice_bytes(self, shape: Triple) -> int:
+        return shape[1] * shape[2] * 8
+
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
+    ) -> RegionSurveyor:
+        return RegionSurveyor(self, grid, index, limit_bytes)
+
+
+class RegionSurveyor(RowSurveyor):
+    """Regions of one slab."""
+
+    def __init__(self, survey: RegionSurvey, grid: Grid, index: int, limit_bytes: int) -> None:
+        self.survey, self.shape = survey, grid.shape
+        self.windows = _Windows(grid.box(index))
+        self.below: np.ndarray | None = None
+        merge: Any = merge_beside if survey.channels else tables.merge
+        self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
+        self.folds = survey.folds()
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        labels, *intensities = arrays
+        origin, core = self.windows.of(z)
+        how = self.survey
+
+        def strip(a: int, b: int) -> Regions | Beside:
+            if not intensities:
+                return measured(a, b, None)
+            own = (values[: core[0], a:b, : core[2]] for values in intensities)
+            found = tuple(measured(a, b, values) for values in own)
+            return Beside(found) if how.channels else found[0]
+
+        def measured(a: int, b: int, values: np.ndarray | None) -> Regions:
+            return tables.regions(
+                labels[:, a : b + 1],
+                (origin[0], origin[1] + a, origin[2]),
+                self.shape,
+                values,
+                how.nan,
+                (core[0], b - a, core[2]),
+                None if self.below is None else self.below[a:b],
+                how.with_faces,
+            )
+
+        for part in self.folds.of(labels, core[1], threads, strip):
+            self.rows.add(part)
+        if core[0] and how.with_faces:
+            self.below = _last(labels, core)
+
+    def finish(self) -> Any:
+        return self.rows.all()
+
+
+@dataclass(frozen=True, eq=False)
+class AdjacencySurvey(TableSurvey):
+    """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
+
+    Or with three inputs more, the affinities across z, y, x of each voxel and the one before it.
+
+    Attributes
+    ----------
+    boundary : numpy.dtype or None
+        Of the second input.
+    value : {"max", "mean", "upper"}
+        What the value of a face is of its two voxels: ``"upper"`` for affinities.
+    bins : int
+        Of the histogram of values; 0 for none.
+    range : tuple of two floats or None
+        Of the histogram.
+    nan : {"raise", "omit"}
+    axes : tuple of int
+        Those of z, y, x that the user sees.
+    """
+
+    boundary: np.dtype | None
+    value: str
+    bins: int
+    range: tuple[float, float] | None
+    nan: str
+    axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        labels: Any,
+        boundary: Any = None,
+        value: str = "max",
+        bins: int = 0,
+        range: Sequence[float] | None = None,
+        nan: str = "raise",
+        name: str = "region_adjacency",
+        voxels_per_label: int = VOXELS_PER_LABEL,
+        axes: tuple[int, ...] = (0, 1, 2),
+    ) -> AdjacencySurvey:
+        """Of labels and boundaries of some dtypes; what cannot be measured is refused.
+
+        Examples
+        --------
+        >>> AdjacencySurvey.of("uint32", "float32", bins=16)
+        Traceback (most recent call last):
+        ...
+        ValueError: region_adjacency: 16 bins need range=(low, high)
+        """
+        _check_labels(labels, name)
+        _check_nan(nan, name)
+        if value not in ("max", "mean", "upper"):
+            raise ValueError(f"{name}: value={value!r}; use max or mean")
+        if not 0 <= bins <= MOST_BINS:
+            raise ValueError(
+                f"{name}: bins={bins}; a number from 0 to {MOST_BINS:,}: each is a column"
+            )
+        if bins and boundary is None:
+            raise ValueError(f"{name}: bins={bins} make a histogram of a boundary volume; give one")
+        if bins and range is None:
+            raise ValueError(f"{name}: {bins} bins need range=(low, high)")
+        if range is not None:
+            low, high = map(float, range)
+            if not low < high:
+                raise ValueError(f"{name}: range={tuple(range)!r} must be ascending")
+            range = (low, high)
+        dtype = None if boundary is None else _numbers(boundary, "boundary", name)
+        how = dtype, value, bins, range, nan
+        return cls(name, *how, voxels_per_label=voxels_per_label, axes=axes)
+
+    @property
+    def edges(self) -> np.ndarray | None:
+        if not self.bins or self.range is None:
+            return None
+        return np.linspace(*self.range, self.bins + 1)
+
+    def table(self, shape: Triple) -> PairRows:
+        affinities = self.boundary if self.value == "upper" else None
+        return PairRows(self.boundary is not None, self.bins, affinities, self.axes)
+
+    @property
+    def cost(self) -> float:
+        return 15.0 if self.boundary is None else 20.0
+
+    @property
+    def row_bytes(self) -> int:
+        return (100 if self.boundary is None or self.boundary.kind == "f" else 80) + 8 * self.bins
+
+    @property
+    def fold_bytes(self) -> int:
+        return 4 * self.row_bytes + 200
+
+    def rows_in(self, voxels: int, voxels_per_label: int) -> int:
+        return PAIRS * labels_in(voxels, voxels_per_label)
+
+    def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
+        converted = 4 * math.prod(shape) if self.boundary == np.float16 else 0
+        return converted + self.folded_bytes(shape) + self.slice_bytes(shape)
+
+    def slice_bytes(self, shape: Triple) -> int:
+        return shape[1] * shape[2] * 16
+
+    def most_rows(self, voxels: int) -> int:
+        return 3 * voxels
+
+    def begin(
+        self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int
+    ) -> AdjacencySurveyor:
+        return AdjacencySurveyor(self, grid, index, limit_bytes)
+
+
+#: Neighbours of a region with a larger label, for what is reserved.
+PAIRS = 6
+
+
+class AdjacencySurveyor(RowSurveyor):
+    """Touching pairs of one slab."""
+
+    def __init__(self, survey: AdjacencySurvey, grid: Grid, index: int, limit_bytes: int) -> None:
+        self.survey = survey
+        self.windows = _Windows(grid.box(index))
+        self.below: tuple[np.ndarray, np.ndarray | None] | None = None
+        self.rows = Rows(pairs.merge, survey.row_bytes, limit_bytes, grid)
+        self.folds = survey.folds()
+
+    def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
+        labels, *others = arrays
+        _, core = self.windows.of(z)
+        how, below = self.survey, self.below
+
+        def rows(a: int, b: int) -> Any:
+            some = tuple(v[:, a : b + 1] for v in others)
+            return some if how.value == "upper" else some[0] if some else None
+
+        def strip(a: int, b: int) -> Adjacency:
+            under = below and (below[0][a:b], None if below[1] is None else below[1][a:b])
+            return pairs.adjacency(
+                labels[:, a : b + 1],
+                rows(a, b),
+                how.value,
+                how.edges,
+                how.nan,
+                (core[0], b - a, core[2]),
+                under,
+            )
+
+        for part in self.folds.of(labels, core[1], threads, strip):
+            self.rows.add(part)
+        if core[0]:
+            plain = others and how.value != "upper"
+            self.below = _last(labels, core), _last(others[0], core) if plain else None
+
+    def finish(self) -> Adjacency:
+        return self.rows.all()
+
+
+def labels_in(voxels: int, voxels_per_label: int) -> int:
+    """So many labels are reckoned with.
+
+    Examples
+    --------
+    >>> labels_in(2**20, 16)
+    66536
+    """
+    return 1_000 + voxels // voxels_per_label
+
+
+@dataclass
+class Folds:
+    """Cuts windows into parts that are folded one after the other.
+
+    Folding takes more than what it finds. Labels may be of any size, so that a part is as large as the
+    part before it lets expect.
+
+    Attributes
+    ----------
+    row_bytes : int
+        What folding takes for each row that it finds.
+    largest : int
+        Voxels of a part at the most.
+    voxels : int
+        Of the next part.
+    """
+
+    row_bytes: int
+    largest: int
+    voxels: int
+
+    def of(
+        self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]
+    ) -> Iterator[Any]:
+        """What ``strip(y0, y1)`` finds in the rows of a window, part by part."""
+        row = max(1, labels.shape[0] * labels.shape[2])
+        start = 0
+        while start < rows:
+            count = min(max(1, self.voxels // row), rows - start)
+
+            def part(a: int, b: int, start: int = start) -> Any:
+                return strip(start + a, start + b)
+
+            found = in_strips(count, row * count // SHARE, threads, part)
+            most = FOLD_LIMIT * row * count // (self.row_bytes * max(1, sum(map(len, found))))
+            self.voxels = min(most, self.largest)
+            start += count
+            yield from found
+
+
+def _check_labels(dtype: Any, name: str) -> None:
+    if np.dtype(dtype).kind not in "bui":
+        raise TypeError(f"{name}: labels of {np.dtype(dtype)}; use bool or integers")
+
+
+def _check_nan(nan: str, name: str) -> None:
+    if nan not in ("raise", "omit"):
+        raise ValueError(f'{name}: nan={nan!r}; use "raise" or "omit"')
+
+
+def _numbers(dtype: Any, what: str, name: str) -> np.dtype:
+    dtype = np.dtype(dtype).newbyteorder("=")
+    if dtype.kind not in "buif" or dtype.itemsize > 8:
+        raise TypeError(f"{name}: {what} of {dtype}; use bool, integers or floats to 64 bit")
+    return dtype

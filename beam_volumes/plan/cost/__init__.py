@@ -1,0 +1,1 @@
+"""What a slab costs in memory and I/O on a given machine."""

@@ -1,0 +1,87 @@
+"""Who does the work on a machine: slabs in flight, the processes they are spread over, and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from beam_volumes.plan.cost import machine
+
+#: Cores count as busy when they are so for this part of the time.
+_BUSY = 0.95
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Who does the work on a machine.
+
+    Attributes
+    ----------
+    workers : int
+        Slabs in flight.
+    processes : int
+        That they are spread over.
+    threads : int
+        Of each process.
+    """
+
+    workers: int = 1
+    processes: int = 1
+    threads: int = 1
+
+    @classmethod
+    def of(cls, workers: int, processes: int | None, threads: int | None) -> Crew:
+        """So many slabs in flight; a process for each, if ``processes`` is None; all cores by default."""
+        processes = workers if processes is None else min(processes, workers)
+        return cls(workers, processes, threads or max(1, machine.cores() // processes))
+
+    @property
+    def sweeps(self) -> int:
+        """The most slabs in flight in a process."""
+        return -(-self.workers // self.processes)
+
+    def share(self, size: int) -> int:
+        """What a slab has of bytes that each process has once."""
+        return -(-size * self.processes // self.workers)
+
+    def busy(self, serial: float) -> float:
+        """Cores that work, of one for each thread, where one thread does a share of a slab's work alone.
+
+        Examples
+        --------
+        >>> Crew(workers=1, threads=4).busy(serial=0.0), Crew(workers=1, threads=4).busy(serial=1.0)
+        (4.0, 1.0)
+        >>> Crew(workers=1, threads=2).busy(serial=0.25), Crew(workers=2, threads=2).busy(serial=0.25)
+        (1.6, 2.0)
+        """
+        of_one_slab = 1 / (serial + (1 - serial) / self.threads)
+        return self.processes * min(float(self.threads), self.sweeps * of_one_slab)
+
+    def is_busy(self, serial: float) -> bool:
+        """Whether next to no core is idle."""
+        return self.busy(serial) >= _BUSY * self.processes * self.threads
+
+
+def default_workers() -> int:
+    """Slabs in flight where nothing asks for more: a window is shared out to all threads."""
+    return max(1, machine.cores() // 4)
+
+
+def larger_crews(
+    serial: float, processes: int | None, threads: int | None, most: int
+) -> Iterator[Crew]:
+    """Crews with more slabs in flight than the default, up to ``most``, that leave fewer cores idle.
+
+    From the first one that leaves none down.
+
+    Examples
+    --------
+    >>> [crew.workers for crew in larger_crews(0.0, 1, threads=8, most=100)]
+    []
+    """
+    few = Crew.of(default_workers(), processes, threads)
+    found = []
+    while not few.is_busy(serial) and few.workers < most:
+        few = Crew.of(few.workers + 1, processes, threads)
+        found.append(few)
+    yield from reversed(found)

@@ -1,0 +1,181 @@
+"""The largest rings that the steps of a program have in any slab of a grid.
+
+A slab's course is a `schedule`, and to follow that of every slab would take too long: slabs of one phase
+against the chunks are alike, and so is the middle of a deep one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from beam_volumes.base.geometry import Grid, Range, Ranges
+from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.schedule import Overlap, gathered, layer_of, schedule
+
+#: Slabs of more phases against the chunks are not all looked at, but those near so many borders of chunks.
+MAX_PHASES, MAX_BORDERS = 512, 8
+
+
+class Rings(NamedTuple):
+    """Per step, the most that it has in any slab.
+
+    Attributes
+    ----------
+    slices : list of int
+        That its ring holds.
+    new : list of int
+        Slices that are computed at once.
+    copied : list of int
+        Slices that surveys and completions are given as a copy.
+    rows, cols : list of int
+        Of a slice, with what is padded.
+    """
+
+    slices: list[int]
+    new: list[int]
+    copied: list[int]
+    rows: list[int]
+    cols: list[int]
+
+
+def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -> Rings:
+    """What the rings of a program need, so that they do for each slab of a grid."""
+    found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
+    for slab in _slabs(program, grid, 0):
+        for part in _shortened(program, slab, window):
+            for most, here in zip(found, _along_z(program, part, window, overlap), strict=False):
+                most[:] = map(max, most, here)
+    for axis, most in ((1, found.rows), (2, found.cols)):
+        most[:] = _in_plane(program, grid, axis)
+    return found
+
+
+def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
+    """Per step, the most rows or columns of it in any slab."""
+    known = _found.setdefault(program, {})
+    if (axis, grid) not in known:
+        most = [0] * len(program.steps)
+        for slab in _slabs(program, grid, axis):
+            extents = program.extents(axis, program.regions(axis, slab))
+            most = list(map(max, most, (b - a for a, b in extents)))
+        known[axis, grid] = most
+    return known[axis, grid]
+
+
+def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
+    """Slabs, one of which is the most costly along an axis."""
+    ranges: list[list[Range]] = [[(0, n)] for n in grid.shape]
+    if axis not in program.coupled:
+        ranges[axis] = _representatives(program, grid, axis)
+    for other in program.coupled if axis in program.coupled else ():
+        picks = _representatives(program, grid, other)
+        # Of all that they make together, some will do; to follow the course of a slab takes its time.
+        most = len(picks) if axis == 0 == other else 3 if axis == 0 else 8
+        ranges[other] = list(dict.fromkeys(picks[:: max(1, len(picks) // most)] + picks[-1:]))
+    return itertools.product(*ranges)  # type: ignore[return-value]
+
+
+def _representatives(program: Program, grid: Grid, axis: int) -> list[Range]:
+    """Ranges of the first, last and middle cells along an axis: one of them is the most costly.
+
+    In the middle, as many as begin elsewhere in a layer of what is read. Where steps have grids of
+    their own, also others, and those where padding begins and ends.
+    """
+    n, step, count = grid.shape[axis], grid.step[axis], grid.counts[axis]
+    picks = {0, 1, count // 2, count - 2, count - 1}
+    depths = list(program.grains(axis))
+    if axis == 0:
+        depths += [s.source.chunk[0] for s in program.steps if s.source is not None]
+    if axis == 0 or depths:
+        phases = max((d // math.gcd(d, step) for d in depths), default=1)
+        if program.regrids and axis == 0:
+            phases = max([32, *depths])
+        first = max(0, (count - phases) // 2)
+        last = min(count, first + phases)
+        if last - first <= MAX_PHASES:
+            picks |= set(range(first, last))
+        else:
+            picks |= _at_borders(program, grid, axis, depths)
+    for regrid in program.regrids:
+        for end in regrid.inner(axis):
+            picks |= {end // step + k for k in (-1, 0, 1)}
+        picks |= {count * k // 8 for k in range(8)}
+    return [(k * step, min(n, k * step + step)) for k in sorted(picks) if 0 <= k < count]
+
+
+def _at_borders(program: Program, grid: Grid, axis: int, depths: list[int]) -> set[int]:
+    """Cells along an axis near borders of layers, which are too deep for each phase to be looked at.
+
+    Where no border is near, all cells are alike.
+    """
+    n, step = grid.shape[axis], grid.step[axis]
+    whole = [(0, extent) for extent in program.shape]
+    whole[axis] = (n // 2, min(n, n // 2 + 1))
+    z, y, x = whole
+    reach = max(b - a for a, b in program.regions(axis, (z, y, x)))
+    found: set[int] = set()
+    for depth in depths:
+        borders = -(-n // depth)
+        for k in range(MAX_BORDERS + 1):
+            border = borders * k // MAX_BORDERS * depth
+            for at in (border - reach, border, border + reach):
+                found |= {at // step - 1, at // step, at // step + 1}
+    return found
+
+
+def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
+    """A long slab's beginning and end: between them its course repeats."""
+    z, y, x = slab
+    middle, whole = program.shape[0] // 2, program.shape[0]
+    halo = max(b - a for a, b in program.regions(0, ((middle, min(middle + 1, whole)), y, x)))
+    # What is padded is no part of the course, and a layer of what is coarser lasts longer.
+    halo += sum(r.grid[0] - (r.inner(0)[1] - r.inner(0)[0]) for r in program.regrids)
+    layers = [
+        layer_of(program, i)[0] * max(1, -(-whole // max(1, step.shape[0])))
+        for i, step in enumerate(program.steps)
+    ]
+    layers += program.grains(0)
+    # Each layer has met windows in every way once.
+    period = max(
+        (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),
+        default=window,
+    )
+    most = 2 * (halo + max(layers) + window) + period
+    most = -(-most // window) * window
+    if z[1] - z[0] <= 2 * most:
+        return [slab]
+    return [
+        ((z[0], z[0] + most), y, x),
+        ((z[1] - (z[1] - z[0]) % most - most, z[1]), y, x),
+    ]
+
+
+#: What `_along_z` and `_in_plane` have found, for as long as the program is there: it may hold arrays.
+_found: WeakKeyDictionary[Program, dict] = WeakKeyDictionary()
+
+
+def _along_z(
+    program: Program, slab: Ranges, window: int, overlap: Overlap
+) -> tuple[list[int], list[int], list[int]]:
+    """The first three of `Rings`, in one slab."""
+    known = _found.setdefault(program, {})
+    key = slab if 0 in program.coupled else slab[0], window, overlap
+    if key not in known:
+        known[key] = _scheduled(program, slab, window, overlap)
+    return known[key]
+
+
+def _scheduled(
+    program: Program, slab: Ranges, window: int, overlap: Overlap
+) -> tuple[list[int], list[int], list[int]]:
+    plan = schedule(program, slab, window, overlap)
+    longest = [0] * len(program.steps)
+    before = [lo for lo, _ in plan.regions]
+    for w in plan.windows:
+        longest = [max(n, b - a) for n, a, b in zip(longest, before, w.tops, strict=True)]
+        before = w.tops
+    return plan.capacity, longest, gathered(program, plan)

@@ -1,0 +1,167 @@
+"""What slabs read and write: chunks of each source, how many of them twice, and units of outputs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.geometry import Box, Grid, Range, cells_touched
+from beam_volumes.storage.sources.source import Source
+from beam_volumes.sweep.program import Program
+
+
+@dataclass(frozen=True)
+class Read:
+    """What all slabs of a pass read of a source, in chunks; in voxels where it is in memory.
+
+    Attributes
+    ----------
+    of : str
+        What is read: sources of one token are parts of one array.
+    name : str
+    units : int
+    cells : tuple of (int, int)
+        Along each axis the range of the array's units that are needed at all.
+    unit_bytes : int
+    in_memory : bool
+    """
+
+    of: str
+    name: str
+    units: int
+    cells: tuple[Range, Range, Range]
+    unit_bytes: int
+    in_memory: bool
+
+    @property
+    def bytes(self) -> int:
+        return self.units * self.unit_bytes
+
+    @property
+    def bytes_once(self) -> int:
+        """Of the units that are needed at all."""
+        return math.prod(b - a for a, b in self.cells) * self.unit_bytes
+
+
+def chunks_read(program: Program, grid: Grid) -> list[Read]:
+    """What is read of each source step."""
+    together = program.decoded
+    sources: dict[int, Any] = {some[0]: program.steps[some[0]].source for some in together}
+
+    def touched(axis: int, regions: list[Range]) -> list[int]:
+        return [sources[some[0]].units_touched(axis, _union(regions, some)) for some in together]
+
+    units = of_all_slabs(program, grid, touched) if len(grid) else [0] * len(together)
+    everything = Box.of_shape(grid.shape).ranges
+    whole = [program.regions(axis, everything) for axis in range(3)] if len(grid) else []
+    return [
+        Read(
+            source.stack or source.reader.token(),
+            source.name,
+            count,
+            tuple(  # type: ignore[arg-type]
+                _cells(source, axis, _union(whole[axis], some)) if whole else (0, 0)
+                for axis in range(3)
+            ),
+            math.prod(source.read_unit) * source.together * source.dtype.itemsize,
+            source.held,
+        )
+        for some, count in zip(together, units, strict=True)
+        for source in [sources[some[0]]]
+    ]
+
+
+def of_all_slabs(
+    program: Program, grid: Grid, counted: Callable[[int, list[Range]], list[int]]
+) -> list[int]:
+    """Sums over all slabs of products over the axes of what is counted.
+
+    Boxes are products of ranges, so that the sum is a product of sums per axis; along axes that are
+    coupled, each slab is looked at.
+
+    Parameters
+    ----------
+    program : Program
+    grid : Grid
+        Of at least one slab.
+    counted : callable
+        Given an axis, and per step what a slab needs along it; returns some numbers.
+    """
+    groups = [sorted(program.coupled)] + [[a] for a in range(3) if a not in program.coupled]
+    total: list[int] = []
+    for group in filter(None, groups):
+        sums: list[int] = []
+        ranges = [grid.ranges(a) if a in group else [(0, grid.shape[a])] for a in range(3)]
+        for z, y, x in itertools.product(*ranges):
+            each = [counted(a, program.regions(a, (z, y, x))) for a in group]
+            products = [math.prod(some) for some in zip(*each, strict=True)]
+            sums = [a + b for a, b in zip(sums, products, strict=True)] if sums else products
+        total = [a * b for a, b in zip(total, sums, strict=True)] if total else sums
+    return total
+
+
+def _union(regions: Sequence[Range], steps: Sequence[int]) -> Range:
+    """What some steps need of an axis."""
+    return min(regions[i][0] for i in steps), max(regions[i][1] for i in steps)
+
+
+def _cells(source: Source, axis: int, span: Range) -> Range:
+    """The chunks of what a source is part of, along an axis, that a range of it touches."""
+    size, at = source.read_unit[axis], source.offset[axis]
+    first = at + (0 if source.held else source.chunk_origin[axis])
+    # Parts that begin elsewhere count chunks from the same place.
+    start = (span[0] + at - first) // size + first // size
+    return start, start + source.units_touched(axis, span)
+
+
+def chunks_needed(boxes: Sequence[tuple[Range, Range, Range]]) -> int:
+    """How many chunks are in any of some boxes of chunks."""
+    edges = [sorted({e for box in boxes for e in box[axis]}) for axis in range(3)]
+    inside = np.zeros([max(0, len(e) - 1) for e in edges], bool)
+    for box in boxes:
+        inside[
+            tuple(slice(e.index(a), e.index(b)) for e, (a, b) in zip(edges, box, strict=True))
+        ] = True
+    z, y, x = np.nonzero(inside)
+    sizes = [np.diff(np.array(e, object)) for e in edges]
+    return int((sizes[0][z] * sizes[1][y] * sizes[2][x]).sum())
+
+
+def units_written(program: Program) -> list[tuple[int, int]]:
+    """Per output: its write units, and bytes of voxels."""
+    return [
+        (
+            math.prod(-(-n // u) for n, u in zip(o.lattice.shape, o.sink.unit, strict=True)),
+            math.prod(o.lattice.shape) * o.sink.dtype.itemsize,
+        )
+        for o in program.outputs
+    ]
+
+
+def amplification_inside(program: Program, grid: Grid) -> float:
+    """How often a slab in the middle of the volume makes chunks be read, on average."""
+    read = needed = 0.0
+    box = grid.box(len(grid) // 2) if len(grid) else None
+    if box is None:
+        return 1.0
+    chunks = [1.0] * len(program.steps)
+    for axis in range(3):
+        for i, (a, b) in enumerate(program.regions(axis, box.ranges)):
+            source = program.steps[i].source
+            if source is not None:
+                size = source.chunk[axis]
+                cells = cells_touched(a, b, size, source.chunk_origin[axis])
+                # Chunks that reach beyond the slab are shared fairly if it is smaller than they are.
+                chunks[i] *= cells * size
+    for i, step in enumerate(program.steps):
+        if step.source is not None:
+            read += chunks[i] * step.dtype.itemsize
+            needed += (
+                max(box.size, step.source.chunk_bytes / step.dtype.itemsize) * step.dtype.itemsize
+            )
+    return read / needed if needed else 1.0

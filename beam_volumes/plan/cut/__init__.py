@@ -1,0 +1,1 @@
+"""The graph cut into passes, and each pass compiled into a program."""

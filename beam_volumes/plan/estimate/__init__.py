@@ -1,0 +1,1 @@
+"""Estimates beyond one plan: time, cost, accelerators and temporary storage."""

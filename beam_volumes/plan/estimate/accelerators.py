@@ -1,0 +1,89 @@
+"""What a plan asks of machines that are hired for it: their memory, how many, for how long."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.plan.cost import memory
+from beam_volumes.plan.fit.work import computing, moving
+
+if TYPE_CHECKING:
+    from beam_volumes.plan.plan import Plan
+
+GIB = 1 << 30
+#: What a machine's system and its runner's own processes take: of a Dataflow worker at most so much.
+SYSTEM = GIB
+
+
+def needed(plan: Plan, index: int) -> int:
+    """GiB that a machine must have for a pass.
+
+    Where slabs find components or rows, those and their merges may take what the budget leaves.
+    """
+    p = plan.passes[index]
+    slab = p.slab_memory
+    if p.program.surveys:
+        slab += p.limit_bytes - p.partition.reserved
+    return of_process(memory.of_machine(plan.base, slab, plan.crew))
+
+
+def of_process(budget: int) -> int:
+    """GiB that a machine must have whose processes may take so many bytes.
+
+    Examples
+    --------
+    >>> of_process(6 << 30)
+    7
+    """
+    return -(-(budget + SYSTEM) // GIB)
+
+
+def is_accelerated(plan: Plan, index: int) -> bool:
+    """Whether a pass runs something that may compute on an accelerator."""
+    p = plan.passes[index]
+    passes = (p,) if p.point is None else p.point.passes
+    stages = (step.stage for some in passes for step in some.program.steps)
+    return any(stage.accelerated for stage in stages if stage is not None)
+
+
+def check_accelerator(plan: Plan, accelerator: str | None) -> None:
+    """Refuse an accelerator that nothing of a plan would compute on.
+
+    Raises
+    ------
+    ValueError
+    """
+    if accelerator is not None and not any(is_accelerated(plan, p.index) for p in plan.passes):
+        raise ValueError(
+            f"accelerator={accelerator!r}: no pass of this run would compute on one; that is for "
+            'bv.predict(..., device="auto") or "cuda". Leave accelerator= out'
+        )
+
+
+def core_hours(plan: Plan) -> float:
+    """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
+    return (computing(plan.passes) + moving(plan.passes)) / 3.6e12
+
+
+def advice(plan: Plan) -> str:
+    """What to hire for a plan, in words and numbers.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
+    >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
+    >>> print(advice(plan))
+    machines: 4 cores and 2 GiB each (1.0 GiB of them for the system); more than 1 would have nothing to do
+    about 0.0 core-hours and 0.0 GiB-hours; reads 4.0 MiB and writes 4.0 MiB before compression
+    """
+    gib = max((needed(plan, p.index) for p in plan.passes), default=1)
+    cores = plan.threads * plan.processes
+    most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
+    hours = core_hours(plan)
+    return (
+        f"machines: {counted(cores, 'core')} and {gib} GiB each ({format_bytes(SYSTEM)} of them for the "
+        f"system); more than {most:,} would have nothing to do\n"
+        f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
+        f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
+    )

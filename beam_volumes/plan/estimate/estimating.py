@@ -1,0 +1,322 @@
+"""What a plan would take on machines of a kind: hours, bytes shuffled, memory. Prices are the user's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.graph.keywords import named_checked
+from beam_volumes.plan.estimate import accelerators as hiring
+from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.work import computing, moving, serial_share
+from beam_volumes.plan.plan import Plan
+
+#: GiB for each vCPU of families of machines: Google's by their names, and Amazon's.
+_GIB = {
+    **{name: {} for name in ("n2", "n2d", "t2d", "e2", "m3")},
+    "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9},
+    "c4": {"standard": 3.75, "highmem": 7.75, "highcpu": 2.0},
+    "c3": {"highcpu": 2.0},
+    "c3d": {"highcpu": 1.875},
+    "c2d": {"highcpu": 2.0},
+    "n4": {"highcpu": 2.0},
+}
+_USUAL = {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0}
+_AMAZON = {"m": 4.0, "c": 2.0, "r": 8.0, "x": 16.0}
+_SIZES = {"large": 2, "xlarge": 4}
+#: Bytes of an element that says which slabs to sweep, as runners keep it.
+_INDEX = 1000
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine: its cores and its memory.
+
+    Examples
+    --------
+    >>> Machine.of("n2-highmem-8"), Machine.of("r5.2xlarge"), Machine.of((16, "64GiB")).gib
+    (Machine(name='n2-highmem-8', vcpus=8, gib=64.0), Machine(name='r5.2xlarge', vcpus=8, gib=64.0), 64.0)
+    """
+
+    name: str
+    vcpus: int
+    gib: float
+
+    @classmethod
+    def of(cls, said: Any) -> Machine:
+        """Return the machine of a name, or of vCPUs and memory.
+
+        Raises
+        ------
+        ValueError
+            If it is not known.
+        """
+        from beam_volumes.plan.cost.machine import parse_bytes
+
+        if isinstance(said, Machine):
+            return said
+        if isinstance(said, Sequence) and not isinstance(said, str) and len(said) == 2:
+            vcpus, memory = said
+            if isinstance(vcpus, int) and vcpus > 0:
+                size = parse_bytes(memory)
+                return cls(f"{vcpus} vCPUs and {format_bytes(size)}", vcpus, size / hiring.GIB)
+        name = str(said)
+        google = re.fullmatch(r"([a-z]\d[a-z]?)-(standard|highmem|highcpu)-(\d+)", name)
+        if google and google[1] in _GIB:
+            vcpus = int(google[3])
+            each = {**_USUAL, **_GIB[google[1]]}[google[2]]
+            return cls(name, vcpus, vcpus * each)
+        amazon = re.fullmatch(r"([mcrx])\d[a-z]*\.(?:(large|xlarge)|(\d+)xlarge)", name)
+        if amazon:
+            vcpus = _SIZES[amazon[2]] if amazon[2] else 4 * int(amazon[3])
+            return cls(name, vcpus, vcpus * _AMAZON[amazon[1]])
+        custom = re.fullmatch(r"(\d+)x(\d+(?:\.\d+)?)\s*GiB", name)
+        if custom:
+            return cls(name, int(custom[1]), float(custom[2]))
+        raise ValueError(
+            f"machine_type={said!r} is not known: give a name such as 'n2-standard-16' or 'm5.4xlarge', or "
+            "vCPUs and memory, '16x64GiB' or (16, '64GiB')"
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a plan would take on so many machines; made by `estimate`.
+
+    Attributes
+    ----------
+    machine : Machine
+        Name, ``vcpus`` and ``gib`` of one.
+    machines : int
+        How many there are.
+    hours : float
+        How long it would take.
+    vcpu_hours : float
+        Hours that are paid for, of all vCPUs, idle or not.
+    gib_hours : float
+        The same of memory.
+    core_hours : float
+        Hours that cores compute, read and write.
+    shuffle_bytes : int
+        Bytes that go through the shuffle for sure: numbers of slabs, and the states of numbers.
+    found_bytes : int
+        What slabs may send beside them, at most, of components, rows and the like: they depend on the voxels.
+    memory_needed : int
+        Memory that a machine must have, in bytes, the system's included.
+    bytes_read, bytes_written : int
+        Before compression.
+    requests : int
+        Chunks read and units written.
+    remarks : tuple of str
+        What does not fit, or is not made use of.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+    >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "n2-standard-4")
+    <Estimate: 0.0 vCPU-hours in 0.00 hours; print() tells all>
+    """
+
+    machine: Machine
+    machines: int
+    hours: float
+    vcpu_hours: float
+    gib_hours: float
+    core_hours: float
+    shuffle_bytes: int
+    found_bytes: int
+    memory_needed: int
+    bytes_read: int
+    bytes_written: int
+    requests: int
+    remarks: tuple[str, ...] = ()
+
+    def cost(
+        self, vcpu_hour: float = 0, gib_hour: float = 0, shuffle_gib: float = 0, request: float = 0
+    ) -> float:
+        """Add up what it would cost, by prices of your own.
+
+        Parameters
+        ----------
+        vcpu_hour : float, default: 0
+            Price of one vCPU for an hour.
+        gib_hour : float, default: 0
+            Price of one GiB of memory for an hour.
+        shuffle_gib : float, default: 0
+            Price of one GiB of data that is shuffled.
+        request : float, default: 0
+            Price of one request to the store.
+
+        Returns
+        -------
+        float
+            Their sum, in whatever currency the prices are.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+        >>> found = bv.estimate(bv.plan((v + 1).to("out.zarr")), (2, "8GiB"))
+        >>> found.cost(request=1) == found.requests
+        True
+        """
+        shuffled = self.shuffle_bytes / hiring.GIB * shuffle_gib
+        return (
+            self.vcpu_hours * vcpu_hour
+            + self.gib_hours * gib_hour
+            + shuffled
+            + self.requests * request
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data.
+
+        Returns
+        -------
+        dict
+            All attributes; the machine by its name.
+
+        Examples
+        --------
+        >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
+        >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "n2-standard-4").to_dict()["machine"]
+        'n2-standard-4'
+        """
+        found = {k: v for k, v in vars(self).items() if k not in ("machine", "remarks")}
+        return {"machine": self.machine.name, **found, "remarks": list(self.remarks)}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{counted(self.machines, 'machine')} of {self.machine.name} ({self.machine.vcpus} vCPUs, "
+            f"{self.machine.gib:g} GiB): about {self.hours:,.2f} hours",
+            f"{self.vcpu_hours:,.1f} vCPU-hours and {self.gib_hours:,.1f} GiB-hours are paid for; cores work "
+            f"for {self.core_hours:,.1f} hours",
+            f"memory: {format_bytes(self.memory_needed)} of a machine's {self.machine.gib:g} GiB",
+            f"shuffled: {format_bytes(self.shuffle_bytes)}"
+            + (
+                f", and up to {format_bytes(self.found_bytes)} of what slabs find, by the voxels"
+                if self.found_bytes
+                else ""
+            ),
+            f"store: reads {format_bytes(self.bytes_read)} and writes {format_bytes(self.bytes_written)} "
+            f"before compression, {self.requests:,} requests",
+            *(f"note: {remark}" for remark in self.remarks),
+        ]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Estimate: {self.vcpu_hours:,.1f} vCPU-hours in {self.hours:,.2f} hours; print() tells all>"
+
+
+@named_checked
+def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
+    """Estimate what a plan would take on machines of a kind: hours, bytes shuffled, memory. Nothing is read.
+
+    Parameters
+    ----------
+    plan : Plan
+        As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` what a
+        machine has beside 1 GiB for its system.
+    machine_type : str or tuple
+        A name, as ``"n2-standard-16"`` or ``"m5.4xlarge"``; or vCPUs and memory, as ``"16x64GiB"`` or
+        ``(16, "64GiB")``.
+    workers : int, default: 1
+        How many machines there are.
+
+    Returns
+    -------
+    Estimate
+        Its ``cost(vcpu_hour=..., gib_hour=...)`` takes prices.
+
+    Raises
+    ------
+    ValueError
+        If the kind of machine is not known, or ``workers`` is no whole number from 1 on.
+
+    See Also
+    --------
+    plan : what is estimated.
+
+    Notes
+    -----
+    Times are those of the rough costs by which plans are chosen. They
+    contain neither the start of machines nor merges across slabs. Try a crop by ``beam-volumes bench``
+    before you rely on them.
+
+    Examples
+    --------
+    >>> v = bv.open(np.zeros((256, 512, 512), "u1"))
+    >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="8GiB", threads=4, slab=(64, 512, 512))
+    >>> found = bv.estimate(plan, "n2-standard-4", workers=2)
+    >>> found.machine.gib, found.memory_needed >> 30, found.bytes_read >> 20
+    (16.0, 2, 65)
+    >>> round(found.cost(vcpu_hour=0.06, gib_hour=0.004), 2)
+    0.0
+    """
+    machine = Machine.of(machine_type)
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        raise ValueError(f"workers={workers!r}: give the number of machines, from 1 on")
+    passes = plan.passes
+    used = min(plan.threads * plan.processes, machine.vcpus)
+    hours = sum(_hours(plan, p, used, workers) for p in passes)
+    needed = max((hiring.needed(plan, p.index) for p in passes), default=1) * hiring.GIB
+    return Estimate(
+        machine,
+        workers,
+        hours,
+        hours * workers * machine.vcpus,
+        hours * workers * machine.gib,
+        hiring.core_hours(plan),
+        sum(_shuffled(p) for p in passes),
+        sum(p.limit_bytes * len(p.grid) for p in passes if p.program.surveys),
+        needed,
+        plan.bytes_read,
+        plan.bytes_written,
+        sum(p.chunks_read + p.units_written for p in passes),
+        tuple(_remarks(plan, machine, workers, needed)),
+    )
+
+
+def _hours(plan: Plan, p: Pass, cores: int, machines: int) -> float:
+    """Hours of a pass: its slabs go in rounds of as many as are in flight at all machines."""
+    if not len(p.grid):
+        return 0.0
+    of_slab = (computing([p]) + moving([p])) / len(p.grid)
+    crew = plan.crew
+    busy = min(crew.busy(serial_share([p])), float(cores))
+    in_flight = min(plan.workers * machines, len(p.grid))
+    # A machine that has fewer slabs than it could have in flight has its cores for those.
+    each = -(-in_flight // machines)
+    rounds = -(-len(p.grid) // in_flight)
+    return rounds * of_slab * each / max(busy, 1.0) / 3.6e12
+
+
+def _shuffled(p: Pass) -> int:
+    slabs = len(p.grid)
+    states = sum(f.reduction.state_bytes for f in p.program.folds)
+    return slabs * (_INDEX + states)
+
+
+def _remarks(plan: Plan, machine: Machine, machines: int, needed: int) -> list[str]:
+    remarks = []
+    if needed > machine.gib * hiring.GIB:
+        least = max(1, math.floor(machine.gib - hiring.SYSTEM / hiring.GIB))
+        remarks.append(
+            f"a machine has too little memory: plan with memory='{least}GiB', or take a larger one"
+        )
+    used = plan.threads * plan.processes
+    if used < machine.vcpus:
+        remarks.append(
+            f"the plan has {counted(used, 'thread')} for {machine.vcpus} vCPUs: plan with "
+            f"threads={machine.vcpus // plan.processes}"
+        )
+    most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
+    if machines > most:
+        remarks.append(
+            f"more than {counted(most, 'machine')} would have nothing to do; smaller slabs, with slab=, "
+            "share out further"
+        )
+    return remarks

@@ -1,0 +1,1 @@
+"""Partitionings that fit: tiles, slabs, windows and concurrency within the memory limit."""

@@ -1,0 +1,113 @@
+"""What slabs that were asked for cost, and which would do better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Protocol
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.text import format_bytes
+from beam_volumes.plan.fit.partitioning import write_grid
+from beam_volumes.plan.fit.planned_pass import Pass
+
+
+class CutPlan(Protocol):
+    """What is asked of a plan here."""
+
+    @property
+    def passes(self) -> tuple[Pass, ...]: ...
+    @property
+    def slab(self) -> tuple[int, ...] | None: ...
+    @property
+    def bytes_read(self) -> int: ...
+    @property
+    def bytes_written(self) -> int: ...
+
+
+#: The plan with other slabs, or with the planner's own; None if it does not fit the memory.
+Replan = Callable[[Sequence[int] | None], CutPlan | None]
+#: Other slabs are spoken of where they would move so much less, and where they move hardly less than others.
+_LESS, _EQUAL = 1.5, 1.25
+
+
+def badly_cut(plan: CutPlan, replan: Replan) -> list[str]:
+    """Why slabs that were asked for read and write more than others would, and which those are."""
+    if plan.slab is None:
+        return []
+    better = _better(plan, replan)
+    if better is None:
+        return []
+    lines = [line for p in plan.passes for line in _cut_through(p)]
+    if len(plan.passes) > len(better.passes):
+        lines.append(
+            f"the slabs take {len(plan.passes)} passes instead of {len(better.passes)}: where they cut "
+            "planes, whole planes cannot be computed at once, and are stored to be read by rows and columns"
+        )
+    which = "without slab= it" if better.slab is None else f"slab={better.slab}"
+    read, written = (
+        f"{format_bytes(new)} instead of {format_bytes(old)}"
+        for new, old in (
+            (better.bytes_read, plan.bytes_read),
+            (better.bytes_written, plan.bytes_written),
+        )
+    )
+    text = f"{which} would read {read}"
+    if better.bytes_written != plan.bytes_written:
+        text += f" and write {written}"
+    return [*lines, text]
+
+
+def _moved(plan: CutPlan) -> int:
+    return plan.bytes_read + plan.bytes_written
+
+
+def _cut_through(p: Pass) -> Iterator[str]:
+    """Of which chunks a pass reads more than it needs."""
+    sources = {s.source.name: s.source for s in p.program.steps if s.source is not None}
+    for r in p.reads:
+        if sources[r.name].held or r.bytes < _LESS * r.bytes_once:
+            continue
+        yield (
+            f"pass {p.index + 1} reads {r.name} {r.bytes / r.bytes_once:.1f} times: its slabs of "
+            f"{_text(p.grid.step)}, with halos, cut through chunks of {_text(sources[r.name].chunk)}"
+        )
+
+
+def _text(shape: Triple) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _better(plan: CutPlan, replan: Replan) -> CutPlan | None:
+    """The smallest slabs' plan of those that move least; None if they move hardly less than this one.
+
+    What would need more memory than there is is none.
+    """
+    plans = [other for other in map(replan, (*_candidates(plan), None)) if other is not None]
+    least = min(map(_moved, plans), default=0)
+    if not plans or _moved(plan) <= _LESS * least:
+        return None
+    return min(
+        (p for p in plans if _moved(p) <= _EQUAL * least),
+        key=lambda p: math.inf if p.slab is None else math.prod(p.slab),
+    )
+
+
+def _candidates(plan: CutPlan) -> list[tuple[int, ...]]:
+    """The slab that was asked for, along some axes out to where chunks end, or all of the volume."""
+    assert plan.slab is not None
+    largest = max(plan.passes, key=lambda p: p.voxels)
+    shape, step = largest.program.shape, largest.grid.step
+    unit = write_grid([largest.program])
+    asked = (1,) * (3 - len(plan.slab)) + plan.slab
+    chunks = [s.source.chunk for s in largest.program.steps if s.source is not None]
+    options = []
+    for axis, n in enumerate(shape):
+        own = min(asked[axis], max(1, n), step[axis])
+        layer = math.lcm(unit[axis], *(c[axis] for c in chunks if c[axis] < n))
+        if any(c[axis] >= n for c in chunks):
+            layer = n
+        options.append(sorted({own, min(n, -(-own // layer) * layer), n}))
+    found = (slab[3 - len(plan.slab) :] for slab in product(*options))
+    return [slab for slab in dict.fromkeys(found) if slab != plan.slab]

@@ -1,0 +1,94 @@
+"""Stages that a plan has a choice of: of those that fit the memory, the one that computes least.
+
+A stage says which others give the same voxels, and what they are expected to take. One that is chosen is
+tried first, and says what is so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from beam_volumes.plan.fit.partitioning import Partitioning, TooLarge
+from beam_volumes.plan.fit.patches import in_pieces
+from beam_volumes.sweep.program import Program
+from beam_volumes.sweep.stage import Regrid, Stage
+
+#: Gives partitions of programs, or raises `TooLarge`.
+Partition = Callable[[Sequence[Program]], list[Partitioning]]
+
+#: A stage is tried instead of another that fits if it computes less than this share.
+_WORTH_TRYING = 0.9
+
+
+def suited(programs: list[Program], partition: Partition) -> list[Program]:
+    """Programs with those stages which fit, and compute least; the leanest ones if none fit."""
+    stages = {
+        id(s.stage): s.stage for p in programs for s in p.steps if s.stage and s.stage.alternatives
+    }
+    for stage in stages.values():
+        programs = _with_best(programs, stage, partition)
+    return programs
+
+
+def _with_best(programs: list[Program], stage: Stage, partition: Partition) -> list[Program]:
+    found: dict[int, list[Program]] = {}
+    costs: dict[int, float] = {}
+    offered = [stage, *stage.alternatives]
+    for k, other in enumerate(offered):
+        found[k] = with_stage(programs, stage, other)
+        costs[k] = _cost(found[k], other, partition)
+    # What is known already is not given up for little.
+    costs = {k: c if k == 0 or c < _WORTH_TRYING * costs[0] else math.inf for k, c in costs.items()}
+    while (best := min(costs, key=lambda k: costs[k])) and costs[best] < math.inf:
+        sure = offered[best].confirmed()
+        del costs[best]
+        if sure is not None:
+            own = with_stage(programs, stage, sure)
+            if _cost(own, sure, partition) < math.inf:
+                return own
+    if costs[0] < math.inf:
+        return programs
+    for k in sorted(range(1, len(offered)), key=lambda k: _leanness(offered[k])):
+        sure = offered[k].confirmed()
+        if sure is not None:
+            return with_stage(programs, stage, sure)
+    return programs
+
+
+def _leanness(stage: Stage) -> int:
+    return stage.working_bytes((1, 1, 1), 1)
+
+
+def _cost(programs: list[Program], stage: Stage, partition: Partition) -> float:
+    """Voxels that it is given in all pieces of all slabs; infinite if it does not fit."""
+    try:
+        parts = partition(programs)
+    except TooLarge:
+        return math.inf
+    total = 0
+    for program, part in zip(programs, parts, strict=True):
+        for k, step in enumerate(program.steps):
+            if step.stage is stage:
+                total += in_pieces(program, part.grid, k) * stage.piece_voxels
+    return total
+
+
+def with_stage(programs: Sequence[Program], stage: Stage, other: Stage) -> list[Program]:
+    """Programs that have another stage instead of one."""
+    if other is stage:
+        return list(programs)
+
+    def changed(program: Program) -> Program:
+        steps = []
+        for step in program.steps:
+            if step.stage is stage:
+                edges = step.edges
+                if isinstance(other, Regrid):
+                    edges = tuple(replace(e, regrid=other) if e.regrid else e for e in edges)
+                step = replace(step, stage=other, edges=edges)
+            steps.append(step)
+        return replace(program, steps=tuple(steps))
+
+    return [changed(p) for p in programs]

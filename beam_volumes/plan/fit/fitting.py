@@ -1,0 +1,337 @@
+"""Passes made of cuts: programs with slabs and windows that fit the memory, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.base.text import counted, format_bytes
+from beam_volumes.graph.nodes import (
+    BarrierValue,
+    Node,
+    SourceNode,
+    StageNode,
+    Value,
+    values_below,
+    without_voxels,
+)
+from beam_volumes.plan.cost import memory
+from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.traffic import chunks_read, units_written
+from beam_volumes.plan.cut.passes import Choice, Cut, in_order, told
+from beam_volumes.plan.fit.alternatives import suited
+from beam_volumes.plan.fit.partitioning import (
+    Partitioning,
+    TooLarge,
+    choose,
+    fit,
+    least,
+    natural_depth,
+    preferred_window,
+)
+from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.sweep.program import End, Output, Program
+from beam_volumes.sweep.schedule import OVERLAPS
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a partition has to go by: bytes for a slab, and what the user has said."""
+
+    budget: int
+    crew: Crew
+    slab: Sequence[int] | None
+    window: int | None
+
+
+def fitted(
+    cuts: list[Cut], stored: dict[str, Any], limits: Limits, choices: list[Choice]
+) -> tuple[list[Pass], list[Value], Partitioning, list[str]]:
+    """The passes of cuts, the values they take, the largest of their smallest partitions, and why.
+
+    The last is why there are so many passes, what each needs of those before it, and what is stored,
+    read back or computed again.
+    """
+    cuts = in_order(cuts, stored)
+    separate, reasons = _separate(cuts, limits)
+    if len(separate) > len(cuts):
+        cuts = in_order(separate, stored)
+    programs = [c.program() for c in cuts]
+    values = [_needed_values(c) for c in cuts]
+    reasons = [*told(cuts, choices), *reasons, *_waits(cuts, programs, values)]
+    passes: list[Pass | None] = [None] * len(programs)
+    smallest = Partitioning(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
+    for together in _same_slabs(programs):
+        members = suited([programs[k] for k in together], lambda ps: _within(ps, limits))
+        for k, program in zip(together, members, strict=True):
+            programs[k] = program
+        try:
+            parts = _partitions(members, limits)
+        except TooLarge as error:
+            parts = error.smallest
+        # All passes are looked at before the budget is refused: it must do for each.
+        chosen = limits.slab is not None or limits.window is not None
+        slab, window = parts[0].grid.step, parts[0].window
+        for low in (
+            fit(members, slab, window, limits.crew, budget=0)
+            if chosen
+            else least(members, limits.crew)
+        ):
+            smallest = max(smallest, low, key=lambda p: p.memory)
+        for k, part in zip(together, parts, strict=True):
+            passes[k] = costed(k, programs[k], part, without_voxels(values[k]), limits.budget)
+    found = [p for p in passes if p is not None]
+    return found, [v for vs in values for v in vs], smallest, reasons
+
+
+def _waits(
+    cuts: list[Cut], programs: Sequence[Program], values: Sequence[Sequence[Value]]
+) -> list[str]:
+    """What each pass needs of those before it."""
+    found: dict[str, tuple[int, str]] = {}
+    kept: dict[str, tuple[int, str]] = {}
+    lines = []
+    for k, (c, program, own) in enumerate(zip(cuts, programs, values, strict=True)):
+        tokens = {
+            v.barrier.token if isinstance(v, BarrierValue) else v.token for v in values_below(own)
+        }
+        needs = {found[t] for t in (*tokens, *program.barriers) if t in found}
+        needs |= {kept[n.token] for n in c.reached if n.token in c.before}
+        for before in sorted({i for i, _ in needs}):
+            names = ", ".join(sorted(name for i, name in needs if i == before))
+            lines.append(f"pass {k + 1} waits for pass {before + 1}: it needs {names}")
+        found |= {f.token: (k, f.reduction.name) for f in program.folds}
+        found |= {b.token: (k, b.survey.name) for b in program.surveys}
+        for n, _ in c.outputs:
+            kept.setdefault(n.token, (k, f"the stored {n.name}"))
+    return lines
+
+
+def _same_slabs(programs: Sequence[Program]) -> list[list[int]]:
+    """Passes in groups that have one grid of slabs: where answers go, and where they come from."""
+    groups: list[set[int]] = []
+    for k, program in enumerate(programs):
+        linked = {k, *(j for j, p in enumerate(programs) if _surveyed(p) & set(program.barriers))}
+        touched = [g for g in groups if g & linked]
+        groups = [g for g in groups if not g & linked] + [linked.union(*touched)]
+    return sorted(sorted(g) for g in groups)
+
+
+def _surveyed(program: Program) -> set[str]:
+    return {b.token for b in program.surveys}
+
+
+def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
+    """Give outputs of one pass sweeps of their own where their write units do not fit together."""
+    separate: list[Cut] = []
+    reasons = []
+    for c in cuts:
+        units = {s.unit for _, s in c.outputs}
+        if len(units) > 1 and limits.slab is None:
+            program = c.program()
+            try:
+                choose([program], limits.budget, limits.crew)
+            except TooLarge:
+                reasons.append(
+                    "outputs of one pass have sweeps of their own: the least common multiple of their "
+                    f"write units {sorted(units)} is beyond the budget"
+                )
+                for k, output in enumerate(c.outputs):
+                    first = k == 0
+                    folds, barriers = (c.folds, c.barriers) if first else ([], [])
+                    separate.append(
+                        Cut(c.level, c.shape, [output], folds, barriers, lattices=c.lattices)
+                    )
+                continue
+        separate.append(c)
+    return separate, reasons
+
+
+def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[str, str]:
+    """Levels that slabs would have to be too large for, in whole units of them.
+
+    By token of the nearest finer output that they rest on, from which a later pass goes on: why it does.
+    """
+    found: dict[str, str] = {}
+    for c in in_order(cuts, stored):
+        nodes = [*(n for n, _ in c.outputs), *(f.nodes[0] for f in c.folds)]
+        if 0 in c.shape or all(max(c.lattices[n.token].step) == 1 for n in nodes):
+            continue
+        program = c.program()
+        ends = sorted(zip(program.ends, nodes, strict=True), key=lambda e: _coarseness(e[0]))
+        least = math.inf
+        for end, node in ends:
+            if _coarseness(end) > least:
+                break  # the later pass is asked about levels that are coarser still
+            why = _too_coarse(program, end, limits)
+            finer = None if why is None else _finer_output(c, node)
+            if why is not None and finer is None and program.barriers:
+                finer = node.inputs[0]
+            if why is not None and finer is not None:
+                least = _coarseness(end)
+                found[finer.token] = why
+        if least == math.inf and limits.slab is None and not _is_affordable(program, limits):
+            finer = _finer_output(c, ends[-1][1])
+            if finer is not None:
+                found[finer.token] = f"slabs of whole write units of {finer.name} need less memory"
+    return found
+
+
+def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
+    """Why slabs should not be as large as whole units of an end ask for; None if they may be."""
+    if _coarseness(end) == 1:
+        return None
+    z, y, x = (u * f for u, f in zip(end.unit, end.lattice.step, strict=True))
+    whole = f"to hold whole write units {z} slices deep"
+    if isinstance(end, Output):
+        whole = f"to hold whole write units of {end.sink.name}"
+    if limits.slab is None:
+        fine = tuple(e for e in program.outputs if _coarseness(e) == 1)
+        deep = natural_depth(replace(program, outputs=fine), limits.crew.workers)
+        if min(z, program.shape[0]) > deep:
+            return f"slabs would have to be {z} slices deep {whole}"
+        return None
+    slab = slab_shape(limits.slab, program.shape)
+    for s, u, n in zip(slab, (z, y, x), program.shape, strict=True):
+        # What rests on answers to slabs does not go beyond them.
+        if s < n and (u > s or (program.barriers and s % u)):
+            return f"slabs would have to be multiples of {z} x {y} x {x} {whole}"
+    return None
+
+
+def _coarseness(end: End) -> int:
+    return math.prod(end.lattice.step)
+
+
+def _is_affordable(program: Program, limits: Limits) -> bool:
+    try:
+        choose([program], limits.budget, limits.crew)
+    except TooLarge:
+        return False
+    return True
+
+
+def _finer_output(c: Cut, node: Node) -> Node | None:
+    """The nearest that a pass writes of what one of its outputs rests on by first operands."""
+    written = {n.token for n, s in c.outputs if s.holds(n.dtype)}
+    while node.inputs:
+        node = node.inputs[0]
+        if node.token in c.before:
+            return None
+        if node.token in written and not isinstance(node, SourceNode):
+            return node
+    return None
+
+
+def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
+    """Partitions of passes that have the same slabs and windows."""
+    if limits.slab is None:
+        found = choose(programs, limits.budget, limits.crew)
+        if limits.window is None:
+            return found
+        return fit(programs, found[0].grid.step, limits.window, limits.crew, limits.budget)
+    asked = slab_shape(limits.slab, programs[0].shape)
+    spans = {a for p in programs for a in p.spans}
+    shape: Triple = tuple(  # type: ignore[assignment]
+        max(1, n) if a in spans else s
+        for a, s, n in zip(range(3), asked, programs[0].shape, strict=True)
+    )
+    _check_units(programs, shape, limits.slab)
+    width = limits.window or preferred_window(programs, (shape[1], shape[2]))
+    return fit(programs, shape, width, limits.crew, limits.budget)
+
+
+def _check_units(programs: Sequence[Program], slab: Triple, asked: Sequence[int]) -> None:
+    """Refuse slabs that would share a write unit of an output.
+
+    Levels and crops have units that begin elsewhere than slabs do. A slab writes the units that begin in it.
+    """
+    outputs = [o for p in programs for o in p.outputs if max(o.lattice.step) == 1]
+    for axis, n, s in zip(range(3), programs[0].shape, slab, strict=True):
+        aligned = [
+            o
+            for o in outputs
+            if o.lattice.start[axis] % o.unit[axis] == 0 and o.lattice.shape[axis] > s
+        ]
+        cut = next((o for o in aligned if s % o.unit[axis] and s < n), None)
+        if cut is not None:
+            # What the run stores for itself has chunks that divide the slabs.
+            least = math.lcm(*(o.unit[axis] for o in aligned if o is cut or not o.sink.scratch))
+            raise ValueError(
+                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {cut.unit[axis]}, the "
+                f"write unit of {cut.sink.name}; use a multiple of {least}, or chunks={s} along "
+                f"{'zyx'[axis]}"
+            )
+
+
+def _within(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
+    """The same, but slabs and windows that were asked for are refused, too, if they do not fit."""
+    parts = _partitions(programs, limits)
+    if max(p.memory for p in parts) > limits.budget:
+        raise TooLarge(parts)
+    return parts
+
+
+def slab_shape(slab: Sequence[int], shape: Triple) -> Triple:
+    """The slab that a user asked for, along z, y and x, no larger than the volume."""
+    numbers = list(slab)
+    if len(numbers) == 2 and shape[0] == 1:
+        numbers.insert(0, 1)
+    if len(numbers) != 3:
+        raise ValueError(f"slab {tuple(slab)} needs one number per axis z, y, x")
+    z, y, x = (min(s, max(1, n)) for s, n in zip(numbers, shape, strict=True))
+    return (z, y, x)
+
+
+def cut_across(p: Pass, slab: Sequence[int] | None) -> bool:
+    """Whether tiles were asked for where a stage needs whole planes."""
+    return slab is not None and slab_shape(slab, p.program.shape)[1:] != p.program.shape[1:]
+
+
+def _needed_values(c: Cut) -> tuple[Value, ...]:
+    """The lazy scalars that a pass's stages and folds take."""
+    values = {v.token: v for f in c.folds for v in f.parameters}
+    values |= {v.token: v for b in c.barriers for v in b.parameters}
+    for node in c.reached:
+        if isinstance(node, StageNode) and node.token not in c.before:
+            values.update((v.token, v) for v in node.parameters)
+    return tuple(values.values())
+
+
+def costed(
+    index: int, program: Program, part: Partitioning, values: tuple[Value, ...], budget: int
+) -> Pass:
+    """A pass with what it reads and writes, and what its surveys may keep of the budget."""
+    reads = chunks_read(program, part.grid)
+    units = units_written(program)
+    part = part.grown(budget)
+    return Pass(
+        index,
+        program,
+        part,
+        values,
+        reads=tuple(reads),
+        bytes_written=sum(size for _, size in units),
+        units_written=sum(n for n, _ in units),
+        limit_bytes=max(part.reserved, budget - part.memory + part.reserved),
+    )
+
+
+class MemoryTooSmall(ValueError):
+    """No slabs fit the memory; the message names the smallest memory that works."""
+
+
+def refuse(part: Partitioning, total: int, base: int, crew: Crew) -> None:
+    """Raise what says which part is too large, and the smallest memory that would do."""
+    need = memory.of_machine(base, part.memory, crew)
+    raise MemoryTooSmall(
+        f"memory {format_bytes(total)} is too small for {counted(crew.processes, 'process')} of "
+        f"{format_bytes(base)} before any voxel and {counted(crew.workers, 'slab')} in flight of at least "
+        f"{format_bytes(part.memory)}, whose largest part is {part.largest.name} with "
+        f"{format_bytes(part.largest.bytes)}. "
+        f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
+        "fewer workers or smaller output chunks need less"
+    )

@@ -1,0 +1,91 @@
+"""More slabs in flight than by default, where those would leave cores idle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from beam_volumes.graph.nodes import Value
+from beam_volumes.plan.cost.concurrency import Crew, larger_crews
+from beam_volumes.plan.cost.memory import left_for_slab
+from beam_volumes.plan.fit.fitting import costed
+from beam_volumes.plan.fit.partitioning import Partitioning, fit
+from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.work import serial_share
+
+#: More slabs leave each so many times what surveys are reckoned to find; voxels decide what they do.
+_ROOM = 8
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The passes of a plan as they fit a crew.
+
+    Attributes
+    ----------
+    crew : Crew
+    budget : int
+        Bytes that each slab in flight may take.
+    passes : list of Pass
+    used : list of Value
+        The lazy numbers that the passes take.
+    smallest : Partitioning
+        The largest of the passes' smallest partitions.
+    reasons : list of str
+    intermediates : tuple of sinks
+        What is stored for the run alone.
+    """
+
+    crew: Crew
+    budget: int
+    passes: list[Pass]
+    used: list[Value]
+    smallest: Partitioning
+    reasons: list[str]
+    intermediates: tuple[Any, ...]
+
+    @property
+    def is_within_budget(self) -> bool:
+        return all(p.slab_memory <= self.budget for p in self.passes)
+
+
+def busier(found: Fit, total: int, base: int, processes: int | None, threads: int | None) -> Fit:
+    """Have as many of a plan's slabs in flight as keep the cores busy.
+
+    Slabs and windows stay, for smaller ones have more to merge than idle cores are worth; nor is room to
+    read ahead given up.
+
+    Parameters
+    ----------
+    found : Fit
+        For as many as there are by default.
+    total, base : int
+        Bytes of the machine, and of a process before any voxel.
+    processes, threads : int, optional
+        As asked for: None is a process for each slab in flight, and all cores.
+    """
+    serial = serial_share(found.passes)
+    across = (p for p in found.passes if p.program.surveys or p.program.barriers)
+    most = max((len(p.grid) for p in across), default=1)
+    for crew in larger_crews(serial, processes, threads, most):
+        budget = left_for_slab(total, base, crew)
+        passes = [_with_crew(p, crew, budget) for p in found.passes]
+        more = replace(found, crew=crew, budget=budget, passes=passes)
+        if more.is_within_budget and all(map(_is_as_good, passes, found.passes)):
+            why = (
+                f"{crew.workers} slabs in flight: one thread does about {serial:.0%} of a slab's work "
+                "alone, and fewer slabs would leave cores idle"
+            )
+            return replace(more, reasons=[*found.reasons, why])
+    return found
+
+
+def _with_crew(p: Pass, crew: Crew, budget: int) -> Pass:
+    (part,) = fit([p.program], p.grid.step, p.partition.window, crew, budget)
+    return costed(p.index, p.program, part, p.values, budget)
+
+
+def _is_as_good(new: Pass, old: Pass) -> bool:
+    """Whether a pass reads ahead as it did, and has room for what surveys may find."""
+    has_room = new.limit_bytes >= new.partition.room(_ROOM)
+    return has_room and new.partition.overlap == old.partition.overlap

@@ -1,0 +1,338 @@
+"""Choosing slabs, tiles and windows for a program so that a sweep stays within its memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.plan.cost import memory
+from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.memory import MemoryItem
+from beam_volumes.plan.cost.traffic import amplification_inside
+from beam_volumes.sweep.program import Output, Program
+from beam_volumes.sweep.schedule import OVERLAPS, Overlap
+
+#: Voxels a window should have: enough that a round of threads costs little beside the work.
+_WINDOW_VOXELS = 8 << 20
+#: Slabs should not read more than this share again at their ends.
+_AMPLIFICATION = 0.10
+#: A slab has no more windows than these, unless the user asks for narrower ones.
+_MAX_WINDOWS = 1 << 12
+#: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
+_LEAST_VOXELS, _MOST_VOXELS = 1 << 26, 1 << 32
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """How a pass is cut up and what that costs.
+
+    Attributes
+    ----------
+    grid : Grid
+        The slabs.
+    window : int
+        Slices finished at a time.
+    overlap : Overlap
+        What there is room for.
+    parts : tuple of MemoryItem
+        The peak memory of a slab, step by step.
+    """
+
+    grid: Grid
+    window: int
+    overlap: Overlap
+    parts: tuple[MemoryItem, ...]
+
+    @property
+    def memory(self) -> int:
+        return sum(p.bytes for p in self.parts)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes set aside for what grows with what is found."""
+        return sum(p.bytes for p in self.parts if p.least)
+
+    def room(self, times: int) -> int:
+        """Bytes that would do for so many times the least of that, and for what is likely."""
+        return sum(max(times * p.least, p.likely) for p in self.parts if p.least)
+
+    def grown(self, budget: int) -> Partitioning:
+        """With what grows as large as it may well become, as far as the budget goes.
+
+        Slabs are chosen by the least, so that no run is refused for what may not come: where labels are
+        fewer, less is taken than predicted, and where there is no more room, slabs say so when it ends.
+        """
+        wanted = [max(0, p.likely - p.bytes) for p in self.parts]
+        spare = min(max(0, budget - self.memory), sum(wanted))
+        if spare == 0:
+            return self
+        share = spare / sum(wanted)
+        parts = (
+            replace(p, bytes=p.bytes + int(share * more))
+            for p, more in zip(self.parts, wanted, strict=True)
+        )
+        return replace(self, parts=tuple(parts))
+
+    @property
+    def largest(self) -> MemoryItem:
+        return max(self.parts, key=lambda p: p.bytes, default=MemoryItem("nothing", 0))
+
+
+class TooLarge(Exception):
+    """No partition of some programs fits; carries the smallest ones."""
+
+    def __init__(self, smallest: list[Partitioning]):
+        self.smallest = smallest
+
+
+def write_grid(programs: Sequence[Program]) -> Triple:
+    """The least common multiple of what ends take at once: outputs whole units, levels whole windows."""
+    unit = [1, 1, 1]
+    for end in (e for p in programs for e in p.ends):
+        for axis, (u, f) in enumerate(zip(end.unit, end.lattice.step, strict=True)):
+            unit[axis] = math.lcm(unit[axis], u * f)
+    return (unit[0], unit[1], unit[2])
+
+
+def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partitioning]:
+    """Partitions of programs over one domain, all with the same slabs and windows.
+
+    That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one
+    with larger tiles, then larger windows. Room to read ahead is given up where more than a tenth
+    would be read twice, room to write behind where nothing else would do.
+
+    Raises
+    ------
+    TooLarge
+        Even the smallest tiles and windows need more.
+    """
+    if 0 in programs[0].shape:
+        return least(programs, crew)
+    best: list[Partitioning] | None = None
+    least_read = math.inf
+    for overlap in OVERLAPS[:2]:
+        for tile in _tiles_for(programs, crew.workers):
+            reads = []
+            for depth in _depths(programs, tile, crew.workers):
+                parts = _fitting(programs, (depth, *tile), overlap, budget, crew)
+                if parts is None:
+                    continue
+                read = max(
+                    amplification_inside(p, part.grid)
+                    for p, part in zip(programs, parts, strict=True)
+                )
+                reads.append(read)
+                if read < 0.97 * least_read:
+                    best, least_read = parts, read
+            if reads and (least_read <= 1 + _AMPLIFICATION or min(reads) > 1.5 * least_read):
+                break
+        if least_read <= 1 + _AMPLIFICATION:
+            break
+    if best is not None:
+        return best
+    smallest = least(programs, crew)
+    if peak(smallest) > budget:
+        raise TooLarge(smallest)
+    tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
+    slab = (_depth(programs, tile, crew.workers), *tile)
+    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], crew) for p in programs]
+    return parts if peak(parts) <= budget else smallest
+
+
+def peak(parts: Sequence[Partitioning]) -> int:
+    """What the most demanding of several needs."""
+    return max(p.memory for p in parts)
+
+
+def _outputs(programs: Sequence[Program]) -> list[Output]:
+    return [o for p in programs for o in p.outputs]
+
+
+def _fitting(
+    programs: Sequence[Program], slab: Triple, overlap: Overlap, budget: int, crew: Crew
+) -> list[Partitioning] | None:
+    """The largest window with which slabs of a shape fit the budget.
+
+    Room to read ahead may take half of the window, and no more: stages share work among its slices.
+    """
+    if any(memory.at_least(p, slab) > budget for p in programs):
+        return None
+
+    def measured(window: int) -> list[Partitioning]:
+        return [partitioned(p, slab, window, overlap, crew) for p in programs]
+
+    narrowest = _narrowest(slab[0])
+    window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
+    narrowest = max(narrowest, window // 2) if overlap.ahead else narrowest
+    narrow = measured(narrowest)
+    if peak(narrow) > budget and not any(p.surveys or p.barriers for p in programs):
+        return None
+    while window > narrowest:
+        parts = measured(window)
+        if peak(parts) <= budget:
+            return parts
+        window //= 2
+    return narrow if peak(narrow) <= budget else None
+
+
+def least(programs: Sequence[Program], crew: Crew) -> list[Partitioning]:
+    """The partitions with the smallest peak."""
+    tile = _tiles(programs)[-1]
+    depth = _depth(programs, tile, 1) if _spans(programs, 0) else write_grid(programs)[0]
+    slab = (depth, *tile)
+    return [partitioned(p, slab, _narrowest(depth), OVERLAPS[-1], crew) for p in programs]
+
+
+def _narrowest(depth: int) -> int:
+    """Slices of the smallest window that is chosen for a slab: a schedule holds all windows."""
+    return max(1, -(-depth // _MAX_WINDOWS))
+
+
+def _tiles(programs: Sequence[Program]) -> list[tuple[int, int]]:
+    """Tiles from the whole plane down to one unit, rows halved before columns."""
+    unit = write_grid(programs)
+    whole = [max(1, n) for n in programs[0].shape]
+    # Without an output nothing forces tiles, but tiny ones would only re-read halos.
+    unit_y, unit_x = (
+        n if _spans(programs, axis) else u if _outputs(programs) else min(n, 64)
+        for axis, u, n in zip((1, 2), unit[1:], whole[1:], strict=True)
+    )
+    y, x = whole[1], whole[2]
+    tiles = [(y, x)]
+    while y > unit_y or x > unit_x:
+        # Square tiles have the least halo; rows of a thousand voxels are as fast as longer ones.
+        if y > unit_y and (y >= x or x <= max(unit_x, 1024)):
+            y = _half(y, unit_y)
+        else:
+            x = _half(x, unit_x)
+        tiles.append((y, x))
+    return tiles
+
+
+def _spans(programs: Sequence[Program], axis: int) -> bool:
+    """Whether slabs have to be as wide as the volume along an axis."""
+    return any(axis in p.spans for p in programs)
+
+
+def _half(n: int, unit: int) -> int:
+    """About half of ``n``, in whole units."""
+    return max(unit, (n + 2 * unit - 1) // (2 * unit) * unit)
+
+
+def _tiles_for(programs: Sequence[Program], workers: int) -> list[tuple[int, int]]:
+    """The tiles to choose from: where slabs are as deep as the volume, they alone give slabs enough.
+
+    Unless they make chunks, such as whole slices, be read again.
+    """
+    tiles = _tiles(programs)
+    if not _spans(programs, 0):
+        return tiles
+    shape = programs[0].shape
+    depth, rows, cols = shape
+    enough = [
+        (y, x)
+        for y, x in tiles
+        if -(-rows // y) * -(-cols // x) >= workers and depth * y * x <= _MOST_VOXELS
+    ] or tiles[-1:]
+    one, many = (
+        max(amplification_inside(p, Grid(shape, (depth, *some[0]))) for p in programs)
+        for some in (tiles, enough)
+    )
+    return enough if many <= (1 + _AMPLIFICATION) * one else tiles
+
+
+def preferred_window(programs: Sequence[Program], tile: tuple[int, int]) -> int:
+    depth = max((o.unit[0] * o.lattice.step[0] for o in _outputs(programs)), default=64)
+    nz = max(1, programs[0].shape[0])
+    stages = [s.stage for p in programs for s in p.steps if s.stage is not None]
+    shared = max((s.preferred_slices for s in stages), default=1)
+    return max(1, min(32, depth, nz, max(shared, round(_WINDOW_VOXELS / (tile[0] * tile[1])))))
+
+
+def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> int:
+    """Slab depth: few voxels read twice, but slabs enough for the workers and for a retry to be cheap."""
+    shape = programs[0].shape
+    nz = max(1, shape[0])
+    unit = write_grid(programs)[0]
+    if _spans(programs, 0):
+        return -(-nz // unit) * unit
+    steps = [s for p in programs for s in p.steps]
+    layers = [s.source.chunk[0] for s in steps if s.source is not None]
+    step = math.lcm(unit, *(d for d in layers if d < nz))
+    if step > nz // max(1, workers):
+        step = unit
+    plane = tile[0] * tile[1]
+    tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True)) or 1
+    twice = max(_read_twice(p, tile) for p in programs)
+    wanted = max(twice / _AMPLIFICATION, _LEAST_VOXELS / plane)
+    parallel = nz * tiles / (4 * workers)
+    depth = min(max(wanted, parallel), _MOST_VOXELS / plane, nz)
+    if nz * tiles < workers * depth:
+        depth = nz * tiles / workers
+    return min(max(step, round(depth / step) * step), -(-nz // unit) * unit)
+
+
+def natural_depth(program: Program, workers: int) -> int:
+    """The depth that slabs of whole planes would have, or might as well have."""
+    tile = max(1, program.shape[1]), max(1, program.shape[2])
+    return max(_depth([program], tile, workers), _LEAST_VOXELS // math.prod(tile))
+
+
+def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> list[int]:
+    """Depths of slabs to try: where tiles alone give slabs enough, also that of the deepest chunks."""
+    shape = programs[0].shape
+    found = [_depth(programs, tile, workers)]
+    layers = [
+        min(s.source.chunk[0], shape[0])
+        for p in programs
+        for s in p.steps
+        if s.source is not None and not s.source.held
+    ]
+    unit = write_grid(programs)[0]
+    whole = min(-(-max(layers, default=1) // unit), -(-max(1, shape[0]) // unit)) * unit
+    tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True))
+    if whole > found[0] and tiles >= workers and math.prod((whole, *tile)) <= _MOST_VOXELS:
+        found.append(whole)
+    return found
+
+
+def _read_twice(program: Program, tile: tuple[int, int]) -> int:
+    """Slices that a slab reads beyond its own, in whole layers of chunks."""
+    middle = program.shape[0] // 2
+    most = 0
+    one = (middle, min(middle + 1, max(program.shape[0], 1)))
+    y, x = (_middle(n, t) for n, t in zip(program.shape[1:], tile, strict=True))
+    regions = program.regions(0, (one, y, x))
+    for step, (lo, hi) in zip(program.steps, regions, strict=True):
+        if step.source is not None and hi - lo > 1:
+            depth = min(step.source.chunk[0], program.shape[0])
+            most = max(most, -(-(hi - lo - 1) // depth) * depth)
+    return most
+
+
+def _middle(n: int, step: int) -> tuple[int, int]:
+    """The range of the middle cell of an axis."""
+    start = n // 2 // step * step
+    return start, min(max(1, n), start + step)
+
+
+def fit(
+    programs: Sequence[Program], slab: Triple, window: int, crew: Crew, budget: int
+) -> list[Partitioning]:
+    """Partitions into given slabs and windows, with room for as much overlap as the budget has."""
+    for overlap in OVERLAPS:
+        parts = [partitioned(p, slab, window, overlap, crew) for p in programs]
+        if peak(parts) <= budget:
+            break
+    return parts
+
+
+def partitioned(
+    program: Program, slab: Triple, window: int, overlap: Overlap, crew: Crew
+) -> Partitioning:
+    """A program in given slabs and windows, with what that takes."""
+    grid = Grid(program.shape, slab)
+    parts = memory.of_slab(program, grid, window, overlap, crew)
+    return Partitioning(grid, window, overlap, parts)

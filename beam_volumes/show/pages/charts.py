@@ -1,0 +1,123 @@
+"""Charts as SVG: histograms, curves beside a prediction, and slabs on their time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from beam_volumes.base.drawing import DONE, HELD, INK, LINE, NEXT, NOW, SOFT, Drawing
+
+_W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
+COLOURS = (HELD, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
+#: Rows of slabs that are drawn, and passes that are named.
+MOST_LANES, MOST_NAMES = 32, 24
+
+
+def histogram(counts: Sequence[int], low: float, high: float, name: str = "intensities") -> str:
+    """Bars from ``low`` to ``high``, as high as the logarithm of their counts."""
+    d = _canvas(name, _W, _H)
+    logs = np.log10(np.asarray(counts, float) + 1)
+    most = float(logs.max(initial=0)) or 1.0
+    width = (_W - _LEFT - 10) / max(1, len(counts))
+    for k, (value, count) in enumerate(zip(logs, counts, strict=True)):
+        height = (_H - _TOP - _BOTTOM) * value / most
+        x = _LEFT + k * width
+        told = f"{low + (high - low) * k / len(counts):.4g}: {count:,}"
+        d.box(x, _H - _BOTTOM - height, max(0.5, width - 0.5), height, HELD, HELD, told)
+    _ends(d, f"{low:.4g}", f"{high:.4g}")
+    d.text(_LEFT - 6, _TOP + 8, f"{max(counts, default=0):,}", 11, SOFT, "end")
+    d.text(_LEFT - 6, _H - _BOTTOM, "0 (log)", 11, SOFT, "end")
+    return d.svg()
+
+
+def curve(
+    name: str,
+    times: Sequence[float],
+    values: Sequence[float],
+    text: Callable[[float], str],
+    predicted: float | None = None,
+) -> str:
+    """Values over seconds, and a dashed line of what was predicted."""
+    d = _canvas(name, _W, _H)
+    end = max(times, default=1.0) or 1.0
+    top = max([*values, predicted or 0.0]) * 1.05 or 1.0
+
+    def at(t: float, v: float) -> tuple[float, float]:
+        return _LEFT + (_W - _LEFT - 10) * t / end, _H - _BOTTOM - (_H - _TOP - _BOTTOM) * v / top
+
+    if len(times):
+        steps = [(times[0], values[0])]
+        for t, v in zip(times[1:], values[1:], strict=True):
+            steps += [(t, steps[-1][1]), (t, v)]
+        d.line([at(t, v) for t, v in steps], "#2b6ea8")
+    if predicted:
+        d.line([at(0, predicted), at(end, predicted)], "#b03030", dashed=True)
+        d.text(
+            _W - 12, at(0, predicted)[1] - 4, f"predicted {text(predicted)}", 11, "#b03030", "end"
+        )
+    d.text(_LEFT - 6, _TOP + 8, text(top / 1.05), 11, SOFT, "end")
+    d.text(_LEFT - 6, _H - _BOTTOM, "0", 11, SOFT, "end")
+    _ends(d, "0 s", f"{end:.3g} s")
+    return d.svg()
+
+
+def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) -> str:
+    """Slabs on their time, those at a time below each other.
+
+    Parameters
+    ----------
+    spans : sequence of (float, float, int, str)
+        When a slab began and ended, in seconds; its pass; and what is said of it.
+    names : sequence of str
+        What the passes are called.
+    """
+    end = max((b for _, b, _, _ in spans), default=1.0) or 1.0
+    free: list[tuple[float, int]] = []
+    rows = []
+    for a, b, k, told in sorted(spans):
+        row = heapq.heappop(free)[1] if free and free[0][0] <= a else len(free)
+        heapq.heappush(free, (b, row))
+        rows.append((row, a, b, k, told))
+    many = min(MOST_LANES, 1 + max((r for r, *_ in rows), default=0))
+    step = 14
+    told_of = names[:MOST_NAMES]
+    width = max((26 + 6 * len(name) for name in told_of), default=1)
+    columns = max(1, (_W - _LEFT) // width)
+    legend = 14 * -(-len(told_of) // columns)
+    axis = _TOP + many * step + _BOTTOM - 4
+    height = axis + 8 + legend
+    d = _canvas("slabs over time", _W, height, below=height - axis + 12)
+    scale = (_W - _LEFT - 10) / end
+    for row, a, b, k, told in rows:
+        if row < many:
+            fill = COLOURS[k % len(COLOURS)]
+            d.box(
+                _LEFT + a * scale,
+                _TOP + row * step,
+                max(0.7, (b - a) * scale),
+                step - 3,
+                fill,
+                told=told,
+            )
+    d.text(_LEFT, axis, "0 s", 11, SOFT)
+    d.text(_W - 10, axis, f"{end:.3g} s", 11, SOFT, "end")
+    for k, name in enumerate(told_of):
+        x, y = _LEFT + k % columns * width, axis + 8 + 14 * (k // columns)
+        d.box(x, y, 10, 10, COLOURS[k % len(COLOURS)])
+        d.text(x + 14, y + 9, name, 11, SOFT)
+    return d.svg()
+
+
+def _canvas(name: str, width: float, height: float, below: float = _BOTTOM) -> Drawing:
+    d = Drawing(width, height, name)
+    d.text(_LEFT, 16, name, 12, INK, bold=True)
+    d.line([(_LEFT, _TOP - 4), (_LEFT, height - below)], LINE)
+    return d
+
+
+def _ends(d: Drawing, first: str, last: str) -> None:
+    d.line([(_LEFT, _H - _BOTTOM), (_W - 10, _H - _BOTTOM)], LINE)
+    d.text(_LEFT, _H - 10, first, 11, SOFT)
+    d.text(_W - 10, _H - 10, last, 11, SOFT, "end")

@@ -1,0 +1,90 @@
+"""`report`: a page about a volume, a table or a run, that needs no other file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beam_volumes.graph.opening import of_source
+from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.volume import Volume
+from beam_volumes.runs.journal import Journal, find_run
+from beam_volumes.show.pages.page import Page
+from beam_volumes.show.pages.run_page import add_run
+from beam_volumes.show.pages.table_page import add_table, is_table
+from beam_volumes.show.pages.volume_page import add_provenance, add_volume
+from beam_volumes.storage.outputs.sink import Sink
+
+#: Outputs, and inputs, of a run that are shown.
+MOST_SHOWN = 6
+
+
+def report(path: str, volume: Volume | None = None) -> str:
+    """A page about what is at a path.
+
+    Parameters
+    ----------
+    path : str
+        A volume, a table (``.parquet``, ``.csv``, ``.jsonl``), or a run: an output, its ``.run`` folder, or
+        the place of its journal.
+    volume : Volume, optional
+        The volume there, if it was opened in a special way.
+
+    Returns
+    -------
+    str
+        HTML.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        Nothing is there that can be read.
+    """
+    page = Page(path.rstrip("/").rpartition("/")[2] or path)
+    page.words(path)
+    journal = None if volume is not None else _run_of(path)
+    if volume is None and (is_table(path) or journal is not None):
+        if is_table(path):
+            add_table(page, path, "The table")
+        if journal is not None:
+            _add_whole_run(page, journal, path)
+        return page.html()
+    volume = open_volume(path) if volume is None else volume
+    add_volume(page, volume, "The volume")
+    add_provenance(page, path)
+    return page.html()
+
+
+def _run_of(path: str) -> Journal | None:
+    try:
+        return find_run(path)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
+    """What a run wrote, then how it went."""
+    manifest = Journal.load(journal.spec)
+    assert manifest is not None
+    # Of a pyramid the volume itself is shown, which is read by its levels.
+    outputs = [o for o in manifest.outputs if not o.get("internal") and not o.get("level")]
+    for output in outputs[:MOST_SHOWN]:
+        name = str(output.get("name"))
+        heading = f"Output {name.rstrip('/').rpartition('/')[2]}"
+        try:
+            if "shape" in output:
+                add_volume(page, _opened(output), heading)
+            elif name.rstrip("/") != path.rstrip("/"):
+                add_table(page, name, heading)
+        except (OSError, ValueError) as error:
+            page.words(f"It cannot be read: {' '.join(str(error).split())}")
+    if len(outputs) > MOST_SHOWN:
+        page.words(f"And {len(outputs) - MOST_SHOWN} more outputs.")
+    add_run(page, journal)
+
+
+def _opened(output: dict[str, Any]) -> Volume:
+    """An output: as anybody opens it, for its pyramid, or as its run wrote it."""
+    try:
+        return open_volume(str(output["name"]))
+    except (OSError, ValueError, TypeError):
+        return of_source(Sink.from_dict(output).read_back())

@@ -1,0 +1,88 @@
+"""What a report tells of a table: its columns with their ranges, and the first rows."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.show.pages import charts
+from beam_volumes.show.pages.page import Page
+
+#: Rows that are shown, columns, and the formats of tables by the ending of their names.
+ROWS, COLUMNS = 12, 40
+FORMATS = {".parquet": "parquet", ".csv": "csv", ".jsonl": "json"}
+
+
+def is_table(path: str) -> bool:
+    """Whether a path ends as tables do."""
+    return os.path.splitext(path.rstrip("/"))[1].lower() in FORMATS
+
+
+def add_table(page: Page, path: str, heading: str) -> None:
+    """Add a table of a disk to a page; it is read batch by batch."""
+    import pyarrow.dataset as ds
+
+    page.heading(heading)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"{path} does not exist")
+    format = FORMATS[os.path.splitext(path.rstrip("/"))[1].lower()]
+    files: Any = path
+    if os.path.isdir(path):
+        files = [os.path.join(path, n) for n in sorted(os.listdir(path)) if n[0] not in "._"]
+        files = [f for f in files if f.endswith(os.path.splitext(path.rstrip("/"))[1])]
+    table = ds.dataset(files, format=format)
+    columns = {name: _Column() for name in table.schema.names[:COLUMNS]}
+    rows, first = 0, None
+    for batch in table.to_batches(columns=list(columns)):
+        if first is None and batch.num_rows:
+            first = batch.slice(0, ROWS)
+        rows += batch.num_rows
+        for name, column in columns.items():
+            column.add(batch.column(name))
+    page.table({"rows": f"{rows:,}", "columns": len(table.schema.names)})
+    if not rows:
+        return
+    page.rows(["column", "least", "mean", "most"], [[n, *c.told()] for n, c in columns.items()])
+    if first is not None:
+        page.words("The first rows:")
+        found = first.to_pylist()
+        page.rows(list(columns), [[_text(row[name]) for name in columns] for row in found])
+    if "area" in columns and columns["area"].sample:
+        sizes = np.log10(np.maximum(np.concatenate(columns["area"].sample), 1e-9))
+        counts, _ = np.histogram(sizes, 48)
+        low, high = float(10 ** sizes.min()), float(10 ** sizes.max())
+        page.beside([charts.histogram(counts.tolist(), low, high, "area (bins of equal ratio)")])
+
+
+class _Column:
+    """The range and mean of a column of numbers, batch by batch."""
+
+    def __init__(self) -> None:
+        self.count, self.total = 0, 0.0
+        self.low, self.high = np.inf, -np.inf
+        self.sample: list[np.ndarray] = []
+
+    def add(self, column: Any) -> None:
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind not in "iuf":
+            return
+        values = values.astype(np.float64)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            return
+        self.count += values.size
+        self.total += float(values.sum())
+        self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
+        if sum(map(len, self.sample)) < 1_000_000:
+            self.sample.append(values)
+
+    def told(self) -> list[str]:
+        if not self.count:
+            return ["", "", ""]
+        return [_text(float(v)) for v in (self.low, self.total / self.count, self.high)]
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""Chunked formats that TensorStore reads and writes."""

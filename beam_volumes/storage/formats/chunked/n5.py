@@ -1,0 +1,475 @@
+"""N5: arrays, and groups of them that are levels of one image (``s0``, ``s1``, ...)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.storage.formats.chunked.repacked import Varlength, is_varlength
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, SpecReader, open_spec
+from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Content,
+    Layout,
+    Listing,
+    Options,
+    WritableFormat,
+    owned_names,
+)
+from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.place import Place, join
+from beam_volumes.storage.places.positioned import first_bytes
+from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.numbered import natural_key
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+ATTRIBUTES = "attributes.json"
+#: Codecs, with the level each has by default.
+CODECS: dict[str, int | None] = {
+    "none": None,
+    "gzip": 5,
+    "zstd": 1,
+    "blosc": 5,
+    "bzip2": 9,
+    "xz": 6,
+}
+#: What dimensions are where ``axes`` does not say so, the fastest first.
+DIMENSIONS = {2: "xy", 3: "xyz", 4: "xyzc", 5: "xyzct"}
+#: Levels that are looked for.
+MOST_LEVELS = 64
+#: How deep arrays are looked for in a group, and among how many folders.
+DEEP, LOOKED_AT = 5, 2000
+#: Blocks that are looked at to learn of what kind they are.
+_LOOKED_AT = 16
+
+
+class N5(WritableFormat):
+    """An array of N5, or a level of a group of such."""
+
+    title = "N5"
+    name = "n5"
+    suffixes = (".n5",)
+    schemes = ("n5",)
+    dtypes = tuple(t for t in DTYPES if t.kind != "b" and t != np.float16)
+    omits_empty = True
+    channels = "apart"
+    open_options: ClassVar[Options] = {"missing": MISSING, "affine": AFFINE}
+    options: ClassVar[Options] = {
+        "chunks": CHUNKS,
+        "codec": (
+            "str or mapping",
+            '``"gzip"`` (the default, level 5; all readers know it), ``"zstd"``, ``"blosc"`` '
+            '(lz4, shuffled), ``"bzip2"``, ``"xz"`` or ``"none"``; with a level as '
+            '``{"name": "gzip", "level": 1}``.',
+        ),
+    }
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "fill",
+        affine: str | None = None,
+        **_: Any,
+    ) -> Source | None:
+        root = place.json(ATTRIBUTES)
+        if root is None and (dataset is None or place.below(dataset).json(ATTRIBUTES) is None):
+            return None
+        found: Mapping[str, Any] = root or {}
+        if "dimensions" in found and dataset is not None:
+            raise ValueError(
+                f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
+            )
+        if dataset is not None:
+            inside = place.below(dataset).json(ATTRIBUTES)
+            if inside is None:
+                raise ValueError(
+                    f"dataset={dataset!r}: nothing of that name is in {place.text}; {_contents(place)}"
+                )
+            place, found = place.below(dataset), inside
+        if "dimensions" in found:
+            if level is not None:
+                raise ValueError(
+                    f"level={level}: {place.text} is one array; open the group of its levels"
+                )
+            return _array(place, found, {}, 0, index, missing, place.text, affine)
+        levels = list(_levels(place))
+        if not levels:
+            if root is not None and dataset is None and "n5" not in root:
+                return None
+            raise ValueError(
+                f"{place.text} is an N5 group: choose an array by dataset=; {_contents(place)}"
+            )
+        k = 0 if level is None else level
+        if not 0 <= k < len(levels):
+            raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(levels) - 1}")
+        name = place.text if k == 0 else place.below(f"s{k}").text
+        return _array(place.below(f"s{k}"), levels[k], found, k, index, missing, name, affine)
+
+    def levels(self, place: Place) -> Sequence[str]:
+        return [f"s{k}" for k, _ in enumerate(_levels(place))]
+
+    def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
+        """The levels of a group; of another group the arrays in it."""
+        at = place if dataset is None else place.below(dataset)
+        attributes = at.json(ATTRIBUTES)
+        if attributes is None or "dimensions" in attributes:
+            return None
+        levels = self.levels(at)
+        if levels:
+            return Listing(levels=tuple(levels))
+        if dataset is None and "n5" not in attributes:
+            return None
+        found, is_all = _arrays(at)
+        return Listing(tuple(found), is_volume=False, is_all=is_all, what="an N5 group")
+
+    # writing
+
+    def layout(
+        self,
+        name: str,
+        shape: Triple,
+        dtype: np.dtype,
+        space: Space,
+        *,
+        chunks: int | Sequence[int] | None = None,
+        codec: str | Mapping[str, Any] | None = "gzip",
+        **_: Any,
+    ) -> Layout:
+        given = per_axis("chunks", chunks, space, name)
+        chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
+        return Layout(chunk, None, codec_and_level(name, codec, "N5", CODECS))
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        space, n = d.space, len(d.leading)
+        ours: dict[str, Any] = {"run": run_id}
+        if space.voxel_size is not None:
+            ours["voxel_size"] = d.stored(space.voxel_size)
+        if any(space.origin):
+            ours["origin"] = d.stored(space.origin)
+        if space.unit is not None:
+            ours["unit"] = space.unit
+        if space.channels:
+            ours["channels"] = list(space.channels)
+        if d.mask:
+            ours["mask"] = True
+        metadata = self._metadata(d, d.shape)
+        # TensorStore and Neuroglancer read axes, units and resolution, n5-viewer pixelResolution, and
+        # those who follow COSEM transform.
+        pixel = {"unit": space.unit or "pixel", "dimensions": metadata["resolution"]}
+        lies = {
+            "axes": metadata["axes"][::-1],
+            "scale": metadata["resolution"][::-1],
+            "translate": d.stored(space.origin, (0.0,) * n),
+            "units": metadata["units"][::-1],
+        }
+        metadata |= {"pixelResolution": pixel, "transform": lies, OURS: ours}
+        return {ATTRIBUTES: {"n5": "2.0.0", **metadata}}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """A group: until the chunks of another run are cleared, there is no array."""
+        return {"n5": "2.0.0", OURS: dict(noted)}
+
+    def noted(self, document: Mapping[str, Any]) -> Any:
+        return document.get(OURS)
+
+    def found(self, home: Place) -> bytes | None:
+        return home.read(ATTRIBUTES)
+
+    def is_there(self, place: Place) -> bool:
+        return place.read(ATTRIBUTES) is not None
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        return owned_names(r"\d+(?:/\d+)*", (ATTRIBUTES,), ("",))
+
+    def key(self, d: Description, cell: Triple) -> str:
+        return "/".join(str(c) for c in reversed(d.stored(cell, d.at or ())))
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        parts = key.split("/")[::-1]
+        axes, leading = d.space.visible, list(map(str, d.at or ()))
+        if len(parts) != len(leading) + len(axes) or not all(p.isdigit() for p in parts):
+            return None
+        if parts[: len(leading)] != leading:
+            return None
+        at = dict(zip(axes, map(int, parts[len(leading) :]), strict=True))
+        return (at.get(0, 0), at.get(1, 0), at.get(2, 0))
+
+    def open_units(self, d: Description) -> ts.TensorStore:
+        """Of metadata that are assumed, not read: those of the volume rounded up to whole units."""
+        spec = self._spec(d, d.whole_units())
+        try:
+            store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
+        except ValueError as error:
+            raise explain(error, f"opening {d.name}") from None
+        store = store[ts.d[:].label[("",) * store.rank]].T
+        shown = tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)
+        return store[(slice(None),) * len(d.leading) + shown]
+
+    def read_back(self, d: Description) -> Source:
+        source = open_spec(
+            self._spec(d, d.shape),
+            name=d.name,
+            axes=d.space.all_axes[::-1],
+            channels=d.space.channels,
+        )
+        return replace(source, space=d.space)
+
+    def _spec(self, d: Description, shape: Triple) -> dict[str, Any]:
+        return {
+            "driver": "n5",
+            "kvstore": join(d.kvstore, directory=True),
+            "metadata": self._metadata(d, shape),
+        }
+
+    def _metadata(self, d: Description, shape: Triple) -> dict[str, Any]:
+        """What TensorStore knows of an array's metadata, as if it had a shape."""
+        name, level = d.codec
+        compression: dict[str, Any] = {"type": "raw" if name == "none" else name}
+        if name == "blosc":
+            compression |= {"cname": "lz4", "clevel": level, "shuffle": 1, "blocksize": 0}
+        elif name in ("bzip2", "xz"):
+            compression["blockSize" if name == "bzip2" else "preset"] = level
+        elif name != "none":
+            compression["level"] = level
+        space, n = d.space, len(d.leading)
+        unit = space.unit or ""
+        return {
+            "dimensions": d.stored(shape, d.leading)[::-1],
+            "blockSize": d.stored(d.chunk, d.leading_unit)[::-1],
+            "dataType": d.dtype.name,
+            "compression": compression,
+            "axes": list(space.all_axes[::-1]),
+            "units": d.stored((unit,) * 3, ("",) * n)[::-1],
+            "resolution": d.stored(space.voxel_size or (1.0, 1.0, 1.0), (1.0,) * n)[::-1],
+        }
+
+
+FORMATS = (N5(),)
+
+
+# reading
+
+
+def _array(
+    place: Place,
+    own: Mapping[str, Any],
+    group: Mapping[str, Any],
+    level: int,
+    index: Mapping[str, int | str] | None,
+    missing: str,
+    name: str,
+    affine: str | None,
+) -> Source:
+    """An array of its attributes and those of the group that it is a level of."""
+    told = Foreign(place.text, "N5 attributes")
+    dimensions = told.list(own.get("dimensions"), "dimensions")
+    rank = len(dimensions)
+    axes = _axes(own, group, rank)
+    scale, translation, units = _grid(own, group, level, axes, told)
+    if own.get("isLabelMultiset") is True:
+        raise ValueError(
+            f"{place.text}: each of its voxels is a list of labels (isLabelMultiset), which is not read; "
+            "convert it to scalar labels, e.g. by paintera-convert to-scalar"
+        )
+    spec: dict[str, Any] = {"driver": "n5", "kvstore": place.directory}
+    if "compression" not in own and isinstance(own.get("compressionType"), str):
+        # The first version of N5 said it so.
+        metadata = {k: own[k] for k in ("dimensions", "blockSize", "dataType", "axes") if k in own}
+        metadata["compression"] = {"type": own["compressionType"]}
+        spec |= {"metadata": metadata, "assume_metadata": True}
+    ours = own.get(OURS)
+    source = open_spec(
+        spec,
+        name=name,
+        axes=axes,
+        index=index,
+        scale=scale,
+        translation=translation,
+        units=units,
+        missing=missing,
+        affine=affine,
+        channels=names_in(ours.get("channels")) if isinstance(ours, dict) else (),
+    )
+    if isinstance(source.reader, SpecReader) and any(map(is_varlength, _some_blocks(place, rank))):
+        source = replace(source, reader=Varlength(source.reader, name, missing == "error"))
+    return source.as_mask() if is_mask(own) else source
+
+
+def _some_blocks(place: Place, rank: int) -> list[bytes]:
+    """How some blocks begin that are stored: on a disk those of one folder, elsewhere the first one."""
+    if place.local is None:
+        return [place.read("/".join("0" * rank)) or b""]
+    found = [place.local]
+    for _ in range(rank):
+        with os.scandir(found[0]) as entries:
+            found = [e.path for e in islice((e for e in entries if e.name.isdecimal()), _LOOKED_AT)]
+        if not found or not os.path.isdir(found[0]):
+            break
+    return [first_bytes(path, 4) for path in found]
+
+
+def _axes(own: Mapping[str, Any], group: Mapping[str, Any], rank: int) -> Sequence[str] | None:
+    """The names of the dimensions, the fastest first."""
+    for attributes in (own, group):
+        found = attributes.get("axes")
+        if (
+            isinstance(found, list)
+            and len(found) == rank
+            and all(isinstance(a, str) for a in found)
+        ):
+            short = [{"channel": "c", "time": "t"}.get(a.lower(), a.lower()) for a in found]
+            if set(short) <= set("tczyx") and len(set(short)) == rank and {"y", "x"} <= set(short):
+                return short
+    return DIMENSIONS.get(rank)
+
+
+def _grid(
+    own: Mapping[str, Any],
+    group: Mapping[str, Any],
+    level: int,
+    axes: Sequence[str] | None,
+    told: Foreign,
+) -> tuple[Sequence[float] | None, Sequence[float] | None, Sequence[Any] | None]:
+    """Voxel size, position of the first voxel and unit per dimension, as far as they are known.
+
+    A level's own voxel size holds for it, unless it has factors: then it is that of the finest level, as
+    the group's is. A voxel of a coarser level has its centre amid those that it was made of.
+    """
+    if axes is None:
+        return None, None, None
+    rank = len(axes)
+    ours = own.get(OURS)
+    if isinstance(ours, dict) and "run" in ours and "transform" in own:
+        # Noted where attributes do not tell 1 from not known.
+        unknown = "voxel_size" not in ours
+        unit = ours.get("unit")
+    else:
+        unknown, unit = False, None
+    units: Sequence[Any] | None
+    lies = own.get("transform")
+    if isinstance(lies, dict) and isinstance(lies.get("axes"), list):
+        scale, translation, found = _transform(lies, axes, told)
+        if unknown:
+            scale = None
+        return scale, translation, [unit] * rank if unit else found
+    factors = own.get("downsamplingFactors")
+    if factors is None and group:
+        factors = group.get("scales", group.get("downsamplingFactors"))
+        factors = factors[level] if isinstance(factors, list) and level < len(factors) else None
+        if level == 0 and factors is None:
+            factors = [1] * rank
+    known = None if factors is None else told.numbers(factors, "downsamplingFactors", None)
+    if known is not None and (len(known) > rank or not all(f > 0 for f in known)):
+        raise told.error("downsamplingFactors", f"{factors!r}, not {rank} numbers above 0")
+    size, units, is_own = None, None, False
+    for attributes in (own, group):
+        if size is None:
+            size, units = _resolution(attributes, rank, told)
+            is_own = attributes is own
+    if size is None:
+        return None, None, None
+    if known is None:
+        return (size, None, units) if is_own else (None, None, None)
+    by = [*known, *[1.0] * (rank - len(known))]
+    shift = [s * (f - 1) / 2 for s, f in zip(size, by, strict=True)]
+    return [s * f for s, f in zip(size, by, strict=True)], shift, units
+
+
+def _transform(
+    lies: Mapping[str, Any], axes: Sequence[str], told: Foreign
+) -> tuple[list[float] | None, list[float] | None, list[Any]]:
+    """What ``transform`` says, whose lists go with axes that it names."""
+    names = [str(a).lower() for a in lies["axes"]]
+
+    def per_axis(what: str, default: float) -> list[float] | None:
+        if lies.get(what) is None:
+            return None
+        numbers = told.numbers(lies[what], f"transform.{what}", len(names))
+        by_name = dict(zip(names, numbers, strict=True))
+        return [by_name.get(a, default) for a in axes]
+
+    units = told.list(lies.get("units"), "transform.units")
+    of = {n: u for n, u in zip(names, units, strict=False) if n in AXES}
+    return per_axis("scale", 1.0), per_axis("translate", 0.0), [of.get(a) for a in axes]
+
+
+def _resolution(
+    attributes: Mapping[str, Any], rank: int, told: Foreign
+) -> tuple[list[float] | None, list[Any] | None]:
+    """The voxel size in the attributes of an array or a group, and the unit of each number."""
+    what, units = "resolution", attributes.get("units")
+    found: Any = attributes.get("resolution")
+    if found is None:
+        what, found = "pixelResolution", attributes.get("pixelResolution")
+        if isinstance(found, dict):
+            found, units = found.get("dimensions"), found.get("unit")
+    if found is None:
+        return None, None
+    numbers = list(told.numbers(found, what, None))
+    # Those of space come first; there may be none for channels and time.
+    if len(numbers) > rank or (len(numbers) < min(rank, 3)) or not all(n > 0 for n in numbers):
+        raise told.error(what, f"{found!r}, not {rank} numbers above 0")
+    several = units if isinstance(units, list) and len(units) > 1 else None
+    if several is None:
+        several = [units[0] if isinstance(units, list) and units else units] * rank
+    more = [None] * (rank - len(several))
+    return [*numbers, *[1.0] * (rank - len(numbers))], [*several, *more][:rank]
+
+
+def _levels(place: Place) -> Iterator[Mapping[str, Any]]:
+    """The attributes of the arrays ``s0``, ``s1`` and so on of a group."""
+    for k in range(MOST_LEVELS):
+        attributes = place.below(f"s{k}").json(ATTRIBUTES)
+        if attributes is None or "dimensions" not in attributes:
+            return
+        yield attributes
+
+
+def _contents(place: Place) -> str:
+    """What a group holds, as far as that is cheap to say."""
+    if place.local is None:
+        return "its arrays are not listed for a remote group"
+    found, _ = _arrays(place)
+    return f"it holds {', '.join(found[:20]) or 'no arrays'}"
+
+
+def _arrays(place: Place) -> tuple[list[str], bool]:
+    """The arrays below a group of a disk, and whether these are all."""
+    if place.local is None:
+        return [], False
+    found: list[str] = []
+    folders, looked = [""], 0
+    for _ in range(DEEP):
+        below: list[str] = []
+        for folder in folders:
+            with os.scandir(os.path.join(place.local, folder)) as entries:
+                names = sorted((e.name for e in entries if e.is_dir()), key=natural_key)
+            below += [os.path.join(folder, name) for name in names]
+        folders = []
+        for name in below:
+            looked += 1
+            if looked > LOOKED_AT:
+                return found, False
+            attributes = place.below(name).json(ATTRIBUTES)
+            if attributes is not None and "dimensions" in attributes:
+                found.append(name)
+            else:
+                folders.append(name)
+    return sorted(found, key=natural_key), True

@@ -1,0 +1,417 @@
+"""OME-Zarr images: 0.4 and earlier on zarr v2, 0.5 on zarr v3."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from beam_volumes.base.space import Space
+from beam_volumes.storage.formats.chunked.ome_metadata import (
+    axes_of,
+    channels_told,
+    grid_of,
+    image_metadata,
+)
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.chunked.zarr import (
+    OURS,
+    Node,
+    Zarr,
+    array_metadata,
+    find,
+    images_in,
+    is_mask,
+    paths_of,
+)
+from beam_volumes.storage.formats.format import PROVENANCE, Content, Listing, Options
+from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.places.outside import check_key
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.numbered import natural_key
+from beam_volumes.storage.sources.pyramid import OPTIONS as PYRAMID
+from beam_volumes.storage.sources.source import Source
+
+#: The zarr version that each version is stored as.
+VERSIONS = {"0.4": 2, "0.5": 3}
+#: Names that messages list.
+SHOWN = 10
+#: How deep arrays are looked for in a group, and among how many folders.
+_DEEP, _LOOKED_AT = 4, 10_000
+_GROUP = "a zarr group"
+
+
+class OmeZarr(Zarr):
+    """A zarr group that holds one image: its levels are the arrays ``"0"``, ``"1"`` and so on."""
+
+    title = "OME-Zarr"
+    name = "ome-zarr"
+    suffixes = (".ome.zarr",)
+    options: ClassVar[Options] = {
+        **Zarr.options,
+        **PYRAMID,
+        "ome_version": ('``"0.5"`` (the default) or ``"0.4"``', "The version of OME-Zarr."),
+    }
+    open_options: ClassVar[Options] = {
+        "missing": MISSING,
+        "affine": AFFINE,
+        "well": ("str", 'The well of a plate, e.g. ``"B/3"``.'),
+        "field": ("int or str", "The image of a well, counted from 0 or by its name."),
+    }
+
+    def array_of(self, d: Description) -> tuple[str, ...]:
+        return (str(d.level or 0),)
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "fill",
+        affine: str | None = None,
+        well: str | None = None,
+        field: int | str | None = None,
+        **_: Any,
+    ) -> Source | None:
+        node = find(place)
+        if node is None or node.is_array:
+            return None
+        how: dict[str, Any] = {
+            "index": index, "level": level, "missing": missing, "affine": affine
+        }  # fmt: skip
+        metadata = Foreign(
+            place.text, "OME metadata", "mend them, or open one of its arrays by a path of its own"
+        )
+        ome = node.attributes.get("ome")
+        ome = metadata.mapping(node.attributes if ome is None else ome, "ome")
+        images = metadata.list(ome.get("multiscales"), "multiscales")
+        if dataset is None and "plate" in ome:
+            below = _well(place, metadata.mapping(ome["plate"], "plate"), metadata, well)
+            return self.open_place(below, field=field, **how)
+        if well is not None:
+            raise ValueError(f"well={well!r}: {place.text} is no plate; leave well= out")
+        if dataset is None and "well" in ome:
+            below = _field(place, metadata.mapping(ome["well"], "well"), metadata, field)
+            return self.open_place(below, **how)
+        if field is not None:
+            raise ValueError(f"field={field!r}: {place.text} is no well; leave field= out")
+        if not images:
+            if dataset is None and "bioformats2raw.layout" in ome:
+                dataset = _only_series(place, metadata)
+            if dataset is None and isinstance(ome.get("labels"), list):
+                names = ", ".join(repr(n) for n in ome["labels"][:SHOWN])
+                raise ValueError(
+                    f"{place.text} holds labels: choose one by dataset=; there are {names or 'none'}"
+                )
+            if dataset is None:
+                return None
+            return self.open_place(place.below(dataset), **how)
+        image, dataset = _image_of(
+            [metadata.mapping(m, f"multiscales[{k}]") for k, m in enumerate(images)],
+            dataset,
+            place,
+        )
+        if image is None:
+            assert dataset is not None
+            return self.open_place(place.below(dataset), **how)
+        levels = [
+            metadata.mapping(d, f"datasets[{k}]")
+            for k, d in enumerate(metadata.list(image.get("datasets"), "datasets"))
+        ]
+        paths = [metadata.text(d.get("path"), f"datasets[{k}].path") for k, d in enumerate(levels)]
+        if not paths:
+            raise metadata.error("datasets", "empty")
+        for path in paths:
+            check_key(place.text, path)
+        if dataset is not None:
+            if dataset not in paths:
+                return self.open_place(place.below(dataset), **how)
+            if level is not None:
+                raise ValueError(
+                    f"dataset={dataset!r} and level={level} both choose a level; give one of them"
+                )
+            level = paths.index(dataset)
+        level = 0 if level is None else level
+        if not 0 <= level < len(paths):
+            raise ValueError(f"level={level}: {place.text} has the levels 0 to {len(paths) - 1}")
+        array = find(place.below(paths[level]))
+        if array is None or not array.is_array:
+            raise OSError(
+                f"{place.text}: the metadata name level {paths[level]!r}, but no zarr array is there"
+            )
+        axes, units = axes_of(image, metadata)
+        scale, translation = grid_of(levels[level], image, metadata)
+        omero = metadata.mapping(ome.get("omero") or {}, "omero")
+        channels = [
+            str(metadata.mapping(c, f"omero.channels[{k}]").get("label", k))
+            for k, c in enumerate(metadata.list(omero.get("channels"), "omero.channels"))
+        ]
+        source = open_spec(
+            array.spec,
+            name=place.text if level == 0 else array.place.text,
+            axes=axes,
+            index=index,
+            channels=channels,
+            scale=scale,
+            translation=translation,
+            units=units,
+            missing=missing,
+            affine=affine,
+        )
+        source = replace(source, labels="image-label" in ome)
+        return source.as_mask() if is_mask(array.attributes) else source
+
+    def levels(self, place: Place) -> Sequence[str]:
+        node = find(place)
+        return [] if node is None else _levels(node)
+
+    def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
+        """The levels of an image; of another group the arrays and images in it."""
+        at = place if dataset is None else place.below(dataset)
+        if dataset is not None and (whole := find(place)) is not None:
+            images = images_in(whole)
+            if len(images) > 1 and dataset in (names := _names(images)):
+                return Listing(levels=tuple(paths_of(images[names.index(dataset)])))
+        node = find(at)
+        if node is None or node.is_array:
+            return None
+        levels = _levels(node)
+        if levels:
+            return Listing(levels=tuple(levels))
+        if names := _names(images_in(node)):
+            return Listing(tuple(names), is_volume=False, what="a zarr group of several images")
+        try:
+            return None if self.open_place(at) is not None else _inside(at)
+        except (ValueError, OSError):  # there are several
+            return _inside(at)
+
+    def members(self, place: Place) -> Sequence[str]:
+        """The fields of a plate or of a well, or the series that bioformats2raw has written."""
+        node = find(place)
+        if node is None or node.is_array:
+            return ()
+        metadata = Foreign(place.text, "OME metadata", "mend them")
+        ome = metadata.mapping(node.attributes.get("ome", node.attributes), "ome")
+        if "plate" in ome:
+            wells = _paths(ome["plate"], "plate", "wells", metadata)
+            # A well that is listed and not there is a volume that fails.
+            below = {well: self.members(place.below(well)) for well in wells}
+            return [f"{well}/{f}" if f else well for well in wells for f in below[well] or ("",)]
+        if "well" in ome:
+            return _paths(ome["well"], "well", "images", metadata)
+        if "bioformats2raw.layout" in ome and not ome.get("multiscales"):
+            return _series(place, metadata)
+        return ()
+
+    def versions(
+        self,
+        name: str,
+        space: Space,
+        *,
+        ome_version: str | None = None,
+        zarr_version: int | None = None,
+    ) -> dict[str, Any]:
+        if ome_version is not None and ome_version not in VERSIONS:
+            raise ValueError(
+                f"{name}: ome_version={ome_version!r}; use one of {', '.join(VERSIONS)}"
+            )
+        ome = ome_version or "0.5"
+        version = VERSIONS[ome]
+        if zarr_version not in (None, version):
+            raise ValueError(
+                f"{name}: OME-Zarr {ome} is stored as zarr v{version}, not v{zarr_version}; "
+                f"choose ome_version={'0.4' if zarr_version == 2 else '0.5'!r}"
+            )
+        if len(space.axes) < 2:
+            raise ValueError(
+                f"{name}: OME-Zarr needs 2 or 3 axes, not {space.axes}; write plain .zarr"
+            )
+        return {"zarr_version": version, "ome_version": ome}
+
+    def provenance_key(self, d: Description) -> str:
+        """Beside the chunks: what lists a group takes it for a damaged member."""
+        return f"0/{PROVENANCE}"
+
+    def told_of_voxels(self, d: Description, document: dict[str, Any]) -> bool:
+        """Windows of intensities by percentiles of the coarsest level; labels have none."""
+        if d.pyramid is None or d.labels or d.mask:
+            return False
+        attributes = document.get("attributes", document)
+        about = attributes.get("ome", attributes)
+        coarsest = self.read_back(d.of_level(len(d.pyramid.levels) - 1)).reader.open()
+        told = {"channels": channels_told(d, coarsest)}
+        if about.get("omero") == told:
+            return False
+        about["omero"] = told
+        return True
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        attributes = {**image_metadata(d), OURS: {"run": run_id}}
+        mask = {OURS: {"mask": True}}
+        is_v3 = d.options["zarr_version"] == 3
+        found: dict[str, Content] = {".zattrs": attributes, ".zgroup": {"zarr_format": 2}}
+        if is_v3:
+            found = {
+                "zarr.json": {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+            }
+        for k, level in enumerate(d.every_level):
+            array = array_metadata(level, level.shape)
+            if is_v3:
+                found[f"{k}/zarr.json"] = {**array, "attributes": mask} if d.mask else array
+                continue
+            found[f"{k}/.zarray"] = array
+            if d.mask:
+                found[f"{k}/.zattrs"] = mask
+        return found
+
+
+FORMATS = (OmeZarr(),)
+
+
+def _names(images: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What several images of a group are called: their names, or their numbers where these are no names."""
+    names = [str(image.get("name") or "") for image in images]
+    return [n if n and names.count(n) == 1 else str(k) for k, n in enumerate(names)]
+
+
+def _image_of(
+    images: Sequence[Mapping[str, Any]], dataset: str | None, place: Place
+) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The image of a group that is meant, and what is left of ``dataset``; None if that lies below."""
+    if len(images) == 1:
+        return images[0], dataset
+    names = _names(images)
+    if dataset is None:
+        raise ValueError(
+            f"{place.text} holds {len(images)} images: choose one by dataset=, e.g. dataset={names[0]!r}; "
+            f"there are {_some(names)}"
+        )
+    for known, image in zip(names, images, strict=True):
+        if dataset == known:
+            return image, None
+    with_it = [image for image in images if dataset in paths_of(image)]
+    if with_it:
+        return with_it[0], dataset
+    if dataset.isdecimal() and int(dataset) < len(images):
+        return images[int(dataset)], None
+    if find(place.below(dataset)) is None:
+        raise ValueError(
+            f"dataset={dataset!r}: {place.text} has no such image; there are {_some(names)}"
+        )
+    return None, dataset
+
+
+def _levels(node: Node) -> list[str]:
+    """The paths of the levels of a group's one image; none of what is no image, or a damaged one."""
+    images = images_in(node)
+    return paths_of(images[0]) if len(images) == 1 else []
+
+
+def _inside(place: Place) -> Listing:
+    """The arrays and images below a group of a disk: of a plate, its fields; of an image, its labels."""
+    if place.local is None:
+        return Listing(is_volume=False, is_all=False, what=_GROUP)
+    found: list[str] = []
+    folders, looked = [""], 0
+    for _ in range(_DEEP):
+        below = []
+        for folder in folders:
+            with os.scandir(os.path.join(place.local, folder)) as entries:
+                names = sorted(
+                    (e.name for e in entries if e.is_dir() and e.name[0] != "."), key=natural_key
+                )
+            below += [os.path.join(folder, name) for name in names]
+        folders = []
+        for name in below:
+            looked += 1
+            if looked > _LOOKED_AT:
+                return Listing(tuple(found), is_volume=False, is_all=False, what=_GROUP)
+            inside = find(place.below(name))
+            if inside is not None and (inside.is_array or images_in(inside)):
+                found.append(name)
+            elif inside is not None:
+                folders.append(name)
+    return Listing(tuple(sorted(found, key=natural_key)), is_volume=False, what=_GROUP)
+
+
+def _well(
+    plate_place: Place, plate: Mapping[str, Any], metadata: Foreign, well: str | None
+) -> Place:
+    """The well of a plate that is asked for."""
+    paths = _paths(plate, "plate", "wells", metadata)
+    holds = f"{plate_place.text} is a plate of {len(paths)} wells ({_some(paths)})"
+    if well is None:
+        raise ValueError(f"{holds}: choose one by well={paths[0] if paths else 'B/3'!r}")
+    for path in paths:
+        if str(well) in (path, path.replace("/", "")):
+            return plate_place.below(path)
+    raise ValueError(f"well={well!r}: {holds}")
+
+
+def _field(
+    well_place: Place, well: Mapping[str, Any], metadata: Foreign, field: int | str | None
+) -> Place:
+    """The image of a well that is asked for; it need not be, if there is one."""
+    paths = _paths(well, "well", "images", metadata)
+    holds = f"{well_place.text} is a well with {len(paths)} fields ({_some(paths)})"
+    if field is None and len(paths) == 1:
+        return well_place.below(paths[0])
+    if field is None:
+        raise ValueError(f"{holds}: choose one by field=0")
+    if isinstance(field, str):
+        if field in paths:
+            return well_place.below(field)
+    elif 0 <= field < len(paths):
+        return well_place.below(paths[field])
+    raise ValueError(f"field={field!r}: {holds}")
+
+
+def _paths(of: Any, what: str, key: str, metadata: Foreign) -> list[str]:
+    """The paths of the wells of a plate, or of the images of a well."""
+    entries = metadata.list(metadata.mapping(of, what).get(key), f"{what}.{key}")
+    found = [
+        metadata.text(
+            metadata.mapping(e, f"{what}.{key}[{k}]").get("path"), f"{what}.{key}[{k}].path"
+        )
+        for k, e in enumerate(entries)
+    ]
+    for path in found:
+        check_key(metadata.name, path)
+    return found
+
+
+def _series(place: Place, metadata: Foreign) -> list[str]:
+    """The images in what bioformats2raw has written."""
+    listing = find(place.below("OME"))
+    listed = None if listing is None else listing.attributes.get("ome", listing.attributes)
+    if isinstance(listed, dict) and "series" in listed:
+        found = metadata.list(listed["series"], "series")
+        names = [metadata.text(n, f"series[{k}]") for k, n in enumerate(found)]
+        for name in names:
+            check_key(place.text, name)
+        return names
+    there = itertools.takewhile(
+        lambda name: find(place.below(name)) is not None, map(str, itertools.count())
+    )
+    return list(there)
+
+
+def _only_series(place: Place, metadata: Foreign) -> str:
+    """The one image in what bioformats2raw has written; if there are several, one has to be chosen."""
+    names = _series(place, metadata)
+    if len(names) == 1:
+        return names[0]
+    raise ValueError(
+        f"{place.text} holds several images: choose one by dataset=, e.g. dataset='0'; there are "
+        f"{_some(names)}"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "") or "none"

@@ -1,0 +1,547 @@
+"""Neuroglancer's precomputed volumes: images and segmentations, chunks in files of their own or in shards."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import Space
+from beam_volumes.storage.formats.chunked.precomputed_shards import Shards, shard_layouts
+from beam_volumes.storage.formats.chunked.repacked import Unpacked
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.chunked.zarr import OURS, codec_and_level, is_mask, names_in
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Content,
+    Layout,
+    Options,
+    WritableFormat,
+    owned_names,
+)
+from beam_volumes.storage.formats.untrusted_metadata import Foreign
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.outside import check_key
+from beam_volumes.storage.places.place import Place, join
+from beam_volumes.storage.sources.chunking import no_larger, per_axis
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.pyramid import OPTIONS as PYRAMID
+from beam_volumes.storage.sources.pyramid import Pyramid, middle_of
+from beam_volumes.storage.sources.source import Source
+
+#: Names of chunks and of shards.
+_CHUNK = r"-?\d+--?\d+(?:_-?\d+--?\d+)*(?:\.gz)?|[0-9a-f]+\.shard"
+INFO = "info"
+VOLUME = "neuroglancer_multiscale_volume"
+#: Encodings that TensorStore decodes.
+ENCODINGS = ("raw", "jpeg", "png", "compressed_segmentation")
+#: Codecs, with the level each has by default.
+CODECS: dict[str, int | None] = {
+    "none": None,
+    "jpeg": 90,
+    "png": 6,
+    "compressed_segmentation": None,
+}
+DTYPES = tuple(np.dtype(t) for t in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "f4"))
+#: What the codecs hold; the others hold everything.
+HELD = {
+    "jpeg": ("uint8",),
+    "png": ("uint8", "uint16"),
+    "compressed_segmentation": ("uint32", "uint64"),
+}
+TYPES = ("image", "segmentation")
+#: Edge of the default chunk, and the bytes that it has at least where the volume is thin.
+EDGE, CHUNK_BYTES = 64, 256 << 10
+#: Bytes of the shards that ``shards=True`` chooses, at most.
+SHARD_BYTES = 64 << 20
+
+
+class Precomputed(WritableFormat):
+    """A scale of a precomputed volume; one that is written has one scale."""
+
+    title = "neuroglancer precomputed"
+    name = "precomputed"
+    suffixes = (".precomputed",)
+    schemes = ("precomputed", "neuroglancer-precomputed")
+    dtypes = DTYPES
+    omits_empty = True
+    clips_units = True
+    channels = "together"
+    open_options: ClassVar[Options] = {"missing": MISSING}
+    options: ClassVar[Options] = {
+        "chunks": (CHUNKS[0], "One number, or one for each axis; by default 64."),
+        "shards": (
+            "bool, int or sequence of int",
+            "Put the chunks into shard files of this shape; True chooses one of 64 MiB at most. Only some "
+            "shapes are possible: 2, 4, 8 ... times that of the chunks, along x first, then y, then z, "
+            "and so on.",
+        ),
+        "codec": (
+            "str or mapping",
+            '``"none"``, ``"png"`` (8 and 16 bits), ``"jpeg"`` (8 bits; loses detail) or '
+            '``"compressed_segmentation"`` (32 and 64 bits); by default none for an image, the last one '
+            "for a segmentation that it can hold. Shards are compressed by gzip besides. With a level as "
+            '``{"name": "jpeg", "level": 75}``.',
+        ),
+        "type": (
+            '``"image"`` or ``"segmentation"``',
+            "What viewers show it as; by default a segmentation for uint32 and uint64.",
+        ),
+        **PYRAMID,
+    }
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "fill",
+        **_: Any,
+    ) -> Source | None:
+        info = _info(place)
+        if info is None:
+            return None
+        told = Foreign(place.text, "info")
+        scales = [told.mapping(s, f"scales[{k}]") for k, s in enumerate(info["scales"])]
+        if not scales:
+            raise told.error("scales", "empty")
+        keys = [told.text(s.get("key"), f"scales[{k}].key") for k, s in enumerate(scales)]
+        for key in keys:
+            check_key(place.text, key)
+        if dataset is not None:
+            if dataset not in keys:
+                raise ValueError(
+                    f"dataset={dataset!r}: {place.text} has the scales {', '.join(keys)}"
+                )
+            if level is not None:
+                raise ValueError(
+                    f"dataset={dataset!r} and level={level} both choose a scale; give one of them"
+                )
+            level = keys.index(dataset)
+        k = 0 if level is None else level
+        if not 0 <= k < len(scales):
+            raise ValueError(f"level={k}: {place.text} has the levels 0 to {len(scales) - 1}")
+        scale = scales[k]
+        name = place.text if k == 0 else place.below(keys[k]).text
+        is_packed = _check(scale, place, keys[k], missing, name)
+        sizes = [
+            told.numbers(s.get("resolution"), f"scales[{i}].resolution", 3)
+            for i, s in enumerate(scales[: k + 1])
+        ]
+        for i, size in enumerate(sizes):
+            if not min(size) > 0:
+                raise told.error(f"scales[{i}].resolution", f"{list(size)}, not 3 numbers above 0")
+        ours = info.get(OURS)
+        ours = ours if isinstance(ours, dict) else {}
+        if ours.get("axes") == ["y", "x"]:
+            index = {"z": 0, **(index or {})}
+        made = ours.get("pyramid")
+        middle = middle_of(str(made.get("method")) if isinstance(made, dict) else "")
+        source = open_spec(
+            {
+                "driver": "neuroglancer_precomputed",
+                "kvstore": place.directory,
+                "scale_index": k,
+            },
+            name=name,
+            axes=("x", "y", "z", "c"),
+            index=index,
+            scale=[*sizes[k], 1.0],
+            # A voxel of a coarser scale has its centre amid those that it was made of.
+            translation=[*(middle * (b - a) for a, b in zip(sizes[0], sizes[k], strict=True)), 0.0],
+            unit="nanometer",
+            missing=missing,
+            channels=names_in(ours.get("channels")),
+        )
+        if is_packed:
+            unpacked = Unpacked(source.reader, name, missing == "error")  # type: ignore[arg-type]
+            source = replace(source, reader=unpacked)
+        source = replace(source, labels=info.get("type") == "segmentation")
+        if k > 0:
+            return source
+        source = replace(source, space=_exact(source.space, ours))
+        return source.as_mask() if is_mask(info) else source
+
+    def levels(self, place: Place) -> Sequence[str]:
+        info = _info(place) or {}
+        return [str(s.get("key")) for s in info.get("scales", ()) if isinstance(s, dict)]
+
+    # writing
+
+    def layout(
+        self,
+        name: str,
+        shape: Triple,
+        dtype: np.dtype,
+        space: Space,
+        *,
+        chunks: int | Sequence[int] | None = None,
+        shards: bool | int | Sequence[int] | None = None,
+        codec: str | Mapping[str, Any] | None = None,
+        type: str | None = None,
+        **_: Any,
+    ) -> Layout:
+        kind = type or ("segmentation" if dtype.name in ("uint32", "uint64") else "image")
+        if kind not in TYPES:
+            raise ValueError(f"{name}: type={type!r}; use one of {', '.join(TYPES)}")
+        if kind == "segmentation" and dtype.kind == "f":
+            raise ValueError(
+                f"{name}: type={type!r}: segmentations hold integers, not {dtype}; convert by astype()"
+            )
+        if codec is None:
+            fits = kind == "segmentation" and dtype.name in HELD["compressed_segmentation"]
+            codec = "compressed_segmentation" if fits else "none"
+        codec = {"raw": "none"}.get(codec, codec) if isinstance(codec, str) else codec
+        which = codec_and_level(name, codec, "precomputed", CODECS)
+        held = HELD.get(which[0])
+        if held is not None and dtype.name not in held:
+            raise ValueError(
+                f"{name}: codec={which[0]!r} holds {' and '.join(held)}, not {dtype}; choose another "
+                "codec, or convert by astype()"
+            )
+        given = per_axis("chunks", chunks, space, name)
+        chunk = no_larger(given or default_chunk(shape, dtype.itemsize), shape)
+        shard = None
+        if shards is not None and shards is not False:
+            possible = [s.shape for s in shard_layouts(shape, chunk)]
+            if shards is True:
+                small = [s for s in possible if math.prod(s) * dtype.itemsize <= SHARD_BYTES]
+                shard = small[-1] if small else possible[0]
+            else:
+                wanted = per_axis("shards", shards, space, name)
+                assert wanted is not None
+                whole = [-(-n // c) * c for n, c in zip(shape, chunk, strict=True)]
+                shard = tuple(min(w, n) for w, n in zip(wanted, whole, strict=True))  # type: ignore[assignment]
+                if shard not in possible:
+                    shown = ", ".join("x".join(str(s[a]) for a in space.visible) for s in possible)
+                    raise ValueError(
+                        f"{name}: shards={shards!r} is no shard of chunks of "
+                        f"{'x'.join(str(chunk[a]) for a in space.visible)}; those that are boxes are {shown}"
+                    )
+        return Layout(chunk, shard, which, {"type": kind})
+
+    def holds_labels(self, d: Description) -> bool:
+        return d.labels or d.options["type"] == "segmentation"
+
+    def level_chunks(self, d: Description, shape: Triple) -> tuple[Triple, Triple | None]:
+        chunk = no_larger(d.chunk, shape)
+        if d.shard is None:
+            return chunk, None
+        possible = [s.shape for s in shard_layouts(shape, chunk)]
+        most = max(math.prod(d.shard), math.prod(chunk))
+        return chunk, [s for s in possible if math.prod(s) <= most][-1]
+
+    def loses(self, d: Description) -> bool:
+        return d.codec[0] == "jpeg"
+
+    def check(self, d: Description) -> None:
+        if "t" in d.space.leading:
+            raise ValueError(
+                f"{d.name}: precomputed has no time, and the volume has {d.leading[0]} points in time; "
+                "choose one by v[0], or write .zarr or .ome.zarr"
+            )
+        most = {"jpeg": (1, 3), "png": (1, 2, 3, 4)}.get(d.codec[0])
+        if most is not None and d.samples not in most:
+            raise ValueError(
+                f"{d.name}: codec={d.codec[0]!r} holds {' or '.join(map(str, most))} channels, not "
+                f"{d.samples}; choose another codec"
+            )
+
+    def copies(self, d: Description) -> int:
+        return 2 if d.shard is None else 4
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        space = d.space
+        ours: dict[str, Any] = {
+            "run": run_id,
+            "axes": list(space.axes),
+            "voxel_size": None if space.voxel_size is None else list(space.voxel_size),
+            "origin": list(space.origin),
+            "unit": space.unit,
+        }
+        if space.channels:
+            ours["channels"] = list(space.channels)
+        if d.mask:
+            ours["mask"] = True
+        if d.pyramid is not None:
+            ours["pyramid"] = told_method(d.pyramid)
+        info = {
+            "@type": VOLUME,
+            "type": d.options["type"],
+            "data_type": d.dtype.name,
+            "num_channels": d.samples,
+            "scales": [_scale(level) for level in d.every_level],
+            OURS: ours,
+        }
+        return {INFO: info}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """No volume yet: until the chunks of another run are cleared, there are no scales."""
+        return {"@type": VOLUME, OURS: dict(noted)}
+
+    def noted(self, document: Mapping[str, Any]) -> Any:
+        return document.get(OURS)
+
+    def found(self, home: Place) -> bytes | None:
+        return home.read(INFO)
+
+    def is_there(self, place: Place) -> bool:
+        try:
+            info = place.json(INFO)
+        except OSError:
+            return False
+        return info is not None and (info.get("@type") == VOLUME or "scales" in info)
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        try:
+            scales = (home.json(INFO) or {}).get("scales")
+        except OSError:
+            scales = None
+        keys = [
+            s["key"] for s in scales or () if isinstance(s, dict) and isinstance(s.get("key"), str)
+        ]
+        # A run that was stopped while it cleared the place has left chunks of any scale. An added level is
+        # a volume in the folder of its scale.
+        folders = [re.escape(key) for key in keys] or [r"[\d.e+-]+_[\d.e+-]+_[\d.e+-]+"]
+        return owned_names(_CHUNK, (INFO,), ["", *(f"(?:{f}/){{1,2}}" for f in folders)])
+
+    # units
+
+    def key(self, d: Description, cell: Triple) -> str:
+        root = f"{scale_key(d)}/"
+        if d.shard is not None:
+            return root + _shards(d).name(cell)
+        box = d.grid.box(d.grid.index(cell))
+        offset = _voxel_offset(d.space)
+        spans = (f"{a + o}-{b + o}" for a, b, o in zip(box.start, box.stop, offset, strict=True))
+        return root + "_".join(reversed(list(spans)))
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        root = f"{scale_key(d)}/"
+        if not key.startswith(root):
+            return None
+        name = key.removeprefix(root)
+        if d.shard is not None:
+            return _shards(d).cell(name)
+        offset = _voxel_offset(d.space)
+        try:
+            starts = [int(span.rpartition("-")[0]) for span in name.split("_")][::-1]
+            z, y, x = ((s - o) // u for s, o, u in zip(starts, offset, d.unit, strict=True))
+        except ValueError:
+            return None
+        inside = all(0 <= c < n for c, n in zip((z, y, x), d.grid.counts, strict=True))
+        return (z, y, x) if inside and self.key(d, (z, y, x)) == key else None
+
+    def layer(self, d: Description, z: int) -> str:
+        return f"{scale_key(d)}/"
+
+    def open_units(self, d: Description) -> ts.TensorStore:
+        try:
+            store = ts.open(
+                self._spec(d), open=True, assume_metadata=True, context=context()
+            ).result()
+        except ValueError as error:
+            raise explain(error, f"opening {d.name}") from None
+        view = store[ts.d[:].label[("",) * 4]].T
+        view = view if d.leading else view[0]
+        return view[ts.d[:].translate_to[(0,) * view.rank]]
+
+    def read_back(self, d: Description) -> Source:
+        index: dict[str, int | str] = {a: 0 for a in "z" if a not in d.space.axes}
+        if not d.leading:
+            index["c"] = 0
+        source = open_spec(
+            self._spec(d),
+            name=d.name,
+            axes=("x", "y", "z", "c"),
+            index=index,
+            channels=d.space.channels,
+        )
+        return replace(source, space=d.space, labels=d.options["type"] == "segmentation")
+
+    def _spec(self, d: Description) -> dict[str, Any]:
+        return {
+            "driver": "neuroglancer_precomputed",
+            "kvstore": join(d.kvstore, directory=True),
+            "scale_index": d.level or 0,
+            "multiscale_metadata": {
+                "type": d.options["type"],
+                "data_type": d.dtype.name,
+                "num_channels": d.samples,
+            },
+            "scale_metadata": _for_tensorstore(_scale(d)),
+        }
+
+
+FORMATS = (Precomputed(),)
+
+
+# reading
+
+
+def _info(place: Place) -> Mapping[str, Any] | None:
+    """The description of a volume; None if the place holds nothing of this format."""
+    try:
+        info = place.json(INFO)
+    except OSError:  # a file of that name may be anything
+        return None
+    if info is None:
+        return None
+    kind = info.get("@type")
+    if isinstance(kind, str) and kind.startswith("neuroglancer_") and kind != VOLUME:
+        what = kind.removeprefix("neuroglancer_").replace("_", " ")
+        raise ValueError(
+            f"{place.text} holds {what} of Neuroglancer, not voxels; open the folder of a volume"
+        )
+    if not isinstance(info.get("scales"), list):
+        if kind != VOLUME:
+            return None
+        noted = "nothing is written there yet" if OURS in info else "mend it"
+        raise ValueError(f"{place.text}: its info lists no scales; {noted}")
+    return info
+
+
+def _check(scale: Mapping[str, Any], place: Place, key: str, missing: str, name: str) -> bool:
+    """Refuse what cannot be read, or would be taken for empty; whether chunks are files with gzip around.
+
+    That is how cloud-volume writes on a disk, where TensorStore would find nothing.
+    """
+    encoding = scale.get("encoding")
+    if isinstance(encoding, str) and encoding not in ENCODINGS:
+        raise ValueError(
+            f"{name}: its chunks are encoded as {encoding!r}; read are {', '.join(ENCODINGS)}: convert it "
+            "with cloud-volume or igneous"
+        )
+    if scale.get("sharding") is not None:
+        if missing == "error":
+            raise ValueError(
+                f"missing='error': {name} is sharded, and in shards a chunk that is missing is always data; "
+                "leave missing= out"
+            )
+        return False
+    folder = None if place.local is None else os.path.join(place.local, key)
+    if folder is None or not os.path.isdir(folder):
+        return False
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in itertools.islice(entries, 100)]
+    for suffix, tool in ((".br", "brotli -d --rm"), (".zstd", "zstd -d --rm"), (".xz", "unxz")):
+        if any(n.endswith(suffix) for n in names):
+            raise ValueError(
+                f"{name}: its chunks are compressed as files ({suffix}), which are not read; unpack them "
+                f"first: {tool} {folder}/*{suffix}"
+            )
+    return any(n.endswith(".gz") for n in names)
+
+
+def _exact(space: Space, ours: Mapping[str, Any]) -> Space:
+    """The space as we wrote it, with its own unit and origin, where the document still tells the same."""
+    size, origin, unit = ours.get("voxel_size"), ours.get("origin"), ours.get("unit")
+    try:
+        noted = replace(
+            space,
+            voxel_size=None if size is None else _triple(size),
+            unit=unit,
+            origin=_triple(origin),
+        )
+        offset = _triple(_voxel_offset(noted))
+        resolution = _resolution(noted)
+    except (TypeError, ValueError, KeyError, OverflowError):
+        return space
+    assert space.voxel_size is not None
+    found = [o / s for o, s in zip(space.origin, space.voxel_size, strict=True)]
+    same = np.allclose(resolution, space.voxel_size, rtol=1e-9, atol=0) and np.allclose(
+        offset, found, rtol=1e-9, atol=1e-6
+    )
+    return noted if same else space
+
+
+def _triple(values: Any) -> tuple[float, float, float]:
+    z, y, x = (float(v) for v in values)
+    return (z, y, x)
+
+
+# writing
+
+
+def default_chunk(shape: Triple, itemsize: int) -> Triple:
+    """Cubes of 64 voxels; larger where the volume is thin, until they hold 256 KiB.
+
+    Examples
+    --------
+    >>> default_chunk((1000, 1000, 1000), 1), default_chunk((1, 5000, 5000), 1)
+    ((64, 64, 64), (1, 512, 512))
+    """
+    chunk = [max(1, min(EDGE, n)) for n in shape]
+    while math.prod(chunk) * itemsize < CHUNK_BYTES:
+        able = [a for a in (2, 1, 0) if chunk[a] < shape[a]]
+        if not able:
+            break
+        axis = min(able, key=lambda a: chunk[a])
+        chunk[axis] = min(2 * chunk[axis], shape[axis])
+    z, y, x = chunk
+    return (z, y, x)
+
+
+def _resolution(space: Space) -> tuple[float, float, float]:
+    """The voxel size in nanometers, 1 if it is not known."""
+    z, y, x = (float(f"{v:.12g}") for v in space.in_unit("nanometer").voxel_size or (1.0,) * 3)
+    return (z, y, x)
+
+
+def _voxel_offset(space: Space) -> Triple:
+    """The origin as whole voxels: the nearest ones."""
+    size = space.voxel_size or (1.0, 1.0, 1.0)
+    z, y, x = (math.floor(o / s + 0.5 + 1e-9) for o, s in zip(space.origin, size, strict=True))
+    return (z, y, x)
+
+
+def told_method(pyramid: Pyramid) -> dict[str, Any]:
+    """How levels were made, as the info tells it."""
+    return {"method": pyramid.method, "factors": [list(by) for by in pyramid.factors]}
+
+
+def scale_key(d: Description) -> str:
+    """What a scale is called: its resolution."""
+    return "_".join(f"{r:.12g}" for r in reversed(_resolution(d.space)))
+
+
+def _scale(d: Description) -> dict[str, Any]:
+    """The one scale of a volume, as its info tells of it."""
+    name, level = d.codec
+    scale: dict[str, Any] = {
+        "key": scale_key(d),
+        "size": list(d.shape[::-1]),
+        "resolution": list(_resolution(d.space)[::-1]),
+        "voxel_offset": list(_voxel_offset(d.space)[::-1]),
+        "chunk_sizes": [list(d.chunk[::-1])],
+        "encoding": "raw" if name == "none" else name,
+    }
+    if name == "jpeg":
+        scale["jpeg_quality"] = level
+    elif name == "png":
+        scale["png_level"] = level
+    elif name == "compressed_segmentation":
+        scale["compressed_segmentation_block_size"] = [8, 8, 8]
+    if d.shard is not None:
+        scale["sharding"] = _shards(d).metadata(is_packed=name in ("jpeg", "png"))
+    return scale
+
+
+def _for_tensorstore(scale: Mapping[str, Any]) -> dict[str, Any]:
+    known = {k: v for k, v in scale.items() if k != "chunk_sizes"}
+    return {**known, "chunk_size": scale["chunk_sizes"][0]}
+
+
+def _shards(d: Description) -> Shards:
+    return next(s for s in shard_layouts(d.shape, d.chunk) if s.shape == d.shard)

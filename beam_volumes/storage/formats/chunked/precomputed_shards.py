@@ -1,0 +1,93 @@
+"""Shards of precomputed volumes that are boxes of chunks, and the names of their files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from beam_volumes.base.geometry import Triple
+
+#: Chunks whose places are told together: their list is read as a whole.
+MINISHARD_BITS = 9
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Shards that are boxes of chunks.
+
+    A chunk's number has the bits of its position, those of x, y and z in turn, as many as the grid of chunks
+    needs. A shard holds the chunks whose numbers differ in the low bits alone: these are low bits of x, y
+    and z, so the chunks are a box.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Voxels of a whole shard, along z, y, x.
+    bits : tuple of int
+        Which axis each bit of a chunk's number belongs to (0 is z), the lowest first.
+    inner : int
+        How many of them tell chunks of a shard apart.
+    """
+
+    shape: Triple
+    bits: tuple[int, ...]
+    inner: int
+
+    def metadata(self, is_packed: bool) -> dict[str, Any]:
+        together = min(self.inner, MINISHARD_BITS)
+        return {
+            "@type": "neuroglancer_uint64_sharded_v1",
+            "preshift_bits": together,
+            "minishard_bits": self.inner - together,
+            "shard_bits": len(self.bits) - self.inner,
+            "hash": "identity",
+            "minishard_index_encoding": "gzip",
+            "data_encoding": "raw" if is_packed else "gzip",
+        }
+
+    def name(self, cell: Triple) -> str:
+        """The file of a shard."""
+        left, number = list(cell), 0
+        for k, axis in enumerate(self.bits[self.inner :]):
+            number |= (left[axis] & 1) << k
+            left[axis] >>= 1
+        return f"{number:0{self._digits}x}.shard"
+
+    def cell(self, name: str) -> Triple | None:
+        """The shard in a file of that name, if it is one."""
+        digits = name.removesuffix(".shard")
+        if len(digits) != self._digits or digits == name:
+            return None
+        try:
+            number = int(digits, 16)
+        except ValueError:
+            return None
+        cell, seen = [0, 0, 0], [0, 0, 0]
+        for k, axis in enumerate(self.bits[self.inner :]):
+            cell[axis] |= (number >> k & 1) << seen[axis]
+            seen[axis] += 1
+        z, y, x = cell
+        return (z, y, x)
+
+    @property
+    def _digits(self) -> int:
+        return max(1, -(-(len(self.bits) - self.inner) // 4))
+
+
+def shard_layouts(shape: Triple, chunk: Triple) -> list[Shards]:
+    """All shards that are boxes, the smallest first: each is twice as large as the one before it.
+
+    Examples
+    --------
+    >>> [s.shape for s in shard_layouts((64, 128, 256), (64, 64, 64))]
+    [(64, 64, 64), (64, 64, 128), (64, 128, 128), (64, 128, 256)]
+    """
+    counts = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
+    needed = [(n - 1).bit_length() for n in counts]
+    bits = tuple(axis for bit in range(max(needed)) for axis in (2, 1, 0) if bit < needed[axis])
+    found = []
+    for inner in range(len(bits) + 1):
+        doubled = [bits[:inner].count(axis) for axis in range(3)]
+        z, y, x = (min(2**b, n) * c for b, n, c in zip(doubled, counts, chunk, strict=True))
+        found.append(Shards((z, y, x), bits, inner))
+    return found

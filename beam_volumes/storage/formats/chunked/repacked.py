@@ -1,0 +1,170 @@
+"""Chunks that TensorStore decodes once what is around them has been taken away or changed."""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.storage.formats.chunked.tensorstore_spec import SpecReader
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import waiting_context
+from beam_volumes.storage.places.errors import VolumeError, explain
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.source import TokenOfFields
+
+
+@dataclass(frozen=True, eq=False)
+class Repacked(TokenOfFields):
+    """Chunks in files of their own, which are read by us and decoded by TensorStore.
+
+    Attributes
+    ----------
+    packed : Reader
+        Opens the same volume, but cannot read those files.
+    name : str
+        How messages name it.
+    is_strict : bool
+        Whether a chunk that is not stored is an error.
+    """
+
+    packed: SpecReader
+    name: str
+    is_strict: bool = False
+
+    @property
+    def remote(self) -> bool:
+        return self.packed.remote
+
+    @property
+    def portable(self) -> bool:
+        return self.packed.portable
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.packed.extents
+
+    @property
+    def _whole(self) -> dict[str, Any]:
+        """The volume as it is stored, the fastest dimension first."""
+        return {k: v for k, v in self.packed.spec.items() if k != "transform"}
+
+    def open(self) -> ts.TensorStore:
+        whole = ts.Spec(self._whole)
+        layout = whole.chunk_layout
+        stored = ts.virtual_chunked(
+            callback(self._read),
+            dtype=whole.dtype,
+            domain=whole.domain,
+            chunk_layout=ts.ChunkLayout(
+                chunk_shape=layout.read_chunk.shape, grid_origin=layout.grid_origin
+            ),
+            context=waiting_context(),
+        )
+        return stored[ts.IndexTransform(json=self.packed.spec["transform"])]
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        spec = self._whole
+        whole = ts.Spec(spec)
+        assert whole.domain is not None
+        first, end = whole.domain.inclusive_min, whole.domain.exclusive_max
+        chunk: Any = whole.chunk_layout.read_chunk.shape
+        spans, cell = [], []
+        for at, a, b, c in zip(domain.inclusive_min, first, end, chunk, strict=True):
+            cell.append((at - a) // c)
+            start = a + cell[-1] * c
+            spans.append((start, min(start + c, b)))
+        key = self.key(spec, spans, cell)
+        voxels = math.prod(b - a for a, b in spans)
+        data = self.unpacked(key, 2 * voxels * out.dtype.itemsize + (1 << 20))
+        if data is None:
+            if self.is_strict:
+                raise VolumeError(f"{self.name}: its chunk {key} is missing")
+            out[...] = 0
+            return
+        # TensorStore decodes it, from a place in memory that nobody else sees.
+        alone = ts.Context({"data_copy_concurrency": {"limit": 1}})
+        memory = {"driver": "memory", "path": "v/"}
+        ts.KvStore.open(memory, context=alone).result().write(key, data).result()
+        store = ts.open(
+            {**spec, "kvstore": memory}, open=True, assume_metadata=True, context=alone
+        ).result()
+        try:
+            asked = zip(domain.inclusive_min, domain.exclusive_max, strict=True)
+            out[...] = store[tuple(slice(a, b) for a, b in asked)].read().result()
+        except ValueError as error:
+            raise explain(error, f"reading {key} of {self.name}") from None
+
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        """What a chunk is called, from the voxels that it holds and its place in the grid."""
+        raise NotImplementedError
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
+        """A chunk as TensorStore decodes it, of no more than so many bytes; None if there is none."""
+        raise NotImplementedError
+
+
+class Unpacked(Repacked):
+    """Chunks of precomputed volumes, some or all with gzip around them, as cloud-volume writes on a disk."""
+
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        return f"{spec['scale_metadata']['key']}/" + "_".join(f"{a}-{b}" for a, b in spans[:3])
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
+        path = os.path.join(self._whole["kvstore"]["path"], key)
+        try:
+            with open(f"{path}.gz", "rb") as file:
+                packed = file.read(most)
+        except FileNotFoundError:
+            try:
+                with open(path, "rb") as file:
+                    return file.read(most)
+            except FileNotFoundError:
+                return None
+        unpack = zlib.decompressobj(wbits=31)
+        try:
+            data = unpack.decompress(packed, most)
+        except zlib.error as error:
+            raise VolumeError(f"{self.name}: its chunk {key}.gz is damaged: {error}") from None
+        if not unpack.eof:
+            raise VolumeError(
+                f"{self.name}: its chunk {key}.gz is damaged: it ends too early, or too late"
+            )
+        return data
+
+
+class Varlength(Repacked):
+    """Blocks of N5 that say how many elements they hold, which TensorStore does not read."""
+
+    def key(
+        self, spec: Mapping[str, Any], spans: Sequence[tuple[int, int]], cell: Sequence[int]
+    ) -> str:
+        return "/".join(map(str, cell))
+
+    def unpacked(self, key: str, most: int) -> bytes | None:
+        data = Place(self._whole["kvstore"]).read(key)
+        return None if data is None else _of_default_mode(data)
+
+
+def is_varlength(block: bytes) -> bool:
+    """Whether a block of N5 says how many elements it holds."""
+    return block[:2] == b"\0\1"
+
+
+def _of_default_mode(block: bytes) -> bytes:
+    """A block of N5 with a header that does not say how many elements it holds."""
+    if not is_varlength(block):
+        return block
+    head = 4 + 4 * int.from_bytes(block[2:4], "big")
+    return b"\0\0" + block[2:head] + block[head + 4 :]

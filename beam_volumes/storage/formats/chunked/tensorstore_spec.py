@@ -1,0 +1,353 @@
+"""Any array that TensorStore's drivers open, from its spec."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorstore as ts
+
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.storage.formats.chunked.zip_members import check_all_is_read
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.credentials import as_given, check_no_secrets, with_secrets
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.extent import Extent, stores
+from beam_volumes.storage.places.place import Spec, url
+from beam_volumes.storage.sources.axes import (
+    UnclearSize,
+    check_affine,
+    converted,
+    names_of_axes,
+    oriented,
+    select,
+)
+from beam_volumes.storage.sources.source import DTYPES, Source, _normal, digest
+
+#: The option of formats whose chunks may be missing.
+MISSING = (
+    '``"fill"`` (the default) or ``"error"``',
+    "Whether chunks that are not stored are data, of the fill value, or an error where they are read.",
+)
+#: Bytes of a chunk that is too large to be decoded as a whole.
+TOO_LARGE = 16 << 30
+
+#: The metadata of an N5 array that say how it is stored.
+_N5 = {"dimensions", "blockSize", "dataType", "compression", "axes"}
+#: Spec members that make or clear arrays: a source does neither.
+_WRITING = ("create", "delete_existing", "open", "open_mode")
+
+
+@dataclass(frozen=True, eq=False)
+class SpecReader:
+    """A TensorStore spec whose index transform ends at z, y, x, behind leading axes if there are any."""
+
+    spec: dict[str, Any]
+
+    @property
+    def _kvstore(self) -> dict[str, Any]:
+        store = self.spec
+        while "kvstore" in store or "base" in store:
+            inner = store.get("kvstore", store.get("base"))
+            if not isinstance(inner, dict):
+                return {"driver": str(inner).partition(":")[0]}
+            store = inner
+        return store
+
+    @property
+    def portable(self) -> bool:
+        return self._kvstore.get("driver") not in ("memory", "array")
+
+    @property
+    def remote(self) -> bool:
+        return self._kvstore.get("driver") not in ("memory", "array", "file")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(stores(self.spec))
+
+    def open(self) -> ts.TensorStore:
+        return _open(self.spec)
+
+    def moved(self, move: Callable[[Spec], Spec]) -> SpecReader:
+        """The reader of the array where its key-value store is moved to."""
+        return SpecReader(_moved(self.spec, move))
+
+    def token(self) -> str:
+        return digest({k: v for k, v in self.spec.items() if k != "context"})
+
+
+def open_spec(
+    spec: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    axes: Sequence[str | None] | None = None,
+    index: Mapping[str, int | str] | None = None,
+    channels: Sequence[str] = (),
+    scale: Sequence[float] | None = None,
+    translation: Sequence[float] | None = None,
+    unit: str | None = None,
+    units: Sequence[Any] | None = None,
+    missing: str = "fill",
+    affine: str | None = None,
+) -> Source:
+    """A source from a TensorStore spec.
+
+    Parameters
+    ----------
+    spec : mapping
+        When it holds complete metadata nothing is read; otherwise the array's metadata are.
+    name : str, optional
+        How messages name it; by default its place.
+    axes : sequence of str, optional
+        Names of its dimensions, when known from elsewhere.
+    index, channels
+        As for `axes.select`.
+    scale, translation : sequence of float, optional
+        Voxel size per dimension, and where position 0 is, in ``unit``. The volume's origin is where its
+        domain begins.
+    units : sequence, optional
+        Instead of ``unit``: what metadata say of each dimension, as for `axes.in_one_unit`.
+    missing : {"fill", "error"}
+        Whether chunks that are not stored are data, or an error where they are read.
+    affine : str, optional
+        What to do with axes that run backwards, and with sizes that are 0: see `axes.AFFINE`.
+    """
+    spec = {k: v for k, v in spec.items() if k not in _WRITING}
+    check_no_secrets(spec)
+    if name is None:
+        name = _name(spec)
+    if "tiff" in _drivers(spec):
+        raise ValueError(
+            f"{name}: TensorStore's driver 'tiff' gives wrong voxels for some files; give the path of the "
+            "TIFF file to open() instead"
+        )
+    if missing not in ("fill", "error"):
+        raise ValueError(f"missing={missing!r}: {name}; use 'fill' or 'error'")
+    check_affine(affine, name)
+    if missing == "error":
+        spec["fill_missing_data_reads"] = False
+    try:
+        known = ts.Spec(spec)
+        complete = (
+            known.domain is not None
+            and known.dtype is not None
+            and all(
+                -ts.inf < a and b < ts.inf
+                for a, b in zip(known.domain.inclusive_min, known.domain.exclusive_max, strict=True)
+            )
+        )
+        if not (complete and _chunks(known)):
+            store = _open(spec)
+            known = ts.Spec(_json(store.spec(), spec))
+            if known.domain is None or _chunks(known) is None:
+                known = store.spec()
+    except (ValueError, TypeError, KeyError) as error:
+        raise explain(error, f"opening {name}") from None
+    check_all_is_read(known.to_json())
+    domain = known.domain
+    assert known.dtype is not None and domain is not None
+    dtype = known.dtype.numpy_dtype
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"{name} holds {known.dtype.name}; voxels are one of {', '.join(d.name for d in DTYPES)}"
+        )
+    if units is not None and len(units) != domain.rank:
+        raise ValueError(
+            f"{name}: its metadata name {len(units)} axes, and the array has {domain.rank} dimensions; "
+            "mend the metadata, or open the array by a TensorStore spec"
+        )
+    names = names_of_axes(
+        axes or (domain.labels if any(domain.labels) else None), domain.rank, name
+    )
+    chosen = select(names, domain.shape, index, name, channels)
+    if scale is None:
+        scale, units = _units(known.dimension_units, names, units or [unit] * domain.rank)
+    for what, numbers in (("voxel size", scale), ("origin", translation)):
+        if numbers is not None and not _are_numbers(numbers, domain.rank):
+            raise ValueError(
+                f"{name}: the {what} in its metadata is {numbers!r}, not {domain.rank} numbers, one for each "
+                "axis; mend the metadata, or open the array by a TensorStore spec"
+            )
+    if units is not None:
+        spatial = [d for d, axis in enumerate(names) if axis in AXES]
+        unit, (scale, translation) = _converted(units, spatial, scale, translation)
+    first = [
+        o + k * s
+        for o, k, s in zip(
+            translation or (0.0,) * domain.rank,
+            domain.inclusive_min,
+            scale or (1.0,) * domain.rank,
+            strict=True,
+        )
+    ]
+    view = chosen.apply(known)
+    layout = view.chunk_layout
+    shape = view.domain.shape
+    chunk = tuple(c or n or 1 for c, n in zip(_chunks(view) or shape, shape, strict=True))
+    grid = layout.grid_origin or (0,) * len(shape)
+    before = len(chosen.leading)
+    if _chunks(view) and math.prod(chunk) * dtype.itemsize > TOO_LARGE:
+        raise ValueError(
+            f"{name}: its chunks of {' x '.join(map(str, chunk))} voxels take more than "
+            f"{TOO_LARGE >> 30} GiB each, and a chunk is decoded as a whole; store it in smaller ones"
+        )
+    size = None if scale is None else chosen.triple([float(s) for s in scale], 1.0)
+    origin = chosen.triple([float(f) for f in first], 0.0)
+    back = [False] * 3 if size is None else [s < 0 for s in size]
+    if size is not None:
+        z, y, x = map(abs, size)
+        size = (z, y, x)
+        if not all(0 < s < math.inf for s in size):
+            if affine != "drop":
+                raise UnclearSize(
+                    f"{name}: the voxel size in its metadata is {' x '.join(f'{s:g}' for s in size)}; give "
+                    "voxel_size=, or affine='drop' to take voxels without a size"
+                )
+            size, unit, origin, back = None, None, (0.0, 0.0, 0.0), [False] * 3
+    space = Space(
+        axes=chosen.axes,
+        voxel_size=size,
+        unit=unit,
+        origin=origin,
+        leading=chosen.leading,
+        channels=chosen.channels,
+    )
+    source = Source(
+        name=name,
+        shape=shape[before:],
+        dtype=dtype,
+        chunk=chunk[before:],  # type: ignore[arg-type]
+        chunk_origin=_normal([g or 0 for g in grid[before:]], chunk[before:]),  # type: ignore[arg-type]
+        space=space,
+        reader=SpecReader(_json(view, spec)),
+        encoded=_encoded(spec | view.to_json()),
+        leading=tuple(shape[:before]),
+        leading_chunk=tuple(chunk[:before]),
+    )
+    return oriented(source, back, affine)
+
+
+def _moved(spec: dict[str, Any], move: Callable[[Spec], Spec]) -> dict[str, Any]:
+    below = "kvstore" if "kvstore" in spec else "base"
+    inner = spec.get(below)
+    if not isinstance(inner, dict):
+        return spec
+    if below == "kvstore" and "base" not in inner:
+        return {**spec, below: move(inner)}
+    return {**spec, below: _moved(inner, move)}
+
+
+def _drivers(spec: Any) -> set[str]:
+    """The drivers of an array and of those that it is made of."""
+    if not isinstance(spec, Mapping):
+        return set()
+    below = [spec.get("base"), *(spec.get("layers") or ())]
+    return {str(spec.get("driver"))}.union(*map(_drivers, below))
+
+
+def _are_numbers(found: Any, count: int) -> bool:
+    """Whether something from a file is a list of so many finite numbers."""
+    return (
+        isinstance(found, list | tuple)
+        and len(found) == count
+        and all(isinstance(n, int | float) and math.isfinite(n) for n in found)
+    )
+
+
+def _open(spec: Mapping[str, Any]) -> ts.TensorStore:
+    assume = bool(spec.get("assume_metadata"))
+    return ts.open(
+        with_secrets(spec), open=True, read=True, assume_metadata=assume, context=context()
+    ).result()
+
+
+def _json(view: ts.Spec, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A view's spec as plain data: with the context the user gave, without what may change."""
+    text = as_given(view.to_json(), given)
+    text.pop("context", None)
+    if "context" in given:
+        text["context"] = given["context"]
+    if isinstance(text.get("metadata"), dict):
+        # N5 keeps attributes beside what tells the array.
+        kept = _N5 if text.get("driver") == "n5" else set(text["metadata"]) - {"attributes"}
+        text["metadata"] = {k: v for k, v in text["metadata"].items() if k in kept}
+    if given.get("assume_metadata"):
+        text["assume_metadata"] = True
+    _drop_context(text)
+    return text
+
+
+def _drop_context(spec: Any) -> None:
+    """Leave out of a key-value store's spec what the process's context says."""
+    if isinstance(spec, dict):
+        for key in (
+            "file_io_concurrency",
+            "file_io_sync",
+            "file_io_locking",
+            "file_io_mode",
+            "file_io_retries",
+        ):
+            spec.pop(key, None)
+        for key in ("cache_pool", "data_copy_concurrency", "memory_key_value_store"):
+            if not isinstance(spec.get(key), dict) or not spec.get(key):
+                spec.pop(key, None)
+        for value in spec.values():
+            _drop_context(value)
+
+
+def _chunks(spec: Any) -> Sequence[int | None] | None:
+    shape = spec.chunk_layout.read_chunk.shape
+    return None if shape is None or not any(shape) else shape
+
+
+def _units(
+    units: Sequence[Any] | None, axes: Sequence[str], told: Sequence[Any]
+) -> tuple[list[float] | None, Sequence[Any]]:
+    """Voxel sizes and the unit of each, from TensorStore's dimension units, and what else is told."""
+    known = dict(zip(axes, units or (), strict=False))
+    found = {a: u for a, u in known.items() if a in AXES and u is not None}
+    if not found:
+        return None, told
+    sizes = [found[a].multiplier if a in found else 1.0 for a in axes]
+    each = zip(axes, told, strict=True)
+    return sizes, [(found[a].base_unit or unit) if a in found else None for a, unit in each]
+
+
+def _converted(
+    units: Sequence[Any], spatial: Sequence[int], *lengths: Sequence[float] | None
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along all dimensions, with those of space in one unit; see `axes.converted`."""
+    unit, found = converted(
+        [units[d] for d in spatial],
+        *(None if given is None else [given[d] for d in spatial] for given in lengths),
+    )
+    whole: list[list[float] | None] = []
+    for given, values in zip(lengths, found, strict=True):
+        whole.append(None if given is None or values is None else list(given))
+        for d, value in zip(spatial, values or (), strict=False):
+            whole[-1][d] = value  # type: ignore[index]
+    return unit, whole
+
+
+def _encoded(spec: Mapping[str, Any]) -> bool:
+    text = json.dumps(spec.get("metadata", {}))
+    if spec.get("driver") == "zarr":
+        return '"compressor": null' not in text
+    if spec.get("driver") == "zarr3":
+        return any(f'"{c}"' in text for c in ("zstd", "blosc", "gzip"))
+    return spec.get("driver") != "array"
+
+
+def _name(spec: Mapping[str, Any]) -> str:
+    place = spec.get("kvstore", spec)
+    if isinstance(place, str):
+        return place
+    return (
+        url(dict(place))
+        if isinstance(place, Mapping) and "path" in place
+        else str(spec.get("driver"))
+    )

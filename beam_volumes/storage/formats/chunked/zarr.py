@@ -1,0 +1,608 @@
+"""Zarr arrays, versions 2 and 3, sharded or not; groups by ``dataset=``."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.storage.formats.chunked.tensorstore_spec import MISSING, open_spec
+from beam_volumes.storage.formats.format import (
+    CHUNKS,
+    Content,
+    Layout,
+    Options,
+    WritableFormat,
+    owned_names,
+)
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.place import Place, join
+from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.chunking import default_chunk, no_larger, per_axis, whole_chunks
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import Source
+
+#: The attribute under which this package keeps what zarr has no place for.
+OURS = "beam_volumes"
+#: Codecs by zarr version, with the level each has by default.
+CODECS: dict[int, dict[str, int | None]] = {
+    3: {"none": None, "zstd": 1, "gzip": 5, "blosc": 5},
+    2: {"none": None, "zstd": 1, "zlib": 5, "blosc": 5},
+}
+_CHUNK = r"c|(?:c[./])?\d+(?:[./]\d+)*"
+_DOCUMENTS = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+INNER_CHUNK: Triple = (16, 128, 128)
+
+
+@dataclass
+class Node:
+    """An array or a group; ``document`` is what an array's metadata hold."""
+
+    place: Place
+    version: int
+    is_array: bool
+    attributes: dict[str, Any]
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        driver = "zarr3" if self.version == 3 else "zarr"
+        spec: dict[str, Any] = {"driver": driver, "kvstore": self.place.directory}
+        value = self.document.get("fill_value")
+        mended = _fill_value(value, self.document.get("dtype", self.document.get("data_type")))
+        nested = {"dimension_separator": "/"} if self._is_nested else {}
+        if mended is not value or nested:
+            metadata = {k: v for k, v in self.document.items() if k != "attributes"}
+            spec |= {"metadata": {**metadata, "fill_value": mended, **nested}}
+            spec["assume_metadata"] = True
+        return spec
+
+    @property
+    def _is_nested(self) -> bool:
+        """Whether chunks lie in folders, of an array on a disk whose metadata do not say it.
+
+        Old releases of zarr-python wrote such; chunks that are looked for elsewhere would be fill values.
+        """
+        if self.version != 2 or not self.is_array or "dimension_separator" in self.document:
+            return False
+        if self.place.local is None or len(self.document.get("shape") or ()) < 2:
+            return False
+        with os.scandir(self.place.local) as entries:
+            first = next((e for e in entries if e.name[0].isdecimal()), None)
+        return first is not None and first.name.isdecimal() and first.is_dir()
+
+
+def _fill_value(value: Any, kind: Any) -> Any:
+    """A fill value as TensorStore takes it, of one that zarr-python takes and TensorStore does not.
+
+    Examples
+    --------
+    >>> _fill_value("7", "<u2"), _fill_value(0, "bool"), _fill_value(False, "|i1"), _fill_value("nan", "<f4")
+    (7, False, 0, 'NaN')
+    >>> _fill_value("0x7fc00000", "float32")
+    '0x7fc00000'
+    """
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        return value
+    is_number = isinstance(value, bool | int | float)
+    if dtype.kind == "b" and is_number and not isinstance(value, bool) and value in (0, 1):
+        return bool(value)
+    if dtype.kind in "iu" and isinstance(value, bool):
+        return int(value)
+    if dtype.kind in "iu" and isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
+        return int(value)
+    if dtype.kind != "f" or value in ("NaN", "Infinity", "-Infinity"):
+        return value
+    if isinstance(value, str) and not re.search("[_xX]", value):
+        with suppress(ValueError):
+            value = float(value)
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def find(place: Place) -> Node | None:
+    """The zarr array or group at a place, if there is one."""
+    meta = place.json("zarr.json")
+    if meta is not None:
+        attributes = meta.get("attributes") or {}
+        if not isinstance(attributes, dict):
+            raise ValueError(
+                f"{place.text}: the attributes in its zarr.json are {attributes!r}, not an object; mend them"
+            )
+        return Node(place, 3, meta.get("node_type") == "array", attributes, meta)
+    array = place.json(".zarray")
+    is_array = array is not None
+    if is_array or place.read(".zgroup") is not None or place.read(".zattrs") is not None:
+        return Node(place, 2, is_array, place.json(".zattrs") or {}, array or {})
+    return None
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """How an array is stored, along all of its dimensions.
+
+    Attributes
+    ----------
+    codec : str or dict
+        As `Volume.to` takes it; the default where it is one that is not written here.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    chunk: tuple[int, ...]
+    shard: tuple[int, ...] | None
+    codec: Any
+
+
+def stored_as(place: Place) -> StoredArray:
+    """How the array at a place is stored."""
+    node = find(place)
+    if node is None or not node.is_array:
+        raise OSError(f"{place.text}: no zarr array is there")
+    store = ts.open(node.spec, open=True, read=True, context=context()).result()
+    layout, whole = store.chunk_layout, store.shape
+    read, write = layout.read_chunk.shape or whole, layout.write_chunk.shape or whole
+    chunk = tuple(c or n for c, n in zip(read, whole, strict=True))
+    shard = tuple(c or n for c, n in zip(write, whole, strict=True))
+    found = store.codec.to_json() if store.codec is not None else {}
+    return StoredArray(
+        tuple(store.shape),
+        store.dtype.numpy_dtype,
+        chunk,
+        shard if shard != chunk else None,
+        _as_said(found, node.version),
+    )
+
+
+def _as_said(found: Mapping[str, Any], version: int) -> Any:
+    """A codec of TensorStore as `Volume.to` takes it."""
+    if version == 2:
+        one = found.get("compressor")
+        name, how = (one or {}).get("id", "none"), one or {}
+    else:
+        steps = list(found.get("codecs", ()))
+        for step in steps:
+            if step.get("name") == "sharding_indexed":
+                steps = list(step["configuration"].get("codecs", ()))
+        left = [s for s in steps if s.get("name") not in ("bytes", "transpose", "crc32c")]
+        name = left[0]["name"] if left else "none"
+        how = left[0].get("configuration", {}) if left else {}
+    level = how.get("clevel", how.get("level"))
+    if name not in CODECS[version]:
+        return "zstd"
+    top = 22 if name == "zstd" else 9
+    if isinstance(level, int) and 0 <= level <= top and name != "none":
+        return {"name": name, "level": level}
+    return name
+
+
+def images_in(node: Node) -> list[Mapping[str, Any]]:
+    """The images that a group has; none of what is damaged."""
+    ome = node.attributes.get("ome", node.attributes)
+    images = ome.get("multiscales") if isinstance(ome, dict) else None
+    found = images if isinstance(images, list) else []
+    return [image for image in found if isinstance(image, dict)]
+
+
+def paths_of(image: Mapping[str, Any]) -> list[str]:
+    """The paths of an image's levels, finest first."""
+    datasets = image.get("datasets")
+    found = datasets if isinstance(datasets, list) else []
+    return [str(d["path"]) for d in found if isinstance(d, dict) and "path" in d]
+
+
+def is_mask(attributes: Mapping[str, Any]) -> bool:
+    """Whether this package has marked the array of some attributes, of uint8, as bool."""
+    ours = attributes.get(OURS)
+    return isinstance(ours, dict) and ours.get("mask") is True
+
+
+class Zarr(WritableFormat):
+    """An array of zarr, which may be in a group."""
+
+    title = "zarr (v2, v3)"
+    name = "zarr"
+    suffixes = (".zarr",)
+    schemes = ("zarr", "zarr2", "zarr3")
+    omits_empty = True
+    channels = "apart"
+    open_options: ClassVar[Options] = {"missing": MISSING, "affine": AFFINE}
+    options: ClassVar[Options] = {
+        "chunks": CHUNKS,
+        "shards": (
+            "bool, int or sequence of int",
+            "Put the chunks into shard files of this shape. True chooses one: 16 slices deep, up to "
+            "2,048 x 2,048, with chunks of 16 x 128 x 128.",
+        ),
+        "codec": (
+            "str or mapping",
+            '``"zstd"`` (the default, level 1), ``"blosc"`` (lz4, shuffled), ``"gzip"`` (zarr v3), '
+            '``"zlib"`` (zarr v2) or ``"none"``; with a level as ``{"name": "zstd", "level": 5}``.',
+        ),
+        "zarr_version": ("3 (the default) or 2", "OME-Zarr 0.4 is stored as 2, 0.5 as 3."),
+    }
+
+    def array_of(self, d: Description) -> tuple[str, ...]:
+        """Where the array is, below the output's place."""
+        return ()
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "fill",
+        affine: str | None = None,
+        **_: Any,
+    ) -> Source | None:
+        node = find(place)
+        if node is None:
+            return None
+        if not node.is_array:
+            if dataset is None:
+                raise ValueError(
+                    f"{place.text} is a zarr group: choose an array by dataset=; {_contents(place)}"
+                )
+            below = find(place.below(dataset))
+            if below is None or not below.is_array:
+                raise ValueError(
+                    f"dataset={dataset!r}: no zarr array of that name in {place.text}; {_contents(place)}"
+                )
+            node, dataset = below, None
+        if dataset is not None:
+            raise ValueError(
+                f"dataset={dataset!r}: {place.text} is a single array; leave dataset= out"
+            )
+        if level is not None:
+            raise ValueError(
+                f"level={level}: {node.place.text} is a plain array; only OME-Zarr has levels"
+            )
+        ours = node.attributes.get(OURS)
+        ours = ours if isinstance(ours, dict) else {}
+        names = node.attributes.get("_ARRAY_DIMENSIONS")
+        source = open_spec(
+            node.spec,
+            name=node.place.text,
+            axes=names if isinstance(names, list) else None,
+            index=index,
+            scale=ours.get("voxel_size"),
+            translation=ours.get("origin"),
+            unit=ours.get("unit"),
+            channels=names_in(ours.get("channels")),
+            missing=missing,
+            affine=affine,
+        )
+        return source.as_mask() if is_mask(node.attributes) else source
+
+    def layout(
+        self,
+        name: str,
+        shape: Triple,
+        dtype: np.dtype,
+        space: Space,
+        *,
+        chunks: int | Sequence[int] | None = None,
+        shards: bool | int | Sequence[int] | None = None,
+        codec: str | Mapping[str, Any] | None = "zstd",
+        **versions: Any,
+    ) -> Layout:
+        options = self.versions(name, space, **versions)
+        version = options["zarr_version"]
+        given = per_axis("chunks", chunks, space, name)
+        chunk = None if given is None else no_larger(given, shape)
+        shard: Triple | None = None
+        if shards is None or shards is False:
+            chunk = chunk or default_chunk(shape, dtype.itemsize)
+        elif version == 2:
+            raise ValueError(f"{name}: shards={shards} needs zarr v3 (OME-Zarr 0.5)")
+        elif shards is True:
+            chunk = chunk or no_larger(INNER_CHUNK, shape)
+            shard = whole_chunks((16, 2048, 2048), chunk, shape)
+        else:
+            wanted = per_axis("shards", shards, space, name)
+            assert wanted is not None
+            if chunk is None:
+                z, y, x = (
+                    max(d for d in range(1, min(i, w) + 1) if w % d == 0)
+                    for i, w in zip(INNER_CHUNK, wanted, strict=True)
+                )
+                chunk = (z, y, x)
+            if any(w % i for w, i in zip(wanted, chunk, strict=True)):
+                raise ValueError(
+                    f"{name}: shards {wanted} are not whole multiples of the chunks {chunk}"
+                )
+            shard = whole_chunks(wanted, chunk, shape)
+        return Layout(
+            chunk, shard, codec_and_level(name, codec, f"zarr v{version}", CODECS[version]), options
+        )
+
+    def versions(
+        self, name: str, space: Space, *, zarr_version: int | None = None
+    ) -> dict[str, Any]:
+        """The versions that an output is of, checked: ``zarr_version`` and those of what is around it."""
+        if zarr_version not in (None, 2, 3):
+            raise ValueError(f"{name}: zarr_version={zarr_version!r}; use 3 or 2")
+        return {"zarr_version": zarr_version or 3}
+
+    def check(self, d: Description) -> None:
+        ts.Spec(self.spec(d, d.shape))
+
+    def identity(self, d: Description) -> Sequence[Any]:
+        return (d.format, d.options.get("ome_version"), self.documents(d, ""))
+
+    def copies(self, d: Description) -> int:
+        """Copied and encoded, which may be as large again; blosc needs one more while it works."""
+        return 3 if d.codec[0] == "blosc" else 2
+
+    # documents
+
+    def documents(self, d: Description, run_id: str) -> dict[str, Content]:
+        space = d.space
+        ours: dict[str, Any] = {"run": run_id}
+        if space.voxel_size is not None:
+            ours["voxel_size"] = d.stored(space.voxel_size, (1.0,) * len(d.leading))
+        if any(space.origin):
+            ours["origin"] = d.stored(space.origin, (0.0,) * len(d.leading))
+        if space.unit is not None:
+            ours["unit"] = space.unit
+        if space.channels:
+            ours["channels"] = list(space.channels)
+        if d.mask:
+            ours["mask"] = True
+        array = array_metadata(d, d.shape)
+        if _version(d) == 3:
+            return {"zarr.json": {**array, "attributes": {OURS: ours}}}
+        attributes = {"_ARRAY_DIMENSIONS": list(space.all_axes), OURS: ours}
+        return {".zattrs": attributes, ".zarray": array}
+
+    def note(self, d: Description, noted: Mapping[str, Any]) -> Content:
+        """A group: until the chunks of another run are cleared, there is no array."""
+        attributes = {OURS: dict(noted)}
+        if _version(d) == 2:
+            return attributes
+        return {"zarr_format": 3, "node_type": "group", "attributes": attributes}
+
+    def noted(self, document: Mapping[str, Any]) -> Any:
+        attributes = document.get("attributes", document)
+        return attributes.get(OURS) if isinstance(attributes, dict) else None
+
+    def found(self, home: Place) -> bytes | None:
+        data = home.read("zarr.json")
+        return home.read(".zattrs") if data is None else data
+
+    def is_there(self, place: Place) -> bool:
+        return any(
+            place.read(k) is not None for k in ("zarr.json", ".zarray", ".zgroup", ".zattrs")
+        )
+
+    def owned(self, d: Description, home: Place) -> Callable[[str], bool]:
+        try:
+            node = find(home)
+        except (OSError, ValueError):  # damaged metadata name no other array
+            node = None
+        folders = [""]
+        if node is not None and not node.is_array:
+            # A run that was stopped while it cleared the place has left chunks of any level.
+            is_ours = "preparing" in (node.attributes.get(OURS) or ())
+            folders += (
+                [r"\d+/"]
+                if is_ours
+                else [f"{re.escape(p)}/" for image in images_in(node) for p in paths_of(image)]
+            )
+        return owned_names(_CHUNK, _DOCUMENTS, folders)
+
+    # units
+
+    def key(self, d: Description, cell: Triple) -> str:
+        return self._root(d) + "/".join(map(str, d.stored(cell)))
+
+    def cell(self, d: Description, key: str) -> Triple | None:
+        if not key.startswith(self._root(d)):
+            return None
+        parts = key.removeprefix(self._root(d)).split("/")
+        axes = d.space.visible
+        if len(parts) != len(axes) or not all(p.isdigit() for p in parts):
+            return None
+        at = dict(zip(axes, map(int, parts), strict=True))
+        return (at.get(0, 0), at.get(1, 0), at.get(2, 0))
+
+    def layer(self, d: Description, z: int) -> str:
+        return self._root(d) + (f"{z}/" if 0 in d.space.visible else "")
+
+    def _root(self, d: Description) -> str:
+        """What the names of all units begin with, those of a part of an output too."""
+        array = self.array_of(d)
+        parts = (*array, "c") if _version(d) == 3 else array
+        return "".join(f"{part}/" for part in (*parts, *(d.at or ())))
+
+    def spec(self, d: Description, shape: Triple) -> dict[str, Any]:
+        """The array as TensorStore opens it, without reading anything, as one of a shape."""
+        spec: dict[str, Any] = {
+            "driver": "zarr3" if _version(d) == 3 else "zarr",
+            "kvstore": join(d.kvstore, *self.array_of(d), directory=True),
+            "metadata": array_metadata(d, shape),
+        }
+        if d.scratch:
+            spec |= {"fill_missing_data_reads": False, "store_data_equal_to_fill_value": True}
+        return spec
+
+    def open_units(self, d: Description) -> ts.TensorStore:
+        """Of metadata that are assumed, not read: those of the volume rounded up to whole units.
+
+        So the far edges can be written without reading; nothing of that is stored.
+        """
+        spec = self.spec(d, d.whole_units())
+        try:
+            store = ts.open(spec, open=True, assume_metadata=True, context=context()).result()
+        except ValueError as error:
+            raise explain(error, f"opening {d.name}") from None
+        store = store[ts.d[:].label[("",) * store.rank]]
+        shown = tuple(slice(None) if a in d.space.axes else ts.newaxis for a in AXES)
+        return store[(slice(None),) * len(d.leading) + shown]
+
+    def read_back(self, d: Description) -> Source:
+        space, n = d.space, len(d.leading)
+        return open_spec(
+            self.spec(d, d.shape),
+            name=d.name,
+            axes=space.all_axes,
+            channels=space.channels,
+            scale=None if space.voxel_size is None else d.stored(space.voxel_size, (1.0,) * n),
+            translation=d.stored(space.origin, (0.0,) * n),
+            unit=space.unit,
+        )
+
+
+FORMATS = (Zarr(),)
+
+
+def names_in(found: Any) -> Sequence[str]:
+    """The names of channels, if that is what was found."""
+    return found if isinstance(found, list) and all(isinstance(n, str) for n in found) else ()
+
+
+def _contents(place: Place) -> str:
+    """What a group holds, as far as that is cheap to say."""
+    if place.local is None:
+        return "its arrays are not listed for a remote group"
+    found, folders = [], [""]
+    for _ in range(2):
+        inside = [
+            os.path.join(folder, e.name)
+            for folder in folders
+            for e in os.scandir(os.path.join(place.local, folder))
+            if e.is_dir()
+        ]
+        arrays = [n for n in inside if _is_array(os.path.join(place.local, n))]
+        found += arrays
+        folders = sorted(set(inside) - set(arrays))
+    return f"it holds {', '.join(sorted(found)[:20]) or 'no arrays'}"
+
+
+def _is_array(path: str) -> bool:
+    if os.path.exists(os.path.join(path, ".zarray")):
+        return True
+    node = find(Place.of(path)) if os.path.exists(os.path.join(path, "zarr.json")) else None
+    return node is not None and node.is_array
+
+
+# writing metadata
+
+
+def _version(d: Description) -> int:
+    version: int = d.options["zarr_version"]
+    return version
+
+
+def codec_and_level(
+    name: str, codec: str | Mapping[str, Any] | None, of: str, known: Mapping[str, int | None]
+) -> tuple[str, int | None]:
+    """A codec's name and level, as an option says them.
+
+    Parameters
+    ----------
+    name, of : str
+        How messages call the output, and its format.
+    codec : str, mapping or None
+    known : mapping
+        The codecs of the format, with the level each has by default.
+    """
+    given: dict[str, Any] = dict(codec) if isinstance(codec, Mapping) else {"name": codec or "none"}
+    which = given.pop("name", None)
+    if which not in known:
+        raise ValueError(f"{name}: codec={codec!r}; {of} takes {', '.join(known)}")
+    level = given.pop("level", known[which])
+    top = {"zstd": 22, "jpeg": 100}.get(which, 9)
+    is_number = isinstance(level, int) and not isinstance(level, bool)
+    if given or (
+        level is not None and (known[which] is None or not is_number or not 0 <= level <= top)
+    ):
+        raise ValueError(
+            f"{name}: codec={codec!r}; give a name and a level from 0 to {top}, nothing else"
+        )
+    return (which, level)
+
+
+def array_metadata(d: Description, shape: Triple) -> dict[str, Any]:
+    """The metadata document of an array, as if it had a shape."""
+    return _metadata2(d, shape) if _version(d) == 2 else _metadata3(d, shape)
+
+
+def _metadata2(d: Description, shape: Triple) -> dict[str, Any]:
+    name, level = d.codec
+    compressor: dict[str, Any] | None = {"id": name, "level": level}
+    if name == "none":
+        compressor = None
+    elif name == "blosc":
+        compressor = {"id": "blosc", "cname": "lz4", "clevel": level, "shuffle": 1, "blocksize": 0}
+    return {
+        "zarr_format": 2,
+        "shape": d.stored(shape, d.leading),
+        "chunks": d.stored(d.chunk, d.leading_unit),
+        "dtype": d.dtype.newbyteorder("<").str,
+        "compressor": compressor,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+        "dimension_separator": "/",
+    }
+
+
+def _metadata3(d: Description, shape: Triple) -> dict[str, Any]:
+    name, level = d.codec
+    codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    if d.dtype.itemsize == 1:
+        codecs = [{"name": "bytes"}]
+    if name == "blosc":
+        blosc = {
+            "cname": "lz4",
+            "clevel": level,
+            "shuffle": "shuffle" if d.dtype.itemsize > 1 else "noshuffle",
+            "typesize": d.dtype.itemsize,
+            "blocksize": 0,
+        }
+        codecs.append({"name": "blosc", "configuration": blosc})
+    elif name == "zstd":
+        codecs.append({"name": "zstd", "configuration": {"level": level, "checksum": False}})
+    elif name != "none":
+        codecs.append({"name": name, "configuration": {"level": level}})
+    if d.shard is not None:
+        sharding = {
+            "chunk_shape": d.stored(d.chunk, d.leading_unit),
+            "codecs": codecs,
+            "index_codecs": [
+                {"name": "bytes", "configuration": {"endian": "little"}},
+                {"name": "crc32c"},
+            ],
+            "index_location": "end",
+        }
+        codecs = [{"name": "sharding_indexed", "configuration": sharding}]
+    unit = d.stored(d.unit, d.leading_unit)
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": d.stored(shape, d.leading),
+        "data_type": d.dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": unit}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+        "fill_value": 0 if d.dtype.kind in "ui" else 0.0,
+        "codecs": codecs,
+        "dimension_names": list(d.space.all_axes),
+    }

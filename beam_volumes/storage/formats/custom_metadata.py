@@ -1,0 +1,112 @@
+"""What we write into files that have no place of their own for it, to open them as they were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import parsed_json
+from beam_volumes.storage.sources.axes import unit_name
+from beam_volumes.storage.sources.description import Description
+
+#: What True is stored as where bytes are looked at as images.
+MASK_VALUE = 255
+MASK_OPTION = (
+    "int",
+    "What True is stored as, 1 to 255; 255 by default, so that image viewers show masks in black and "
+    "white. It is read back as True.",
+)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A volume, told by itself.
+
+    Attributes
+    ----------
+    space : Space
+        Without leading axes; the channels' names are those of a file that has channels.
+    mask : bool
+        Whether what is not 0 is True.
+    """
+
+    space: Space = field(default_factory=Space)
+    mask: bool = False
+
+    @classmethod
+    def of(cls, d: Description) -> Mark:
+        return cls(d.space, d.dtype.kind == "b")
+
+    def to_dict(self) -> dict[str, Any]:
+        s = self.space
+        told = {"axes": s.axes, "voxel_size": s.voxel_size, "unit": s.unit, "origin": s.origin}
+        named = {"channels": s.channels} if s.channels else {}
+        return {**told, **named, "mask": self.mask}
+
+    @classmethod
+    def read(cls, found: Any) -> Mark | None:
+        """A mark from someone's file; None if it is none, or makes no sense.
+
+        Examples
+        --------
+        >>> Mark.read('{"axes": ["y", "x"], "mask": true}').mask
+        True
+        """
+        try:
+            if isinstance(found, str | bytes):
+                found = parsed_json(found)
+            if not isinstance(found, Mapping):
+                return None
+            axes = tuple(a for a in AXES if a in found["axes"])
+            size, origin = found.get("voxel_size"), found.get("origin") or (0.0, 0.0, 0.0)
+            z, y, x = (_finite(o) for o in origin)
+            voxel_size = None
+            if size is not None:
+                a, b, c = (_finite(s) for s in size)
+                if min(a, b, c) <= 0:
+                    return None
+                voxel_size = (a, b, c)
+            names = found.get("channels") or ()
+            if not isinstance(names, list | tuple) or len({str(n) for n in names}) < len(names):
+                names = ()
+            space = Space(
+                axes,
+                voxel_size,
+                unit_name(found.get("unit")),
+                (z, y, x),
+                channels=tuple(str(n) for n in names),
+            )
+            return cls(space, found.get("mask") is True) if {"y", "x"} <= set(axes) else None
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def mask_value(name: str, value: Any, dtype: np.dtype) -> dict[str, int]:
+    """The option ``mask_value``, checked: what to store of it."""
+    if dtype.kind != "b":
+        if value is not None:
+            raise ValueError(f"{name}: mask_value={value!r} is for masks, not for {dtype}")
+        return {}
+    number = MASK_VALUE if value is None else value
+    if isinstance(number, bool) or number != int(number) or not 1 <= number <= 255:
+        raise ValueError(f"{name}: mask_value={value!r}; give a whole number from 1 to 255")
+    return {"mask_value": int(number)}
+
+
+def as_bytes(d: Description, voxels: np.ndarray) -> np.ndarray:
+    """Voxels as they are stored: a mask as bytes."""
+    if voxels.dtype.kind != "b":
+        return voxels
+    return voxels.view(np.uint8) * np.uint8(d.options.get("mask_value", MASK_VALUE))

@@ -1,0 +1,1 @@
+"""DICOM: series, enhanced multi-frame files and slide pyramids."""

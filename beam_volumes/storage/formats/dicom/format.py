@@ -1,0 +1,300 @@
+"""DICOM: a series of files in a folder, or one file of one or many frames.
+
+Opening reads the headers of all files, in threads. Frames are sorted by where they lie along their normal.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.base.text import counted, printable
+from beam_volumes.storage.formats.dicom.frames import Frames, Pixels
+from beam_volumes.storage.formats.dicom.geometry import by_time, check_alike, in_order
+from beam_volumes.storage.formats.dicom.headers import Header, read_header
+from beam_volumes.storage.formats.format import Format, Options
+from beam_volumes.storage.formats.headered.header import Lie
+from beam_volumes.storage.formats.planes import source_of_planes
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.axes import AFFINE
+from beam_volumes.storage.sources.numbered import in_natural_order
+from beam_volumes.storage.sources.source import Source
+
+SUFFIXES = (".dcm", ".dicom", ".dc3", ".ima")
+#: So many headers are worth threads: on a disk that is far away each waits.
+_MANY = 16
+_DIGITS = "0123456789"
+
+
+class Dicom(Format):
+    """Frames of one series."""
+
+    title = "DICOM"
+    open_options: ClassVar[Options] = {
+        "affine": AFFINE,
+        "rescale": (
+            "bool",
+            "Whether numbers become what they stand for, by slope and intercept (the default), or stay as "
+            "they are stored.",
+        ),
+    }
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        affine: str | None = None,
+        rescale: bool | None = None,
+        **options: Any,
+    ) -> Source | None:
+        found = _find(place)
+        if found is None:
+            return None
+        if level is not None:
+            raise ValueError(f"level={level}: {place.text} is DICOM and has no levels")
+        if affine not in (None, "drop", "reorient"):
+            raise ValueError(f"{place.text}: affine={affine!r}; use 'drop' or 'reorient'")
+        folder, names = found
+        single = os.path.isfile(os.path.join(folder, names[0])) and place.local == os.path.join(
+            folder, names[0]
+        )
+        headers = _headers(folder, names, place.text)
+        chosen = _series(headers, dataset, place.text)
+        return _volume(place.text, folder, chosen, index, single, affine, rescale in (None, True))
+
+
+FORMATS = (Dicom(),)
+
+
+# finding files
+
+
+def _find(place: Place) -> tuple[str, list[str]] | None:
+    """The folder and the names of the files of DICOM at a place."""
+    path = place.local
+    if path is None:
+        if place.text.lower().endswith(SUFFIXES):
+            raise ValueError(
+                f"{place.text}: DICOM is read from local disks; copy it to one, or convert it to .zarr there"
+            )
+        return None
+    if os.path.isfile(path):
+        folder, name = os.path.split(path)
+        return (folder, [name]) if _is_dicom(path) else None
+    if os.path.isdir(path):
+        names = _candidates(path, [e.name for e in os.scandir(path)])
+        return (path, names) if names else None
+    if not glob.has_magic(path):
+        return None
+    folder, pattern = os.path.split(path)
+    if glob.has_magic(folder) or not os.path.isdir(folder):
+        return None
+    names = _candidates(folder, fnmatch.filter([e.name for e in os.scandir(folder)], pattern))
+    return (folder, names) if names else None
+
+
+def _candidates(folder: str, names: list[str]) -> list[str]:
+    """The files among some that are DICOM: by their endings, or else by how those without one begin."""
+    named = [n for n in names if n.lower().endswith(SUFFIXES) and not n.startswith(".")]
+    if not named:
+        bare = [n for n in names if "." not in n or not n.rpartition(".")[2].strip(_DIGITS)]
+        bare = [n for n in bare if not n.startswith(".") and n != "DICOMDIR"]
+        # Of one file in a folder of thousands that are something else, all need not be looked at.
+        if not any(_is_dicom(os.path.join(folder, n)) for n in sorted(bare)[:4]):
+            return []
+        named = [n for n in bare if _is_dicom(os.path.join(folder, n))]
+    return in_natural_order([n for n in named if os.path.isfile(os.path.join(folder, n))])
+
+
+def _is_dicom(path: str) -> bool:
+    """Whether a file begins as DICOM, or is called so."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(132)
+    except OSError:
+        return path.lower().endswith(SUFFIXES)
+    return head[128:] == b"DICM" or path.lower().endswith(SUFFIXES)
+
+
+def _headers(folder: str, names: Sequence[str], where: str) -> list[Header]:
+    """Of the files with pixels."""
+    needed("pydicom", "dicom", f"{where} is DICOM")
+
+    def read(name: str) -> Header | None:
+        return read_header(folder, name)
+
+    if len(names) < _MANY:
+        found = list(map(read, names))
+    else:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(read, names))
+    headers = [h for h in found if h is not None]
+    if not headers:
+        what = f"{counted(len(names), 'file')} of DICOM" if len(names) > 1 else "a file of DICOM"
+        raise ValueError(f"{where} is {what} without an image (a report, an index or a plan)")
+    return headers
+
+
+# choosing a series
+
+
+def _series(headers: list[Header], dataset: str | None, where: str) -> list[Header]:
+    """The files of the one series, or of the one that is asked for."""
+    by_uid: dict[str, list[Header]] = {}
+    for header in headers:
+        by_uid.setdefault(header.series, []).append(header)
+    listed = "; ".join(_series_text(uid, of) for uid, of in list(by_uid.items())[:12])
+    if len(by_uid) > 12:
+        listed += f"; and {len(by_uid) - 12} more"
+    if dataset is None:
+        if len(by_uid) > 1:
+            raise ValueError(
+                f"{where} holds {len(by_uid)} series: choose one by dataset=, its number or its UID: {listed}"
+            )
+        return headers
+    if dataset in by_uid:
+        return by_uid[dataset]
+    found = [of for of in by_uid.values() if str(of[0].series_number) == str(dataset)]
+    if len(found) != 1:
+        why = "no series of that number or UID" if not found else "several series of that number"
+        raise ValueError(f"dataset={dataset!r}: {where} has {why}; there are {listed}")
+    return found[0]
+
+
+def _series_text(uid: str, headers: Sequence[Header]) -> str:
+    first = headers[0]
+    number = "no number" if first.series_number is None else f"{first.series_number}"
+    about = f" ({first.description})" if first.description else ""
+    return printable(
+        f"{number}{about}: {counted(len(headers), 'file')}, {first.pixels.text}, UID {uid or 'none'}"
+    )
+
+
+# putting a volume together
+
+
+def _volume(
+    where: str,
+    folder: str,
+    headers: list[Header],
+    index: Mapping[str, int | str] | None,
+    single: bool,
+    affine: str | None,
+    rescale: bool,
+) -> Source:
+    pixels = headers[0].pixels
+    for header in headers:
+        if header.pixels != pixels:
+            raise VolumeError(
+                f"{printable(header.file.name)} is {_differs(header.pixels, pixels)}, but "
+                f"{printable(headers[0].file.name)} is {_differs(pixels, header.pixels)}: the slices of a "
+                "series must be alike; choose those of one volume by a glob"
+            )
+    frames = [(n, f) for n, h in enumerate(headers) for f in h.frames]
+    names = [h.file.name for h in headers]
+    along = headers[0].along if len(headers) == 1 else "z"
+    times = by_time(frames, where) if along == "z" else [frames]
+    if along == "z":
+        flat = single and len(frames) == 1
+        ordered = [in_order(t, headers, names, where, affine, flat) for t in times]
+        check_alike(ordered, where)
+        frames = [frame for placed, _, _ in ordered for frame in placed]
+        _, letters, lie = ordered[0]
+    else:
+        flat, letters, lie = False, "xyz", Lie()
+        spacing = frames[0][1].spacing
+        if spacing:
+            lie = Lie((1.0, spacing[0], spacing[1]), "millimeter")
+    factors = [f.rescale for _, f in frames]
+    if len(set(factors)) == 1:
+        factors = factors[:1]
+    if not rescale or pixels.allocated == 1 or factors == [(1.0, 0.0)]:
+        factors = []
+    if rescale and any(h.lookup for h in headers):
+        raise ValueError(
+            f"{where}: a table says what its numbers stand for, which is not read; rescale=False opens them "
+            "as they are stored"
+        )
+    dtype = _rescaled(pixels, factors)
+    if pixels.colour == "MONOCHROME1":
+        warnings.warn(
+            f"{where} is MONOCHROME1: its small numbers are the bright ones; they are opened as stored",
+            stacklevel=6,
+        )
+    on: tuple[tuple[str, int], ...] = (("t" if flat else along, len(frames)),)
+    if len(times) > 1:
+        places = len(times[0])
+        on = (("t", len(times)), *((("z", places),) if places > 1 else ()))
+    planes = Frames(
+        path=folder,
+        files=tuple(h.file for h in headers),
+        order=tuple((n, f.number) for n, f in frames),
+        pixels=pixels,
+        rescale=tuple(factors),
+        dtype=dtype,
+        along=on,
+    )
+    axes: tuple[str, ...] = (*(a for a, _ in on), "y", "x")
+    sizes: tuple[int, ...] = (*(n for _, n in on), pixels.rows, pixels.columns)
+    named = tuple(letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes)
+    channels: tuple[str, ...] = ()
+    if pixels.samples > 1:
+        axes, sizes = (*axes, "c"), (*sizes, pixels.samples)
+        channels = ("red", "green", "blue", "alpha")[: pixels.samples]
+    return source_of_planes(
+        where,
+        planes,
+        axes,
+        sizes,
+        (*(1 for _ in on), *sizes[len(on) :]),
+        dtype,
+        index,
+        channels=channels,
+        voxel_size=lie.voxel_size,
+        unit=lie.unit,
+        origin=lie.origin,
+        letters=named + axes[len(named) :],
+        flipped=lie.flipped,
+        encoded=pixels.codec is not None,
+    )
+
+
+def _differs(one: Pixels, other: Pixels) -> str:
+    if one.text != other.text:
+        return one.text
+    return (
+        f"{one.text} ({one.colour}, {one.stored} of {one.allocated} bits, stored as {one.syntax})"
+    )
+
+
+def _rescaled(pixels: Pixels, factors: Sequence[tuple[float, float]]) -> np.dtype:
+    """The type of the numbers: whole ones where slopes and intercepts are whole, else floats of 64 bits."""
+    stored = pixels.dtype
+    if not factors:
+        return stored
+    whole = all(s == int(s) and i == int(i) for s, i in factors)
+    if not whole or stored.kind == "f":
+        return np.dtype(np.float64)
+    low = -(1 << (pixels.stored - 1)) if stored.kind == "i" else 0
+    high = low + (1 << pixels.stored) - 1
+    ends = [v * int(s) + int(i) for s, i in factors for v in (low, high)]
+    for size in (1, 2, 4, 8):
+        for kind in "ui":
+            limits = np.iinfo(f"{kind}{size}")
+            if size >= stored.itemsize and limits.min <= min(ends) and max(ends) <= limits.max:
+                return np.dtype(f"{kind}{size}")
+    return np.dtype(np.float64)

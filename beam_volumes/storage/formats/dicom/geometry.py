@@ -1,0 +1,242 @@
+"""Where the frames of DICOM lie: their order, how far they are apart, and what cannot be a volume."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from beam_volumes.base.text import counted, printable
+from beam_volumes.storage.formats.dicom.headers import Frame, Header, normal
+from beam_volumes.storage.formats.headered.header import Lie, lie_of
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.sources.axes import UnclearSpace
+
+#: How much an axis may be off its direction, and a slice off its place, as a part of the spacing.
+_TILT, _UNEVEN = 1e-3, 0.02
+#: Positions are often written with two digits.
+_ROUNDED = 0.0101
+
+
+Placed = list[tuple[int, Frame]]
+
+
+def by_time(frames: Placed, where: str) -> list[Placed]:
+    """Frames of each point in time, where several are at one place and their headers say which is which.
+
+    Raises
+    ------
+    ValueError
+        Some places have more frames than others, or frames of one place differ in several ways.
+    """
+    places = _places([f for _, f in frames])
+    if places in (0, len(frames)):  # each slice may have a time of its own
+        return [frames]
+    uneven = ""
+    for keys in zip(*(f.times for _, f in frames), strict=False):
+        groups: dict[tuple[float, ...], Placed] = {}
+        for key, item in zip(keys, frames, strict=True):
+            groups.setdefault(key, []).append(item)
+        ways = sum(len(set(way)) > 1 for way in zip(*groups, strict=True))
+        few = min(groups, key=lambda k: len(groups[k]))
+        if ways == 1 and all(len(g) == places for g in groups.values()):
+            return [sorted(groups[t], key=lambda i: i[1].slice or 0) for t in sorted(groups)]
+        if ways > 1:
+            uneven = (
+                f"frames of one place differ in {ways} ways, and a volume has one axis for them (t)"
+            )
+        elif ways:
+            uneven = uneven or (
+                f"it has {counted(places, 'place')} and {counted(len(groups), 'point')} in time, and one of "
+                f"these has {counted(len(groups[few]), 'frame')}"
+            )
+    if uneven:
+        raise VolumeError(f"{where}: {uneven}; write one file for each, or restore what is missing")
+    return [frames]
+
+
+def _places(frames: Sequence[Frame]) -> int:
+    """At how many places frames are; 0 if they do not say it."""
+    if any(f.position is None or f.orientation is None for f in frames):
+        numbers = {f.slice for f in frames}
+        return 0 if None in numbers else len(numbers)
+    along = normal(frames[0].orientation or ())
+    at = np.sort(np.array([f.position for f in frames]) @ along)
+    return 1 + int((np.diff(at) > 2 * _ROUNDED).sum())
+
+
+def check_alike(times: Sequence[tuple[Placed, str, Lie]], where: str) -> None:
+    """Refuse points in time whose frames lie elsewhere than those of the first."""
+    first, letters, lie = times[0]
+    for placed, other, lies in times[1:]:
+        pairs = zip(first, placed, strict=True)
+        moved = any(
+            a[1].position is not None
+            and b[1].position is not None
+            and np.abs(np.subtract(a[1].position, b[1].position)).max() > 2 * _ROUNDED
+            for a, b in pairs
+        )
+        if moved or other != letters or lies.flipped != lie.flipped:
+            raise VolumeError(
+                f"{where}: its frames lie elsewhere at other times; choose the files of one volume by a glob"
+            )
+
+
+def in_order(
+    frames: Placed,
+    headers: Sequence[Header],
+    names: Sequence[str],
+    where: str,
+    affine: str | None,
+    flat: bool,
+) -> tuple[Placed, str, Lie]:
+    """Frames in the order of the slices, what columns, rows and slices are along, and how they lie.
+
+    A ``flat`` volume is a single image, which has no slices.
+    """
+
+    def called(item: tuple[int, Frame]) -> str:
+        n, frame = item
+        name = printable(names[n])
+        return f"frame {frame.number} of {name}" if len(headers[n].frames) > 1 else name
+
+    spacings = {f.spacing for _, f in frames}
+    spacing = spacings.pop() if len(spacings) == 1 else None
+    if spacings:
+        a = frames[0]
+        b = next(f for f in frames if f[1].spacing != a[1].spacing)
+        raise VolumeError(
+            f"{where}: the pixels of {called(a)} are {a[1].spacing} mm apart, those of {called(b)} "
+            f"{b[1].spacing}; choose the files of one volume by a glob"
+        )
+    if spacing is not None and min(spacing) <= 0:
+        spacing = None  # what is not said so is not known
+    thickness = headers[0].thickness
+    if any(f.position is None or f.orientation is None for _, f in frames):
+        frames = _numbered(frames, headers, called, where)
+        depth = thickness if thickness and thickness > 0 else None
+        if len(frames) == 1 and spacing is not None and depth is None:
+            depth = 1.0
+        if spacing is None or depth is None:
+            return frames, "xyz", Lie()
+        return frames, "xyz", Lie((depth, spacing[0], spacing[1]), "millimeter")
+    axes = _directions(frames, called, where, affine)
+    places = np.array([f.position for _, f in frames]) @ axes.T  # along normal, columns, rows
+    order = np.argsort(places[:, 0], kind="stable")
+    frames, places = [frames[k] for k in order], places[order]
+    depth = thickness if thickness and thickness > 0 else 1.0
+    if len(frames) > 1:
+        depth = _depth(places[:, 0], frames, called, where)
+        moved = np.abs(places[:, 1:] - places[0, 1:]).max()
+        if moved > 0.5 * (min(spacing) if spacing else 1.0) and affine != "drop":
+            raise UnclearSpace(
+                f"{where}: its slices are shifted against each other by up to {moved:.4g} mm (the gantry was "
+                "tilted); "
+                'affine="drop" opens them as they are stored'
+            )
+    rows, columns = spacing or (1.0, 1.0)
+    if affine == "drop":
+        lie = Lie((depth, rows, columns), "millimeter") if spacing else Lie()
+        return frames, "xyz", lie
+    matrix = (np.rint(axes) * [[depth], [rows], [columns]])[::-1].T
+    pixels = headers[0].pixels
+    sizes = (pixels.columns, pixels.rows, len(frames))
+    n = 2 if flat else 3
+    letters, lie = lie_of(
+        where,
+        "xyz"[:n],
+        sizes[:n],
+        matrix[:, :n],
+        frames[0][1].position or (),
+        affine=affine,
+        unit="millimeter",
+    )
+    return frames, letters, lie if spacing else replace(lie, voxel_size=None, unit=None)
+
+
+def _directions(
+    frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str, affine: str | None
+) -> np.ndarray:
+    """Unit vectors along slices, rows' order and columns' order, in the patient's axes."""
+    orientations = np.array([f.orientation for _, f in frames])
+    off = np.abs(orientations - orientations[0]).max(axis=1)
+    if off.max() > _TILT:
+        other = frames[int(off.argmax())]
+        raise VolumeError(
+            f"{where}: {called(frames[0])} and {called(other)} lie in different directions; choose the "
+            "files of one volume by a glob"
+        )
+    row, column = orientations[0, :3], orientations[0, 3:]
+    lengths = np.linalg.norm(row), np.linalg.norm(column)
+    if max(abs(n - 1) for n in lengths) > 0.01 or abs(row @ column) > 0.01:
+        raise VolumeError(
+            f"{where}: its ImageOrientationPatient {orientations[0].tolist()} is no pair of directions"
+        )
+    axes = np.array([normal(orientations[0]), column, row])
+    if affine != "drop" and np.sort(np.abs(axes), axis=1)[:, 1].max() > _TILT:
+        told = [round(float(v), 4) for v in orientations[0]]
+        raise UnclearSpace(
+            f"{where}: its axes are oblique (ImageOrientationPatient {told}), "
+            'which a volume here cannot be; affine="drop" opens it as it is stored, without the rotation'
+        )
+    return axes
+
+
+def _depth(
+    at: np.ndarray, frames: Placed, called: Callable[[tuple[int, Frame]], str], where: str
+) -> float:
+    """How far slices are apart, if it is the same everywhere."""
+    steps = np.diff(at)
+    usual = float(np.median(steps))
+    same = np.flatnonzero(steps <= 1e-3)
+    if len(same):
+        k = int(same[0])
+        raise VolumeError(
+            f"{where}: {called(frames[k])} and {called(frames[k + 1])} are at the same place ({at[k]:.4g} "
+            f"mm): {counted(len(same), 'slice')} too many; choose the files of one volume by a glob"
+        )
+    uneven = np.flatnonzero(np.abs(steps - usual) > max(_UNEVEN * usual, _ROUNDED))
+    if len(uneven):
+        k = int(uneven[0])
+        pair = f"{called(frames[k])} and {called(frames[k + 1])}"
+        gap = f"{pair} are {steps[k]:.4g} mm apart, others {usual:.4g}"
+        missing = round(float(steps[k]) / usual) - 1
+        if missing >= 1:
+            raise VolumeError(
+                f"{where}: {counted(missing, 'slice')} missing between {called(frames[k])} and "
+                f"{called(frames[k + 1])} ({gap}); restore what is missing, or choose the files by a glob"
+            )
+        raise VolumeError(
+            f"{where}: slices are not evenly spaced: {gap}; choose the files of one volume by a glob"
+        )
+    return float((at[-1] - at[0]) / len(steps))
+
+
+def _numbered(
+    frames: Placed,
+    headers: Sequence[Header],
+    called: Callable[[tuple[int, Frame]], str],
+    where: str,
+) -> Placed:
+    """Frames without places, by the numbers of their files; those of one file stay as they are."""
+    numbers = [h.instance for h in headers]
+    if len(headers) == 1 or any(n is None for n in numbers):
+        return frames
+    order = sorted(range(len(headers)), key=lambda n: numbers[n])  # type: ignore[arg-type,return-value]
+    for a, b in itertools.pairwise(order):
+        step = numbers[b] - numbers[a]  # type: ignore[operator]
+        if step != 1:
+            what = (
+                "have the same number"
+                if step == 0
+                else f"have the numbers {numbers[a]} and {numbers[b]}"
+            )
+            pair = " and ".join(printable(headers[n].file.name) for n in (a, b))
+            raise VolumeError(
+                f"{where}: {pair} {what}, and no places; restore what is missing, or choose the files of "
+                "one volume by a glob"
+            )
+    rank = {n: k for k, n in enumerate(order)}
+    return sorted(frames, key=lambda item: (rank[item[0]], item[1].number))

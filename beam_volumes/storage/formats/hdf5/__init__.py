@@ -1,0 +1,1 @@
+"""HDF5 and the layouts that programs write in it."""

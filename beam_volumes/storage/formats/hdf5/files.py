@@ -1,0 +1,272 @@
+"""HDF5 files: which are some, and how they are opened to be read."""
+
+from __future__ import annotations
+
+import glob
+import math
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.outside import OutsideError, check_path
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+#: What stands for the number of a block, in the names of files and datasets.
+_BLOCK = re.compile(r"%\d*b")
+#: A larger index is that of a dimension that has no end.
+_UNLIMITED = 1 << 62
+#: Soft links that are followed on a path.
+_MAX_LINKS = 64
+SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".ims", ".mnc", ".nwb")
+
+
+def split(path: str) -> tuple[str, str | None]:
+    """A path as that of a file and, after a colon, that of a dataset inside.
+
+    Examples
+    --------
+    >>> split("/no/such/folder/file.h5:/volumes/raw")
+    ('/no/such/folder/file.h5', '/volumes/raw')
+    """
+    if os.path.exists(path):
+        return path, None
+    for found in re.finditer(":", path):
+        file, inside = path[: found.start()], path[found.end() :]
+        if os.path.isfile(file) or (
+            file.lower().endswith(SUFFIXES) and not os.path.isdir(os.path.dirname(file))
+        ):
+            return file, inside or None
+    return path, None
+
+
+def is_hdf5(path: str) -> bool:
+    """Whether a file begins with HDF5's signature, or has it where that may be after a user's block."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            at = 0
+            while at <= 1 << 20:
+                file.seek(at)
+                found = file.read(len(MAGIC))
+                if found == MAGIC:
+                    return True
+                if len(found) < len(MAGIC):
+                    return False
+                at = 2 * at or 512
+    except OSError:
+        pass
+    return False
+
+
+def library(name: str) -> Any:
+    """The module h5py; the message names what needs it."""
+    return needed("h5py", "hdf5", f"{printable(name)} is HDF5")
+
+
+@contextmanager
+def opened_file(path: str) -> Iterator[Any]:
+    """An HDF5 file, open to be read; whatever is wrong with it is a `VolumeError`."""
+    h5py = library(path)
+    with _damage(path), h5py.File(path, "r") as file:
+        if file.mode != "r":  # what it holds may not be on the disk yet
+            raise VolumeError(f"{printable(path)} is open to write in this process: close it first")
+        yield file
+
+
+def files_behind(node: Any, check: bool = False) -> tuple[str, ...]:
+    """Absolute paths of all files that hold the voxels of an object of an open file, its own first.
+
+    Virtual datasets name other files, whose datasets may be links to further ones. Raw files hold voxels too.
+    A file that does not exist is listed as well. With ``check``, files that lie elsewhere are refused, before
+    they are opened: see `storage.outside`.
+    """
+    path = os.path.abspath(os.fsdecode(node.file.filename))
+    found = {path: None}
+    left, seen = _sources(node, path, check), set()
+    while left:
+        file, inside = left.pop()
+        if (file, inside) in seen:
+            continue
+        seen.add((file, inside))
+        found[file] = None
+        if inside is not None and os.path.isfile(file):
+            try:
+                left += _linked(file, inside, check)
+            except OutsideError:
+                raise
+            except Exception:  # what is damaged is reported where it is read
+                continue
+    return tuple(found)
+
+
+def absent_behind(node: Any) -> tuple[str, ...]:
+    """What a dataset of an open file rests on and is not there: HDF5 would read fill values, or zeros.
+
+    These are files and datasets that virtual datasets name, and raw files that are missing or too short.
+    """
+    h5py = library(os.fsdecode(node.file.filename))
+    found: dict[str, None] = {}
+    seen: set[tuple[str, str]] = set()
+
+    def look(dataset: Any) -> None:
+        path = os.path.abspath(os.fsdecode(dataset.file.filename))
+        if (path, dataset.name) in seen:
+            return
+        seen.add((path, dataset.name))
+        plist = dataset.id.get_create_plist()
+        left = math.prod(dataset.shape or ()) * dataset.id.get_type().get_size()
+        for k in range(plist.get_external_count()):
+            name, offset, size = plist.get_external(k)
+            file = _candidates(os.fsdecode(name), path, "HDF5_EXTFILE")[0]
+            needed_here = min(size, left)
+            if not os.path.isfile(file) or os.path.getsize(file) < offset + needed_here:
+                found[file] = None
+            left -= needed_here
+        if plist.get_layout() != h5py.h5d.VIRTUAL:
+            return
+        by_file: dict[str, list[Any]] = {}
+        for source in dataset.virtual_sources():
+            # Names with the number of a block end where a block is not there.
+            if not _BLOCK.search(source.file_name + source.dset_name):
+                by_file.setdefault(source.file_name, []).append(source)
+        for name, sources in by_file.items():
+            file = path if name == "." else _candidates(name, path, "HDF5_VDS")[0]
+            try:
+                with h5py.File(file, "r") as other:
+                    for source in sources:
+                        inside = other.get(source.dset_name)
+                        if not isinstance(inside, h5py.Dataset) or _reaches_beyond(source, inside):
+                            found[f"{file}:{source.dset_name}"] = None
+                        else:
+                            look(inside)
+            except (OSError, KeyError):  # it is missing, or no HDF5
+                found[file] = None
+
+    look(node)
+    return tuple(found)
+
+
+def _reaches_beyond(source: Any, dataset: Any) -> bool:
+    """Whether a virtual dataset takes more of another one than that has."""
+    space = source.src_space
+    if space.get_select_type() == 3 or space.get_select_npoints() == 0 or not dataset.shape:
+        return False  # all of it
+    _, last = space.get_select_bounds()
+    # Of an unlimited one as much as there is.
+    limits = zip(last, dataset.shape, strict=True)
+    return len(last) == len(dataset.shape) and any(n <= a < _UNLIMITED for a, n in limits)
+
+
+#: A file, and the path of an object in it; None of raw bytes.
+_Named = tuple[str, str | None]
+
+
+def check_links(group: Any, inside: str) -> None:
+    """Refuse a path in an open file that leads to a file elsewhere, before that is opened."""
+    h5py = library(os.fsdecode(group.file.filename))
+    at, names = group, inside.split("/")
+    if inside.startswith("/"):
+        at = group.file
+    followed = 0
+    while names and isinstance(at, h5py.Group):
+        name = names.pop(0)
+        link = at.get(name, getlink=True) if name not in ("", ".") else None
+        if isinstance(link, h5py.ExternalLink):
+            path = os.path.abspath(os.fsdecode(at.file.filename))
+            _candidates(link.filename, path, "HDF5_EXT", True)
+        if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
+            followed += 1
+            names = link.path.split("/") + names
+            at = at.file if link.path.startswith("/") else at
+        elif link is not None:
+            at = at[name]
+
+
+def _sources(node: Any, path: str, check: bool = False) -> list[_Named]:
+    """What an object names in its file, or in others."""
+    h5py = library(path)
+    if not isinstance(node, h5py.Dataset):
+        links = (node.get(name, getlink=True) for name in node)
+        external = [link for link in links if isinstance(link, h5py.ExternalLink)]
+        paths = [(e.path, _candidates(e.filename, path, "HDF5_EXT", check)) for e in external]
+        return [(file, inside) for inside, files in paths for file in files]
+    plist = node.id.get_create_plist()
+    raw = [os.fsdecode(plist.get_external(k)[0]) for k in range(plist.get_external_count())]
+    found: list[_Named] = [
+        (f, None) for r in raw for f in _candidates(r, path, "HDF5_EXTFILE", check)
+    ]
+    if plist.get_layout() == h5py.h5d.VIRTUAL:
+        named = {(s.file_name, s.dset_name) for s in node.virtual_sources()}
+        for name, inside in named:
+            files = [path] if name == "." else _candidates(name, path, "HDF5_VDS", check)
+            found += [(file, inside) for file in files]
+    return found
+
+
+def _linked(path: str, inside: str, check: bool = False) -> list[_Named]:
+    """What a path in a file leads to: links on the way may lead to other files."""
+    h5py = library(path)
+    with h5py.File(path, "r") as file:
+        at, names = file, inside.split("/")
+        followed = 0
+        while names:
+            name = names.pop(0)
+            link = at.get(name, getlink=True) if name not in ("", ".") else None
+            if isinstance(link, h5py.ExternalLink):
+                rest = "/".join([link.path, *names])
+                return [(f, rest) for f in _candidates(link.filename, path, "HDF5_EXT", check)]
+            if isinstance(link, h5py.SoftLink) and followed < _MAX_LINKS:
+                followed += 1
+                names = link.path.split("/") + names
+                at = file if link.path.startswith("/") else at
+            elif link is not None:
+                at = at[name]
+        return _sources(at, path, check)
+
+
+def _candidates(name: str, path: str, variable: str, check: bool = False) -> list[str]:
+    """Where the library looks for a file that another one names: those that exist, or the first place.
+
+    With ``check``, one that lies elsewhere is refused.
+    """
+    folder = os.path.dirname(path)
+    prefixes = os.environ.get(f"{variable}_PREFIX", "").split(":")
+    folders = [p.replace("${ORIGIN}", folder) for p in prefixes if p]
+    beside = [folder, os.path.dirname(os.path.realpath(path))]
+    # Raw files are looked for in the current directory, others beside the one that names them.
+    folders += ["", *beside] if variable == "HDF5_EXTFILE" else [*beside, ""]
+    wanted = [os.path.abspath(os.path.join(f, name)) for f in folders]
+    if _BLOCK.search(name):
+        patterns = (_BLOCK.sub("*", glob.escape(w)) for w in wanted)
+        found = [file for p in patterns for file in glob.glob(p)] or wanted[:1]
+    else:
+        found = list(dict.fromkeys(w for w in wanted if os.path.exists(w))) or wanted[:1]
+    if check:  # it takes the first one
+        check_path(path, found[0])
+    return found
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Say of errors of h5py which file they are of; those of ours do."""
+    try:
+        yield
+    except VolumeError:
+        raise
+    except Exception as error:
+        told = " ".join(str(error).split())
+        if isinstance(error, ValueError) and path in told:
+            raise
+        if "unable to lock file" in told:
+            raise VolumeError(
+                f"{printable(path)} is locked: another program has it open to write; wait for its end"
+            ) from None
+        raise VolumeError(
+            f"{printable(path)} cannot be read as HDF5: {printable(told)[:300]}; restore it"
+        ) from None

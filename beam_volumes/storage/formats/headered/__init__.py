@@ -1,0 +1,1 @@
+"""Files with a header and then voxels."""

@@ -1,0 +1,447 @@
+"""What formats share that are a header, which says where voxels lie, and voxels side by side.
+
+The header is read by a parser of ours, for it is small, and nothing that it says may be trusted: sizes are
+held against those of files before anything is allocated. Voxels may be one stream of gzip or zlib, and may be
+in a file of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import ContiguousReader, copy_voxels
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.inflate import MOST, beginning, inflated
+from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.places.positioned import first_bytes, read_at
+from beam_volumes.storage.sources.axes import UnclearPlace, check_affine, select, turned
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+#: Bytes of planes that are taken of a stream at a time.
+_PIECE = 4 << 20
+
+#: What a header says where this package has written bool, for which these formats have no dtype.
+MASK = "beam_volumes mask"
+
+
+# voxels
+
+
+@dataclass(frozen=True, eq=False)
+class VoxelReader(ContiguousReader):
+    """Voxels side by side in a local file, or in a stream in it.
+
+    Attributes
+    ----------
+    stream : tuple or None
+        What the voxels are a stream of, ``"gzip"`` or ``"zlib"``, and the byte of the file at which that
+        begins; ``at`` counts in what it holds then. It is -1 of voxels that the stream ends with.
+    scale : tuple or None
+        What voxels are multiplied by, and what is added then.
+    header : dict or None
+        The file that tells of this one.
+    flipped : tuple of bool
+        Which of z, y and x are reversed.
+    """
+
+    stream: tuple[str, int] | None = None
+    scale: tuple[float, float] | None = None
+    header: Spec | None = None
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+
+    @property
+    def remark(self) -> str:
+        """What makes it slow to read."""
+        if self.stream is None:
+            return ""
+        return (
+            f"one stream of {self.stream[0]}: each process decodes it from its beginning as far as it needs; "
+            "beam-volumes convert what is read often"
+        )
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        files = [self.file] if self.header is None else [self.file, self.header]
+        return tuple(Extent(f) for f in files)
+
+    @property
+    def piece(self) -> tuple[int, ...]:
+        if self.stream is None:
+            return super().piece
+        # Whoever wants a row of a plane has to decode the plane.
+        z = dict(self.chosen.dims).get("z")
+        first = max(0, len(self.shape) - 2) if z is None else z + 1
+        plane = math.prod(self.shape[first:]) * np.dtype(self.stored).itemsize
+        piece = [1] * first + list(self.shape[first:])
+        if z is not None:
+            piece[z] = max(1, min(self.shape[z], _PIECE // max(1, plane)))
+        return tuple(piece)
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of what is decoded or scaled in one piece, if that is more than a chunk."""
+        if self.stream is None and self.scale is None:
+            return super().decode_bytes
+        each = max(self.dtype.itemsize, np.dtype(self.stored).itemsize)
+        return math.prod(self.piece) * (8 if self.scale is not None else each)
+
+    def open(self) -> ts.TensorStore:
+        store = super().open()
+        for axis, back in enumerate(self.flipped):
+            if back:
+                store = store[ts.d[store.rank - 3 + axis].stride[-1]]
+        return store[ts.d[:].translate_to[(0,) * store.rank]]
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        stored = np.dtype(self.stored)
+        first = int(np.ravel_multi_index(domain.inclusive_min, self.shape))
+        at, size = first * stored.itemsize, out.size * stored.itemsize
+        path = self.file["path"]
+        if self.stream is None:
+            data = read_at(path, self.at + at, size)
+        else:
+            kind, start = self.stream
+            nbytes = math.prod(self.shape) * stored.itemsize
+            stream = inflated(path, kind, start, max(0, self.at) + nbytes)
+            before = self.at if self.at >= 0 else stream.length() - nbytes
+            if before < 0:
+                raise VolumeError(
+                    f"{printable(path)} is cut off: its stream holds {before + nbytes:,} bytes, and its "
+                    f"voxels are {nbytes:,}; restore it"
+                )
+            data = stream.read(before + at, size)
+        voxels = np.frombuffer(data, stored).reshape(out.shape)
+        if self.scale is None:
+            copy_voxels(voxels, out)
+        else:
+            slope, inter = self.scale
+            exact = voxels.astype(np.float64)
+            exact *= slope
+            exact += inter
+            out[...] = exact
+
+
+def scaled_dtype(stored: np.dtype) -> np.dtype:
+    """As what scaled voxels are read: float32 where that holds all numbers that are stored, else float64.
+
+    Examples
+    --------
+    >>> scaled_dtype(np.dtype(">i2")), scaled_dtype(np.dtype("i4"))
+    (dtype('float32'), dtype('float64'))
+    """
+    narrow = stored.itemsize <= 2 or (stored.kind == "f" and stored.itemsize == 4)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def voxels_of(
+    place: Place,
+    *,
+    axes: Sequence[str],
+    sizes: Sequence[int],
+    stored: np.dtype,
+    at: int,
+    index: Mapping[str, int | str] | None,
+    channels: Sequence[str] = (),
+    file: Spec | None = None,
+    stream: tuple[str, int] | None = None,
+    scale: tuple[float, float] | None = None,
+    grid: Lie | None = None,
+    mask: bool = False,
+    is_there: bool = True,
+) -> Source:
+    """The source that a header tells of, once the file is known to be long enough.
+
+    Parameters
+    ----------
+    place : Place
+        The file that holds the header.
+    axes, sizes : sequence
+        Names and extents of dimensions, the slowest first.
+    stored : numpy.dtype
+        Of the voxels in the file.
+    at : int
+        Where they begin.
+    index, channels
+        As of `axes.select`.
+    file : dict, optional
+        The file of the voxels, if that is another one.
+    stream, scale
+        As of `VoxelReader`.
+    grid : Lie, optional
+        How they lie in space; its axes are named as in ``axes``.
+    mask : bool
+        Whether bytes are said to be bool.
+    is_there : bool
+        Whether the file is there already, so that its length can be checked.
+    """
+    name = place.text
+    if is_there:
+        check_length(name, place.spec if file is None else file, sizes, stored, at, stream)
+    if stored.newbyteorder("=") not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"{printable(name)} holds {stored.name}; voxels are one of {known}")
+    grid = Lie() if grid is None else grid
+    chosen = select(axes, sizes, index, printable(name), channels)
+    reader = VoxelReader(
+        file=dict(place.spec if file is None else file),
+        shape=tuple(int(n) for n in sizes),
+        stored=stored.str,
+        dtype=stored.newbyteorder("=") if scale is None else scaled_dtype(stored),
+        at=at,
+        chosen=chosen,
+        stream=stream,
+        scale=scale,
+        header=None if file is None else dict(place.spec),
+        flipped=grid.flipped,
+    )
+    shape, chunk = chosen.triple(reader.shape, 1), chosen.triple(reader.piece, 1)
+    first = [
+        -(-n % c) if back else 0 for n, c, back in zip(shape, chunk, grid.flipped, strict=True)
+    ]
+    source = Source(
+        name=name,
+        shape=shape,
+        dtype=reader.dtype,
+        chunk=chunk,
+        chunk_origin=(first[0], first[1], first[2]),
+        space=Space(
+            chosen.axes,
+            grid.voxel_size,
+            grid.unit,
+            grid.origin,
+            leading=chosen.leading,
+            channels=chosen.channels,
+        ),
+        reader=reader,
+        encoded=stream is not None,
+        leading=chosen.before(reader.shape),
+        leading_chunk=chosen.before(reader.piece),
+    )
+    return source.as_mask() if mask and scale is None else source
+
+
+def check_length(
+    name: str,
+    file: Spec,
+    sizes: Sequence[int],
+    stored: np.dtype,
+    at: int,
+    stream: tuple[str, int] | None,
+) -> None:
+    """Refuse a file that cannot hold the voxels that its header tells of."""
+    path = str(file["path"])
+    name = printable(name)
+    if not os.path.isfile(path):
+        raise VolumeError(f"{name} says that its voxels are in {printable(path)}, which is no file")
+    shown = " x ".join(str(n) for n in sizes)
+    if any(n < 1 for n in sizes):
+        raise VolumeError(f"the header of {name} is damaged: its sizes are {shown}")
+    size = os.path.getsize(path)
+    nbytes = math.prod(int(n) for n in sizes) * stored.itemsize
+    if stream is not None:
+        if max(0, at) + nbytes > MOST * max(0, size - stream[1]):
+            raise VolumeError(
+                f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
+                f"{nbytes:,} bytes, more than the {size:,} bytes of {printable(path)} can stand for; "
+                "restore it"
+            )
+    elif at < 0 or at + nbytes > size:
+        raise VolumeError(
+            f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
+            f"{nbytes:,} bytes "
+            f"from byte {at:,} on, but {printable(path)} has {size:,}; restore it"
+        )
+
+
+# where they lie
+
+
+@dataclass(frozen=True)
+class Lie:
+    """How voxels lie in space: per z, y, x, of axes that are reversed where ``flipped`` says so."""
+
+    voxel_size: tuple[float, float, float] | None = None
+    unit: str | None = None
+    origin: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    flipped: tuple[bool, bool, bool] = (False, False, False)
+
+
+def lie_of(
+    name: str,
+    names: str,
+    sizes: Sequence[int],
+    matrix: np.ndarray,
+    origin: Sequence[float] | np.ndarray,
+    *,
+    affine: str | None,
+    unit: str | None = None,
+) -> tuple[str, Lie]:
+    """What an affine transform from voxels to positions says, as names of axes and how they lie.
+
+    Parameters
+    ----------
+    name : str
+        How messages name the file.
+    names : str
+        Of its axes in space, e.g. ``"xyz"``, where one that is neither turned nor reversed has the same
+        direction as the axis of that name in space.
+    sizes : sequence of int
+        Extents of these axes.
+    matrix : numpy.ndarray
+        A column for each axis: the step from one voxel to the next, in space as x, y, z.
+    origin : sequence of float
+        The position of the first voxel's centre, x, y, z.
+    affine : str or None
+        What the user says: see `AFFINE`.
+    unit : str, optional
+
+    Returns
+    -------
+    str
+        The names of the axes: others than ``names`` where ``affine="reorient"`` has changed them.
+    Lie
+
+    Examples
+    --------
+    >>> turned = np.array([[0, -2.0, 0], [3, 0, 0], [0, 0, 4]])
+    >>> lie_of("a.nii", "xyz", (5, 6, 7), turned, (10, 0, 0), affine="reorient", unit="millimeter")[0]
+    'yxz'
+    """
+    name = printable(name)
+    check_affine(affine, name)
+    n = len(names)
+    steps = np.linalg.norm(np.where(np.isfinite(matrix), matrix, 0.0), axis=0)
+    whole = bool(np.isfinite(matrix).all() and np.isfinite(origin).all() and (steps > 0).all())
+    if affine == "drop":
+        return names, Lie(voxel_size_of(names, steps), unit if (steps > 0).all() else None)
+    if not whole:
+        raise UnclearPlace(
+            f"{name} does not say where its voxels lie: its affine has columns of zeros or what is no "
+            "number; "
+            "say affine='drop' to take voxels as they lie"
+        )
+    along = [int(np.argmax(np.abs(matrix[:, k]) / steps[k])) for k in range(n)]
+    # What is not along the main direction moves no voxel by more than a hundredth of one.
+    off = [
+        np.abs(np.delete(matrix[:, k], along[k])).max(initial=0.0) * sizes[k] > 0.01 * steps.min()
+        for k in range(n)
+    ]
+    letters = "".join("xyz"[a] for a in along)
+    straight = not any(off) and len(set(along)) == n
+    back = [bool(matrix[a, k] < 0) for k, a in enumerate(along)]
+    if not straight or (affine is None and (letters != names or any(back))):
+        what = "turns" if not straight or letters != names else "reverses"
+        raise turned(name, f"its affine {what} axes in space", can_reorient=straight)
+    if not {"x", "y"} <= set(letters):
+        raise ValueError(
+            f"{name}: its affine puts a plane along {letters}; say affine='drop' to take it as x and y"
+        )
+    exact = [float(abs(matrix[a, k])) for k, a in enumerate(along)]
+    at = [float(o) for o in origin] + [0.0] * (3 - len(origin))
+    for k, a in enumerate(along):
+        if back[k]:
+            at[a] += float(matrix[a, k]) * (sizes[k] - 1)
+    flipped = {letter: b for letter, b in zip(letters, back, strict=True)}
+    return letters, Lie(
+        voxel_size_of(letters, exact),
+        unit,
+        (at[2], at[1], at[0]),
+        (flipped.get("z", False), flipped.get("y", False), flipped.get("x", False)),
+    )
+
+
+def voxel_size_of(names: str, sizes: Sequence[float]) -> tuple[float, float, float] | None:
+    """Extents of voxels along named axes as z, y, x; None if one of them is none."""
+    if not all(math.isfinite(s) and s > 0 for s in sizes):
+        return None
+    found = dict(zip(names, map(float, sizes), strict=True))
+    z, y, x = (found.get(a, 1.0) for a in AXES)
+    return (z, y, x)
+
+
+def short(value: Any) -> float:
+    """The shortest number that is the same float32: what people mean by what a header holds.
+
+    Examples
+    --------
+    >>> float(np.float32(0.008)), short(np.float32(0.008))
+    (0.00800000037997961, 0.008)
+    """
+    return float(str(np.float32(value)))
+
+
+# files
+
+
+def local_file(place: Place, suffixes: Sequence[str], what: str) -> str | None:
+    """The path of a file on a disk; None if the place is none.
+
+    Raises
+    ------
+    ValueError
+        Its name is that of such a file, and it is in a bucket.
+    """
+    if place.local is None:
+        if place.text.lower().endswith(tuple(suffixes)):
+            raise ValueError(
+                f"{place.text}: {what} are read from a disk; copy it to one, or convert it to .zarr there"
+            )
+        return None
+    return place.local if os.path.isfile(place.local) else None
+
+
+def beginning_of(path: str, size: int) -> tuple[bytes, bool]:
+    """What a file holds first, and whether it is gzip, decoded then."""
+    data = first_bytes(path, max(2, size))
+    if data.startswith(b"\x1f\x8b"):
+        return beginning(path, size), True
+    return data, False
+
+
+def refuse(name: str, what: str, dataset: str | None, level: int | None) -> None:
+    """Refuse options that are for groups."""
+    for option, value in (("dataset", dataset), ("level", level)):
+        if value is not None:
+            raise ValueError(f"{option}={value!r}: {printable(name)} is {what} and has none")
+
+
+def data_file(place: Place, said: str) -> Spec:
+    """The file that a header names, beside it unless the name says where.
+
+    Raises
+    ------
+    VolumeError
+        There is none.
+    """
+    assert place.local is not None
+    path = os.path.normpath(os.path.join(os.path.dirname(place.local), said))
+    if "\0" not in said:
+        check_path(place.local, path)
+    if "\0" in said or not os.path.isfile(path):
+        raise VolumeError(
+            f"{printable(place.text)} says that its voxels are in {printable(said)!r}, and there is "
+            "no such file: "
+            "restore it, or mend the header"
+        )
+    return {**place.spec, "path": path}
+
+
+def no_channels(d: Description) -> None:
+    """Refuse an output that has channels."""
+    if "c" in d.space.leading:
+        raise ValueError(
+            f"{d.name}: {d.format} holds points in time and no channels; choose one, as v.sel(c=0), or write "
+            ".zarr, .nrrd, .mha or .nii"
+        )

@@ -1,0 +1,339 @@
+"""MetaImage, as ITK has it: ``.mha``, or a ``.mhd`` header with voxels in another file.
+
+They are raw, or one stream of zlib.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import InPlace, contiguous
+from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.formats.headered.header import (
+    MASK,
+    Lie,
+    data_file,
+    lie_of,
+    local_file,
+    refuse,
+    voxels_of,
+)
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import first_bytes, write_box
+from beam_volumes.storage.sources.axes import AFFINE, Selection, unit_name
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+SUFFIXES = (".mha", ".mhd")
+#: No header is longer.
+_HEADER = 1 << 16
+
+_TYPES = {
+    "MET_CHAR": "i1",
+    "MET_UCHAR": "u1",
+    "MET_SHORT": "i2",
+    "MET_USHORT": "u2",
+    "MET_INT": "i4",
+    "MET_UINT": "u4",
+    "MET_LONG_LONG": "i8",
+    "MET_ULONG_LONG": "u8",
+    "MET_FLOAT": "f4",
+    "MET_DOUBLE": "f8",
+    # These have four bytes wherever they are written.
+    "MET_LONG": "i4",
+    "MET_ULONG": "u4",
+}
+#: Other names of fields.
+_SAME = {
+    "elementbyteordermsb": "binarydatabyteordermsb",
+    "position": "offset",
+    "origin": "offset",
+    "rotation": "transformmatrix",
+    "orientation": "transformmatrix",
+}
+#: The units that a file can have: others are written as one of them.
+_UNITS = {"micrometer": "um", "millimeter": "mm", "centimeter": "cm"}
+_AS = {
+    "picometer": "micrometer",
+    "angstrom": "micrometer",
+    "nanometer": "micrometer",
+    "mil": "micrometer",
+    "inch": "millimeter",
+    "decimeter": "millimeter",
+    "foot": "millimeter",
+    "meter": "millimeter",
+    "kilometer": "millimeter",
+}
+
+
+class MetaImage(InPlace):
+    """A MetaImage file."""
+
+    title = "MetaImage"
+    name = "mha"
+    suffixes = (".mha",)
+    dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
+    open_options: ClassVar[Options] = {"affine": AFFINE}
+    # The channels of a voxel lie beside each other.
+    channels = "together"
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        affine: str | None = None,
+        **options: Any,
+    ) -> Source | None:
+        path = local_file(place, SUFFIXES, "MetaImage files")
+        if path is None:
+            return None
+        begins = first_bytes(path, _HEADER)
+        if not path.lower().endswith(SUFFIXES) and not re.match(
+            rb"ObjectType\s*[=:]\s*Image\b", begins
+        ):
+            return None
+        name = printable(place.text)
+        refuse(name, "MetaImage", dataset, level)
+        fields, end = _fields(begins, name)
+        n = _whole(fields, "ndims", None, name)
+        if not 1 <= n <= 4:
+            raise ValueError(f"{name} has {n} dimensions; a MetaImage that is read has 2 to 4")
+        sizes = [_natural(t, "DimSize", name) for t in fields.get("dimsize", "").split()]
+        if len(sizes) != n:
+            raise VolumeError(
+                f"the header of {name} is damaged: DimSize is "
+                f"{printable(fields.get('dimsize', 'not told'))!r}, "
+                f"and there are {n} dimensions"
+            )
+        stored = _dtype(fields, name)
+        axes = list("xyzt"[:n])
+        channels = _whole(fields, "elementnumberofchannels", 1, name)
+        if channels != 1:
+            axes, sizes = ["c", *axes], [channels, *sizes]
+        said = fields["elementdatafile"]
+        if said.upper() == "LOCAL":
+            file, where, start = None, path, end
+        elif re.match(r"LIST\b", said) or re.search(r"%[0-9]*d(\s|\S*\s)", said + " "):
+            raise ValueError(
+                f"{name} has its voxels in several files ({printable(said)}), which are not read: "
+                "write it anew as "
+                "one file, or open the slices themselves"
+            )
+        else:
+            file, start = data_file(place, said), 0
+            where = str(file["path"])
+        skip = _whole(fields, "headersize", 0, name)
+        is_zipped = _is_true(fields, "compresseddata")
+        nbytes = math.prod(sizes) * stored.itemsize
+        at, stream = 0, None
+        if is_zipped:
+            if skip < 0:
+                raise VolumeError(
+                    f"the header of {name} is damaged: HeaderSize is {skip} of what is compressed"
+                )
+            stream = ("zlib", start + skip)
+        elif skip == -1:  # what there is ends with voxels
+            at = os.path.getsize(where) - nbytes
+        elif skip < 0:
+            raise VolumeError(f"the header of {name} is damaged: HeaderSize is {skip}")
+        else:
+            at = start + skip
+        letters, lie = _lie(fields, n, sizes[-n:], name, affine)
+        renamed = [letters["xyz".index(a)] if a in "xyz"[:n] else a for a in axes]
+        return voxels_of(
+            place,
+            axes=renamed[::-1],
+            sizes=sizes[::-1],
+            stored=stored,
+            at=at,
+            index=index,
+            file=file,
+            stream=stream,
+            grid=lie,
+            mask=fields.get("comment") == MASK,
+        )
+
+    def header(self, d: Description) -> bytes:
+        # A dimension of time is the fourth one.
+        sizes = [*d.shape[::-1], d.space.times] if d.space.times else d.stored(d.shape)[::-1]
+        n = len(sizes)
+        told = {np.dtype(t): name for name, t in reversed(_TYPES.items())}[d.dtype]
+        unit = None if d.space.unit is None else _AS.get(d.space.unit, d.space.unit)
+        space = d.space.in_unit(unit)
+
+        def lengths(values: tuple[float, float, float], of_time: float) -> str:
+            return " ".join(repr(float(v)) for v in (*values[::-1], of_time)[:n])
+
+        identity = " ".join("1" if j == k else "0" for j in range(n) for k in range(n))
+        lines = [
+            "ObjectType = Image",
+            f"NDims = {n}",
+            "BinaryData = True",
+            "BinaryDataByteOrderMSB = False",
+            "CompressedData = False",
+        ]
+        if d.mask:
+            lines.append(f"Comment = {MASK}")
+        if space.voxel_size is not None or any(space.origin) or unit is not None:
+            lines += [
+                f"TransformMatrix = {identity}",
+                f"Offset = {lengths(space.origin, 0.0)}",
+                f"ElementSpacing = {lengths(space.voxel_size or (1.0, 1.0, 1.0), 1.0)}",
+            ]
+        if unit is not None:
+            lines.append(f"DistanceUnits = {_UNITS[unit]}")
+        lines += [
+            f"DimSize = {' '.join(map(str, sizes))}",
+            *([f"ElementNumberOfChannels = {_channels(d)}"] if d.space.has_channels else []),
+            f"ElementType = {told}",
+            "ElementDataFile = LOCAL",
+            "",
+        ]
+        return "\n".join(lines).encode()
+
+    def write_unit(self, d: Description, cell: Triple, voxels: np.ndarray) -> None:
+        if not d.space.has_channels:
+            super().write_unit(d, cell, voxels)
+            return
+        many, box = _channels(d), d.grid.box(d.grid.index(cell))
+        mixed = np.moveaxis(voxels.reshape((many, *box.shape)), 0, -1)
+        little = np.ascontiguousarray(mixed, d.dtype.newbyteorder("<"))
+        point = (d.at or (0,))[0] if d.space.times else 0
+        at = len(self.header(d)) + point * math.prod(d.shape) * many * d.dtype.itemsize
+        # As a volume whose rows are as many times as long.
+        wide = (*d.shape[:2], d.shape[2] * many)
+        start = (*box.start[:2], box.start[2] * many)
+        stop = (*box.stop[:2], box.stop[2] * many)
+        rows = little.reshape((*box.shape[:2], box.shape[2] * many))
+        write_box(d.kvstore["path"], at, wide, Box(start, stop), rows)
+
+    def read_back(self, d: Description) -> Source:
+        if not d.space.has_channels:
+            return super().read_back(d)
+        axes = [*(("t",) if d.space.times else ()), *d.space.axes, "c"]
+        sizes = [*d.leading[:-1], *d.stored(d.shape), _channels(d)]
+        return contiguous(
+            d.name,
+            d.kvstore,
+            shape=sizes,
+            stored=d.dtype.newbyteorder("<"),
+            at=len(self.header(d)),
+            chosen=Selection((), tuple((a, k) for k, a in enumerate(axes)), d.space.channels),
+            space=d.space,
+            dtype=d.dtype,
+        )
+
+
+def _channels(d: Description) -> int:
+    """How many channels an output has that has an axis of them."""
+    return d.leading[-1]
+
+
+FORMATS = (MetaImage(),)
+
+
+def _fields(data: bytes, name: str) -> tuple[dict[str, str], int]:
+    """The fields of a header, and where it ends: behind the one that says where voxels are."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        stop = data.find(b"\n", at)
+        line = data[at : len(data) if stop < 0 else stop]
+        at = len(data) if stop < 0 else stop + 1
+        if not line.strip():
+            continue
+        # ITK reads "key: value", too.
+        field, *rest = re.split("[=:]", line.decode("utf-8", "replace"), maxsplit=1)
+        key, value = field.strip().lower(), "".join(rest)
+        if not rest or not re.fullmatch(r"[a-z][a-z0-9_. \[\]-]*", key):
+            raise VolumeError(
+                f"the header of {name} is damaged: {printable(field[:40])!r} is no field; restore it"
+            )
+        found.setdefault(_SAME.get(key, key), value.strip())
+        if key == "elementdatafile":
+            return found, at
+    raise VolumeError(
+        f"the header of {name} is damaged: it does not say where voxels are (ElementDataFile); restore it"
+    )
+
+
+def _natural(text: str, field: str, name: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise VolumeError(f"the header of {name} is damaged: {field} has {printable(text)!r}")
+    return int(text)
+
+
+def _whole(fields: Mapping[str, str], key: str, default: int | None, name: str) -> int:
+    text = fields.get(key, "" if default is None else str(default))
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise VolumeError(f"the header of {name} is damaged: {key} is {printable(text)!r}")
+    return int(text)
+
+
+def _is_true(fields: Mapping[str, str], key: str) -> bool:
+    return fields.get(key, "").lower() in ("true", "t", "1", "yes", "y")
+
+
+def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
+    told = fields.get("elementtype", "")
+    found = _TYPES.get(told.removesuffix("_ARRAY"))
+    if found is None:
+        raise ValueError(
+            f"{name} holds voxels of the type {printable(told)!r}; they are integers and floats of up "
+            "to 64 bits"
+        )
+    if "binarydata" in fields and not _is_true(fields, "binarydata"):
+        raise ValueError(
+            f"{name} holds voxels as text (BinaryData = False): write it anew as binary"
+        )
+    return np.dtype(found).newbyteorder(">" if _is_true(fields, "binarydatabyteordermsb") else "<")
+
+
+def _lie(
+    fields: Mapping[str, str], n: int, sizes: list[int], name: str, affine: str | None
+) -> tuple[str, Lie]:
+    m = min(n, 3)
+
+    def numbers(key: str, count: int) -> list[float] | None:
+        if key not in fields:
+            return None
+        try:
+            found = [float(t) for t in fields[key].split()]
+        except ValueError:
+            found = []
+        if len(found) != count:
+            raise VolumeError(
+                f"the header of {name} is damaged: {key} is {printable(fields[key])!r}, not {count} numbers"
+            )
+        return found
+
+    steps = numbers("elementspacing", n) or numbers("elementsize", n)
+    turned = numbers("transformmatrix", n * n)
+    origin = (numbers("offset", n) or [0.0] * n)[:m]
+    try:
+        unit = unit_name(fields["distanceunits"]) if "distanceunits" in fields else None
+    except ValueError:
+        unit = None
+    # A row of the matrix is the direction of an axis.
+    matrix = np.eye(3)[:, :m]
+    if turned is not None:
+        matrix = np.zeros((3, m))
+        matrix[:m] = np.array(turned).reshape(n, n)[:m, :m].T
+    with np.errstate(invalid="ignore"):
+        matrix = matrix * np.array((steps or [1.0] * n)[:m])
+    letters, lie = lie_of(name, "xyz"[:m], sizes[:m], matrix, origin, affine=affine, unit=unit)
+    if steps is None and unit is None and not any(lie.origin):
+        lie = Lie(None, None, lie.origin, lie.flipped)
+    return letters, lie

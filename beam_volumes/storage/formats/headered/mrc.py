@@ -1,0 +1,279 @@
+"""MRC2014, CCP4 maps and IMOD's relatives of them: a header of 1,024 bytes, more of it for some, and voxels.
+
+Lengths are in angstrom. Sections, rows and columns are along the axes of space that the header names, in any
+order.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import InPlace
+from beam_volumes.storage.formats.headered.header import (
+    MASK,
+    Lie,
+    beginning_of,
+    local_file,
+    no_channels,
+    refuse,
+    short,
+    voxels_of,
+)
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import Source
+
+SIZE = 1024
+SUFFIXES = (".mrc", ".map", ".rec", ".st", ".ali", ".preali", ".mrcs", ".ccp4")
+_ZIPPED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
+
+#: Voxels by mode; of 0 see `_stored`.
+_MODES = {0: "i1", 1: "i2", 2: "f4", 6: "u2", 12: "f2"}
+_REFUSED = {
+    3: "complex numbers of 16-bit integers",
+    4: "complex numbers of 32-bit floats",
+    101: "two voxels of 4 bits in a byte",
+}
+#: Pixels of three bytes, as IMOD has them.
+_RGB = 16
+_IMOD, _IS_SIGNED = 1146047817, 1
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What a header says: numbers by the names that MRC2014 has for them."""
+
+    order: str
+    n: tuple[int, ...]
+    mode: int
+    nstart: tuple[int, ...]
+    m: tuple[int, ...]
+    cella: tuple[float, ...]
+    cellb: tuple[float, ...]
+    map: tuple[int, ...]
+    ispg: int
+    nsymbt: int
+    imod: tuple[int, int]
+    origin: tuple[float, ...]
+    is_mask: bool
+
+    @classmethod
+    def of(cls, data: bytes, order: str) -> _Header:
+        def ints(at: int, count: int) -> tuple[int, ...]:
+            return struct.unpack_from(f"{order}{count}i", data, at)
+
+        def floats(at: int, count: int) -> tuple[float, ...]:
+            return tuple(np.frombuffer(data, f"{order}f4", count, at).tolist())
+
+        return cls(
+            order=order,
+            n=ints(0, 3),
+            mode=ints(12, 1)[0],
+            nstart=ints(16, 3),
+            m=ints(28, 3),
+            cella=floats(40, 3),
+            cellb=floats(52, 3),
+            map=ints(64, 3),
+            ispg=ints(88, 1)[0],
+            nsymbt=ints(92, 1)[0],
+            imod=ints(152, 2),  # type: ignore[arg-type]
+            origin=floats(196, 3),
+            is_mask=data[224:304].startswith(MASK.encode()),
+        )
+
+    @property
+    def is_sensible(self) -> bool:
+        """Whether it can be a header at all, in this order of bytes."""
+        known = self.mode in _MODES or self.mode in _REFUSED or self.mode == _RGB
+        ordered = sorted(self.map) in ([1, 2, 3], [0, 0, 0])
+        return known and ordered and min(self.n) > 0 and self.nsymbt >= 0
+
+    @property
+    def axes(self) -> str:
+        """The axes in space of columns, rows and sections."""
+        return "".join("xyz"[k - 1] for k in self.map) if any(self.map) else "xyz"
+
+
+def _header(data: bytes) -> _Header | None:
+    """The header in the order of bytes that it says it has, or else in that which makes sense."""
+    if len(data) < SIZE:
+        return None
+    stamps = {b"\x44": "<", b"\x11": ">"}
+    likely = stamps.get(data[212:213], "<")
+    for order in (likely, "<" if likely == ">" else ">"):
+        found = _Header.of(data, order)
+        if found.is_sensible:
+            return found
+    return None
+
+
+class Mrc(InPlace):
+    """An MRC file."""
+
+    title = "MRC"
+    name = "mrc"
+    suffixes = (".mrc", ".map", ".rec")
+    dtypes = tuple(np.dtype(t) for t in ("i1", "i2", "u2", "f2", "f4"))
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        """As they are; a mask as int8 0 and 1, which is how masks are kept in MRC."""
+        return np.dtype(np.int8) if dtype.kind == "b" else dtype
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        **options: Any,
+    ) -> Source | None:
+        path = local_file(place, SUFFIXES + _ZIPPED, "MRC files")
+        if path is None:
+            return None
+        named = path.lower().endswith(SUFFIXES + _ZIPPED)
+        data, zipped = beginning_of(path, SIZE)
+        if not named and (data[208:211] != b"MAP" or zipped):
+            return None
+        name = printable(place.text)
+        head = _header(data)
+        if head is None:
+            if not named:
+                return None
+            raise VolumeError(
+                f"{name} has no header of an MRC file ({len(data):,} of {SIZE:,} bytes, or numbers "
+                "that make no "
+                "sense): restore it, or give it the ending of what it is"
+            )
+        refuse(name, "MRC", dataset, level)
+        if head.mode in _REFUSED:
+            raise ValueError(
+                f"{name} holds {_REFUSED[head.mode]} (mode {head.mode}); voxels are one of modes "
+                f"{', '.join(map(str, _MODES))}: convert it, e.g. by IMOD's newstack -mode"
+            )
+        axes, sizes = list(head.axes[::-1]), list(head.n[::-1])
+        lie = _lie(head, name)
+        if head.ispg > 400 and 0 < head.m[2] < head.n[2]:
+            sections = head.m[2]
+            if head.n[2] % sections or head.axes != "xyz":
+                raise VolumeError(
+                    f"{name} says that it is volumes of {sections} sections, of which {head.n[2]} are "
+                    "not a "
+                    "whole number: mend mz, or ispg, in its header"
+                )
+            axes, sizes = ["t", *axes], [head.n[2] // sections, sections, *sizes[1:]]
+        elif head.ispg == 0 and head.n[2] == 1:  # an image
+            axes, sizes = axes[1:], sizes[1:]
+            if "x" not in axes or "y" not in axes:
+                axes = ["y", "x"]
+        channels: tuple[str, ...] = ()
+        if head.mode == _RGB:
+            axes, sizes, channels = [*axes, "c"], [*sizes, 3], ("red", "green", "blue")
+        return voxels_of(
+            place,
+            axes=axes,
+            sizes=sizes,
+            stored=_stored(head),
+            at=SIZE + head.nsymbt,
+            index=index,
+            channels=channels,
+            stream=("gzip", 0) if zipped else None,
+            grid=lie,
+            mask=head.is_mask,
+        )
+
+    def check(self, d: Description) -> None:
+        no_channels(d)
+        if d.space.unit is None and d.space.knows_size:
+            raise ValueError(
+                f"{d.name}: mrc holds lengths in angstrom, and the volume's voxel size has no unit: "
+                "say it where "
+                "the input is opened, e.g. open(..., unit='nm')"
+            )
+        if not d.space.knows_size and any(o != round(o) for o in d.space.origin):
+            raise ValueError(
+                f"{d.name}: mrc holds an origin of whole voxels where their size is not known, and it is "
+                f"{d.space.origin}: say the voxel size where the input is opened"
+            )
+        if max(d.shape[1:]) >= 1 << 31 or math.prod(d.leading) * d.shape[0] >= 1 << 31:
+            raise ValueError(f"{d.name}: mrc holds no more than 2,147,483,647 voxels along an axis")
+
+    def header(self, d: Description) -> bytes:
+        modes = {np.dtype(t): mode for mode, t in _MODES.items()}
+        order = "<"
+        z, y, x = d.shape
+        sections = math.prod(d.leading) * z  # those of all volumes
+        space = d.space.in_unit("angstrom")
+        size = space.voxel_size if space.knows_size and space.voxel_size else (0.0, 0.0, 0.0)
+        data = bytearray(SIZE)
+
+        def put(at: int, kind: str, *values: Any) -> None:
+            struct.pack_into(f"{order}{len(values)}{kind}", data, at, *values)
+
+        put(0, "i", x, y, sections, modes[d.dtype])
+        if not any(size):  # an origin counts voxels then
+            put(16, "i", *(round(o) for o in space.origin[::-1]))
+        put(28, "i", x, y, z)
+        put(40, "f", *(n * s for n, s in zip((x, y, z), size[::-1], strict=True)))
+        put(52, "f", 90.0, 90.0, 90.0)
+        put(64, "i", 1, 2, 3)
+        put(76, "f", 0.0, -1.0, -2.0)  # which says that extrema and mean are not known
+        put(88, "i", 401 if d.leading else 1 if "z" in d.space.axes else 0)
+        put(108, "i", 20141)
+        if any(size):
+            put(196, "f", *space.origin[::-1])
+        data[208:216] = b"MAP \x44\x44\0\0"
+        put(216, "f", -1.0)
+        label = MASK.encode() if d.mask else b"written by beam_volumes"
+        put(220, "i", 1)
+        data[224 : 224 + len(label)] = label
+        return bytes(data)
+
+
+FORMATS = (Mrc(),)
+
+
+def _stored(head: _Header) -> np.dtype:
+    if head.mode == _RGB:
+        return np.dtype("u1")
+    stamp, flags = head.imod
+    if head.mode == 0 and stamp == _IMOD and not flags & _IS_SIGNED:
+        return np.dtype("u1")  # as IMOD wrote bytes before MRC2014
+    return np.dtype(head.order + _MODES[head.mode])
+
+
+def _lie(head: _Header, name: str) -> Lie:
+    """Voxel size and origin in angstrom, of z, y, x."""
+    size = [
+        short(np.float32(short(a) / m)) if m > 0 and math.isfinite(a) else 0.0
+        for a, m in zip(head.cella, head.m, strict=True)
+    ]
+    start = dict(zip(head.axes, map(float, head.nstart), strict=True))
+    if not all(math.isfinite(s) and s > 0 for s in size):
+        return Lie(origin=(start["z"], start["y"], start["x"]))
+    if any(not math.isfinite(a) or abs(a - 90) > 0.01 for a in head.cellb) and any(head.cellb):
+        angles = ", ".join(f"{a:g}" for a in head.cellb)
+        warnings.warn(
+            f"{name}: the axes of its cell are not at right angles ({angles} degrees): lengths along "
+            "each axis "
+            "are right, and those across axes as if they were",
+            stacklevel=2,
+        )
+    origin = [short(o) for o in head.origin]
+    if not any(origin):
+        origin = [
+            float(Fraction(str(s)) * Fraction(start[a])) for a, s in zip("xyz", size, strict=True)
+        ]
+    if not all(map(math.isfinite, origin)):
+        origin = [0.0, 0.0, 0.0]
+    return Lie((size[2], size[1], size[0]), "angstrom", (origin[2], origin[1], origin[0]))

@@ -1,0 +1,115 @@
+"""numpy's ``.npy`` files: an array and what it is, in either order, read and written at their positions."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import InPlace, check_length, contiguous
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import first_bytes
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+MAGIC = b"\x93NUMPY"
+#: No header of an array of voxels is longer.
+_HEADER = 1 << 16
+
+
+class Npy(InPlace):
+    """A ``.npy`` file."""
+
+    title = "a .npy file"
+    name = "npy"
+    suffixes = (".npy",)
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        return dtype
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        **options: Any,
+    ) -> Source | None:
+        if place.local is None:
+            if place.text.lower().endswith(".npy"):
+                raise ValueError(
+                    f"{place.text}: .npy files are read from a disk; copy it to one, or open a .zarr there"
+                )
+            return None
+        begins = first_bytes(place.local, _HEADER)
+        if not begins.startswith(MAGIC):
+            return None
+        name = printable(place.text)
+        for option, value in (("dataset", dataset), ("level", level)):
+            if value is not None:
+                raise ValueError(f"{option}={value!r}: {name} is one array and has none")
+        shape, is_fortran, stored, at = _header(begins, name)
+        if stored.newbyteorder("=") not in DTYPES:
+            known = ", ".join(d.name for d in DTYPES)
+            raise ValueError(f"{name} holds {stored}; voxels are one of {known}")
+        if len(shape) not in DEFAULT_AXES:
+            raise ValueError(
+                f"{name} has {len(shape)} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
+            )
+        check_length(name, place.local, at, math.prod(shape) * stored.itemsize)
+        axes = DEFAULT_AXES[len(shape)]
+        if is_fortran:  # x is the slowest then
+            axes, shape = axes[::-1], shape[::-1]
+        chosen = select(axes, shape, index, name)
+        return contiguous(
+            place.text,
+            place.spec,
+            shape=shape,
+            stored=stored,
+            at=at,
+            chosen=chosen,
+            space=Space(axes=chosen.axes, leading=chosen.leading),
+        )
+
+    def header(self, d: Description) -> bytes:
+        file = io.BytesIO()
+        little = d.dtype.newbyteorder("<")
+        said = {
+            "descr": little.str,
+            "fortran_order": False,
+            "shape": tuple(d.stored(d.shape, d.leading)),
+        }
+        np.lib.format.write_array_header_1_0(file, said)
+        return file.getvalue()
+
+
+FORMATS = (Npy(),)
+
+
+def _header(begins: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
+    """Shape, whether the order is Fortran's, dtype, and where voxels begin."""
+    file = io.BytesIO(begins)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, is_fortran, stored = np.lib.format.read_array_header_1_0(file)
+        elif version == (2, 0):
+            shape, is_fortran, stored = np.lib.format.read_array_header_2_0(file)
+        else:
+            raise ValueError(f"version {version} is for arrays with named fields")
+        if not all(isinstance(n, int) and n >= 0 for n in shape):
+            raise ValueError(f"its shape is {shape}")
+    except Exception as error:
+        told = " ".join(str(error).split())[:200]
+        raise VolumeError(
+            f"the header of {name} is damaged or holds no voxels: {printable(told)}"
+        ) from None
+    return shape, bool(is_fortran), stored, file.tell()

@@ -1,0 +1,467 @@
+"""NRRD: lines of text that say what there is, and voxels behind them or in another file.
+
+Dimensions are told with the fastest first. Positions are those of the file's own space, whichever way its
+axes go.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.base.space import times
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import InPlace
+from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.formats.headered.header import (
+    MASK,
+    Lie,
+    data_file,
+    lie_of,
+    local_file,
+    refuse,
+    voxel_size_of,
+    voxels_of,
+)
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import first_bytes
+from beam_volumes.storage.sources.axes import AFFINE, DEFAULT_AXES, UnclearPlace, in_one_unit
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+MAGIC = b"NRRD000"
+SUFFIXES = (".nrrd", ".nhdr")
+#: No header is longer.
+_HEADER = 1 << 20
+
+_TYPES = {
+    "i1": ("signed char", "int8", "int8_t"),
+    "u1": ("uchar", "unsigned char", "uint8", "uint8_t"),
+    "i2": ("short", "short int", "signed short", "signed short int", "int16", "int16_t"),
+    "u2": ("ushort", "unsigned short", "unsigned short int", "uint16", "uint16_t"),
+    "i4": ("int", "signed int", "int32", "int32_t"),
+    "u4": ("uint", "unsigned int", "uint32", "uint32_t"),
+    "i8": (
+        "longlong",
+        "long long",
+        "long long int",
+        "signed long long",
+        "signed long long int",
+        "int64",
+        "int64_t",
+    ),
+    "u8": (
+        "ulonglong",
+        "unsigned long long",
+        "unsigned long long int",
+        "uint64",
+        "uint64_t",
+    ),
+    "f4": ("float",),
+    "f8": ("double",),
+}
+_DTYPES = {name: t for t, names in _TYPES.items() for name in names}
+
+#: The spaces that have a name, which are of millimetres unless the file says otherwise, or just of numbers.
+_PATIENT = (
+    *("right-anterior-superior", "ras", "left-anterior-superior", "las"),
+    *("left-posterior-superior", "lps", "scanner-xyz"),
+)
+_OTHER = ("3d-right-handed", "3d-left-handed")
+
+_COLOURS = {"rgb-color": ("red", "green", "blue"), "rgba-color": ("red", "green", "blue", "alpha")}
+
+
+class Nrrd(InPlace):
+    """A ``.nrrd`` file, or a ``.nhdr`` header with voxels beside it."""
+
+    title = "NRRD"
+    name = "nrrd"
+    suffixes = (".nrrd",)
+    dtypes = tuple(d for d in DTYPES if d != np.float16 and d.kind != "b")
+    open_options: ClassVar[Options] = {"affine": AFFINE}
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        affine: str | None = None,
+        **options: Any,
+    ) -> Source | None:
+        path = local_file(place, SUFFIXES, "NRRD files")
+        if path is None:
+            return None
+        name = printable(place.text)
+        if not first_bytes(path, len(MAGIC)).startswith(MAGIC):
+            if not path.lower().endswith(SUFFIXES):
+                return None
+            raise VolumeError(
+                f"{name} has no header of NRRD, which begins with {MAGIC.decode()}: restore it"
+            )
+        refuse(name, "NRRD", dataset, level)
+        fields, end = _fields(first_bytes(path, _HEADER), name)
+        sizes = _sizes(fields, name)
+        stored = _dtype(fields, name)
+        encoding = fields.get("encoding", "").lower()
+        if encoding not in ("raw", "gzip", "gz"):
+            raise ValueError(
+                f"{name} is encoded as {printable(encoding) or 'nothing'}; raw and gzip are read: "
+                "write it anew "
+                "with one of them"
+            )
+        file = _file(place, fields, name)
+        if file is None and end is None:
+            raise VolumeError(f"{name} is cut off: no empty line ends its header; restore it")
+        where = path if file is None else str(file["path"])
+        start = (end or 0) if file is None else 0
+        start = _after_lines(where, start, _number(fields, "lineskip", 0, name), name)
+        skip = _number(fields, "byteskip", 0, name)
+        nbytes = math.prod(sizes) * stored.itemsize
+        if encoding != "raw":
+            at, stream = skip, ("gzip", start)
+        elif skip == -1:  # what there is ends with voxels
+            at, stream = os.path.getsize(where) - nbytes, None
+        else:
+            at, stream = start + skip, None
+        axes, channels = _axes(fields, len(sizes), name)
+        axes, lie = _lie(fields, axes, sizes, name, affine)
+        return voxels_of(
+            place,
+            axes=axes[::-1],
+            sizes=sizes[::-1],
+            stored=stored,
+            at=at,
+            index=index,
+            channels=channels,
+            file=file,
+            stream=stream,
+            grid=lie,
+            mask=MASK in fields,
+        )
+
+    def header(self, d: Description) -> bytes:
+        shape = d.stored(d.shape, d.leading)[::-1]
+        n, space, others = len(d.space.axes), d.space, len(d.leading)
+        told = {np.dtype(t): names for t, names in _TYPES.items()}[d.dtype]
+        lines = [
+            "NRRD0005",
+            "# written by beam_volumes",
+            f"type: {'signed char' if d.dtype == np.int8 else told[-1].removesuffix('_t')}",
+            f"dimension: {n + others}",
+            f"sizes: {' '.join(map(str, shape))}",
+        ]
+        if space.voxel_size is not None or any(space.origin) or space.unit is not None:
+            size = [float(s) for s in d.stored(space.voxel_size or (1.0, 1.0, 1.0))][::-1]
+            origin = [float(o) for o in d.stored(space.origin)][::-1]
+            steps = [[size[k] if j == k else 0 for j in range(n)] for k in range(n)]
+            lines.append(f"space dimension: {n}")
+            if space.unit is not None:
+                lines.append(f"space units: {' '.join([_quoted(space.unit)] * n)}")
+            lines += [
+                f"space directions: {' '.join([*map(_vector, steps), *['none'] * others])}",
+                f"space origin: {_vector(origin)}",
+            ]
+        kinds = ["time" if a == "t" else "list" for a in d.space.leading[::-1]]
+        lines.append(f"kinds: {' '.join([*['domain'] * n, *kinds])}")
+        lines += [f"{MASK}:=true"] if d.mask else []
+        lines += ["endian: little", "encoding: raw", "", ""]
+        return "\n".join(lines).encode()
+
+
+FORMATS = (Nrrd(),)
+
+
+# reading
+
+
+def _fields(data: bytes, name: str) -> tuple[dict[str, str], int | None]:
+    """The fields of a header, their names without spaces, and where it ends, if an empty line ends it."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(data):
+        stop = data.find(b"\n", at)
+        line = data[at : len(data) if stop < 0 else stop].rstrip(b"\r")
+        if not line and stop >= 0:
+            return found, stop + 1
+        at = len(data) if stop < 0 else stop + 1
+        text = line.decode("utf-8", "replace")
+        if text.rstrip() == f"{MASK}:=true":
+            found[MASK] = "true"
+            continue
+        field, colon, value = text.partition(":")
+        if text.startswith(("#", "NRRD0")) or value.startswith("=") or not colon:
+            continue
+        key = "".join(field.lower().split())
+        key = {"centerings": "centers"}.get(key, key)
+        if key in found:
+            raise VolumeError(f"the header of {name} is damaged: it has {printable(field)!r} twice")
+        found[key] = value.strip()
+    if at >= _HEADER:
+        raise VolumeError(
+            f"the header of {name} is damaged: it does not end within {_HEADER:,} bytes"
+        )
+    return found, None
+
+
+def _number(fields: Mapping[str, str], key: str, default: int, name: str) -> int:
+    text = fields.get(key, str(default))
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise VolumeError(
+            f"the header of {name} is damaged: {key} is {printable(text)!r}, no whole number"
+        )
+    value = int(text)
+    if value < (-1 if key == "byteskip" else 0):
+        raise VolumeError(f"the header of {name} is damaged: {key} is {value}")
+    return value
+
+
+def _sizes(fields: Mapping[str, str], name: str) -> list[int]:
+    count = _number(fields, "dimension", 0, name)
+    texts = fields.get("sizes", "").split()
+    if len(texts) != count or not all(re.fullmatch(r"[0-9]{1,18}", t) for t in texts):
+        raise VolumeError(
+            f"the header of {name} is damaged: of {count} dimensions the sizes are "
+            f"{printable(fields.get('sizes', 'not told'))!r}"
+        )
+    if not 1 <= count <= 5:
+        raise ValueError(
+            f"{name} has {count} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
+        )
+    return [int(t) for t in texts]
+
+
+def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
+    told = " ".join(fields.get("type", "").lower().split())
+    if told not in _DTYPES:
+        raise ValueError(
+            f"{name} holds {printable(told) or 'voxels of no type'!r}; voxels are integers and floats "
+            "of up to 64 bits"
+        )
+    dtype = np.dtype(_DTYPES[told])
+    order = fields.get("endian", "").lower()
+    if dtype.itemsize == 1:
+        return dtype
+    if order not in ("little", "big"):
+        raise VolumeError(
+            f"{name} does not say the order of the bytes of a voxel: write endian: little, or big, "
+            "into its header"
+        )
+    return dtype.newbyteorder("<" if order == "little" else ">")
+
+
+def _file(place: Place, fields: Mapping[str, str], name: str) -> dict[str, Any] | None:
+    said = fields.get("datafile")
+    if said is None:
+        return None
+    if re.match(r"LIST\b", said) or re.search(r"%[0-9]*d.*\s-?[0-9]+\s+-?[0-9]+\s+-?[0-9]+", said):
+        raise ValueError(
+            f"{name} has its voxels in several files ({printable(said)}), which are not read: write "
+            "it anew as "
+            "one file"
+        )
+    return data_file(place, said)
+
+
+def _after_lines(path: str, start: int, lines: int, name: str) -> int:
+    """Where some lines from a position on end."""
+    if not lines:
+        return start
+    data = first_bytes(path, start + _HEADER)[start:]
+    at = 0
+    for _ in range(min(lines, len(data) + 1)):
+        at = data.find(b"\n", at) + 1
+        if not at:
+            raise VolumeError(
+                f"the header of {name} is damaged: there are no {lines} lines to skip"
+            )
+    return start + at
+
+
+def _vectors(text: str, name: str) -> list[list[float] | None]:
+    """Vectors in parentheses, and none where a dimension has none."""
+    found: list[list[float] | None] = []
+    rest = re.sub(r"\(([^()]*)\)|none", "", text)
+    if rest.strip():
+        raise VolumeError(f"the header of {name} is damaged: {printable(text)!r} are no vectors")
+    for match in re.finditer(r"\(([^()]*)\)|none", text):
+        inside = match[1]
+        found.append(None if inside is None else _floats(inside.replace(",", " "), name))
+    return found
+
+
+def _floats(text: str, name: str) -> list[float]:
+    try:
+        return [float(t) for t in text.split()]
+    except ValueError:
+        raise VolumeError(
+            f"the header of {name} is damaged: {printable(text)!r} are no numbers"
+        ) from None
+
+
+def _texts(text: str) -> list[str]:
+    return [a or b for a, b in re.findall(r'"([^"]*)"|([^\s"]+)', text)]
+
+
+def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tuple[str, ...]]:
+    """Names of dimensions, the fastest first, and of channels."""
+    kinds = [k.lower() for k in fields.get("kinds", "").split()] or ["???"] * n
+    directions = fields.get("spacedirections")
+    lies = [None] * n if directions is None else _vectors(directions, name)
+    if len(kinds) != n or len(lies) != n:
+        raise VolumeError(
+            f"the header of {name} is damaged: kinds or space directions are not of {n} dimensions"
+        )
+    plain = ("domain", "space", "???", "none")
+    if directions is None and all(k in plain for k in kinds):
+        if n == 1:
+            return ["x"], ()
+        labels = [t.lower() for t in _texts(fields.get("labels", ""))]
+        if len(labels) == n and len(set(labels)) == n and set("xy") <= set(labels) <= set("xyzct"):
+            return labels, ()
+        return list(DEFAULT_AXES[n][::-1]), ()
+    names: list[str] = []
+    free = iter("xyzt")
+    for kind, lie in zip(kinds, lies, strict=True):
+        is_place = lie is not None or (directions is None and kind in plain)
+        if kind == "time":
+            names.append("t")
+        elif is_place:
+            names.append(next(free, "?"))
+        else:
+            names.append("c")
+    if len(set(names)) < n or "?" in names:
+        raise ValueError(
+            f"{name} has dimensions of the kinds {printable(' '.join(kinds))}: a volume has z, y, x, "
+            "and one of "
+            "channels and of time points; split it"
+        )
+    channels = next((c for k, c in _COLOURS.items() if k in kinds), ())
+    return names, channels
+
+
+def _lie(
+    fields: Mapping[str, str], axes: list[str], sizes: Sequence[int], name: str, affine: str | None
+) -> tuple[list[str], Lie]:
+    """How voxels lie in space, and what their axes are called then."""
+    places = [k for k, a in enumerate(axes) if a in "xyz"]
+    names = "".join(axes[k] for k in places)
+    if "spacedirections" not in fields:
+        given = _per_axis(fields, "spacings", len(axes), name)
+        mins = _per_axis(fields, "axismins", len(axes), name)
+        unit, (given, mins) = _per_axis_unit(fields, places, given, mins)
+        size = None if given is None else voxel_size_of(names, [abs(given[k]) for k in places])
+        if size is not None and given is not None and any(given[k] < 0 for k in places):
+            matrix = np.zeros((3, len(places)))
+            for column, k in enumerate(places):
+                matrix["xyz".index(axes[k]), column] = given[k]
+            _, lie = lie_of(
+                name, names, [sizes[k] for k in places], matrix, (0, 0, 0), affine=affine, unit=unit
+            )
+            return axes, lie
+        origin = [0.0, 0.0, 0.0]
+        if mins is not None and size is not None:
+            cells = fields.get("centers", "").lower().split()
+            for k in places:
+                a = "zyx".index(axes[k])
+                shift = size[a] / 2 if len(cells) == len(axes) and cells[k] == "cell" else 0.0
+                origin[a] = mins[k] + shift if math.isfinite(mins[k]) else 0.0
+        if affine not in (None, "drop", "reorient"):
+            lie_of(name, names, [sizes[k] for k in places], np.eye(3), (0, 0, 0), affine=affine)
+        at = (0.0, 0.0, 0.0) if affine == "drop" else (origin[0], origin[1], origin[2])
+        return axes, Lie(size, unit, at)
+    unit, by = _space_unit(fields)
+    vectors = [_vectors(fields["spacedirections"], name)[k] for k in places]
+    told = fields.get("spaceorigin")
+    first = _vectors(told, name) if told is not None else []
+    width = {len(v) for v in [*vectors, *first] if v is not None}
+    if None in vectors or len(width) != 1 or len(first) > 1 or not 1 <= min(width) <= 3:
+        if affine == "drop":
+            return axes, Lie(None, None)
+        raise UnclearPlace(
+            f"{name} does not say where its voxels lie: space directions are "
+            f"{printable(fields['spacedirections'])}, "
+            f"space origin {printable(told or 'not told')}; say affine='drop' to take voxels as they lie"
+        )
+    matrix = np.zeros((3, len(places)))
+    for column, vector in enumerate(vectors):
+        assert vector is not None
+        matrix[: len(vector), column] = vector
+    start = (first[0] if first else None) or [0.0] * min(width)
+    is_one = by is not None and set(by) <= {1}
+    if by is None or (not is_one and len(by) != len(start)):  # lengths that cannot be compared
+        return axes, Lie()
+    if not is_one:
+        start = [times(o, f) for o, f in zip(start, by, strict=True)]
+        for row, f in enumerate(by):
+            matrix[row] = [times(v, f) for v in matrix[row].tolist()]
+    letters, lie = lie_of(
+        name, names, [sizes[k] for k in places], matrix, start, affine=affine, unit=unit
+    )
+    renamed = list(axes)
+    for k, letter in zip(places, letters, strict=True):
+        renamed[k] = letter
+    return renamed, lie
+
+
+def _per_axis(fields: Mapping[str, str], key: str, n: int, name: str) -> list[float] | None:
+    if key not in fields:
+        return None
+    found = _floats(fields[key], name)
+    if len(found) != n:
+        raise VolumeError(f"the header of {name} is damaged: {key} are not {n} numbers")
+    return found
+
+
+def _per_axis_unit(
+    fields: Mapping[str, str],
+    places: Sequence[int],
+    *lengths: list[float] | None,
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along all axes, those of space in one unit; none where they cannot be compared."""
+    every = _texts(fields.get("units", ""))
+    shared = _texts(fields.get("spaceunits", ""))
+    told = [every[k] if k < len(every) else "" for k in places]
+    if not any(told) and len(shared) == len(places):
+        told = shared
+    found = in_one_unit(told)
+    if found is None:
+        return None, [None] * len(lengths)
+    for given in lengths:
+        for k, by in zip(places, found[1] if given is not None else (), strict=False):
+            assert given is not None
+            given[k] = times(given[k], by)
+    return found[0], list(lengths)
+
+
+def _space_unit(fields: Mapping[str, str]) -> tuple[str | None, list[Fraction] | None]:
+    """The unit of space, and what lengths along each of its axes are multiplied by: see `in_one_unit`."""
+    told = _texts(fields.get("spaceunits", ""))
+    if not told:
+        every = [t for t in _texts(fields.get("units", "")) if t]
+        told = every if len(set(every)) == 1 else []
+    if not told:
+        space = "-".join(fields.get("space", "").lower().removesuffix("-time").split())
+        return ("millimeter" if space in _PATIENT else None), []
+    found = in_one_unit(told)
+    return (None, None) if found is None else found
+
+
+# writing
+
+
+def _quoted(text: str) -> str:
+    return '"{}"'.format(text.replace('"', ""))
+
+
+def _vector(values: Sequence[float]) -> str:
+    return f"({','.join(repr(v) for v in values)})"

@@ -1,0 +1,147 @@
+"""Raw binary: voxels and nothing else, of which the user says what they are."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.contiguous import InPlace, contiguous
+from beam_volumes.storage.formats.format import Options
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.place import Place, is_pattern
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+SUFFIXES = (".raw", ".bin", ".dat")
+
+
+class Raw(InPlace):
+    """A file of voxels; little-endian and x fastest where we write it."""
+
+    title = "raw binary"
+    name = "raw"
+    suffixes = (".raw",)
+    open_options: ClassVar[Options] = {
+        "shape": (
+            "sequence of int",
+            "The shape of the array: 2 (y, x) to 5 (t, c, z, y, x) numbers.",
+        ),
+        "dtype": ("str or numpy.dtype", 'What its voxels are, e.g. ``">u2"`` for big-endian.'),
+        "offset": ("int", "The byte at which voxels begin; by default the file holds them alone."),
+        "order": (
+            "str",
+            '``"C"`` (the default), where the last axis varies fastest, or ``"F"``, where the first one '
+            "does.",
+        ),
+    }
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
+        offset: int | None = None,
+        order: str | None = None,
+        **options: Any,
+    ) -> Source | None:
+        name = printable(place.text)
+        asked = {"shape": shape, "dtype": dtype, "offset": offset, "order": order}
+        said = {k: v for k, v in asked.items() if v is not None}
+        if not said:
+            if place.local is None or not place.local.lower().endswith(SUFFIXES):
+                return None
+            if not os.path.isfile(place.local):
+                return None
+            size = os.path.getsize(place.local)
+            raise ValueError(
+                f"{name} is raw binary of {size:,} bytes: say what it holds, e.g. shape=(100, 512, 512), "
+                "dtype='uint16', or open its header file"
+            )
+        if place.local is not None and is_pattern(place.local):
+            return None  # each of the files
+        if place.local is None or not os.path.isfile(place.local):
+            what = ", ".join(f"{k}={v!r}" for k, v in said.items())
+            if place.local is not None and not os.path.exists(place.local):
+                raise FileNotFoundError(f"{name} does not exist")
+            raise ValueError(f"{what}: for raw binary files on a disk; {name} is none")
+        for option, value in (("dataset", dataset), ("level", level)):
+            if value is not None:
+                raise ValueError(f"{option}={value!r}: {name} is raw binary and has none")
+        sizes, stored = _shape(shape, name), _dtype(dtype, name)
+        if order not in (None, "C", "F"):
+            raise ValueError(f"{name}: order={order!r}; use 'C' (x fastest) or 'F' (z fastest)")
+        at, nbytes = _offset(offset, name), math.prod(sizes) * stored.itemsize
+        size = os.path.getsize(place.local)
+        holds = f"{name} has {size:,} bytes, and shape {sizes} of {stored} takes {nbytes:,}"
+        if at + nbytes > size:
+            where = f" from byte {at:,} on" if at else ""
+            raise VolumeError(f"{holds}{where}: check shape, dtype and offset, or restore the file")
+        if offset is None and nbytes < size:
+            raise ValueError(
+                f"{holds}: if {size - nbytes:,} bytes of a header come first, say offset={size - nbytes}; "
+                "else check shape and dtype"
+            )
+        axes = DEFAULT_AXES[len(sizes)]
+        if order == "F":  # x is the slowest then
+            axes, sizes = axes[::-1], sizes[::-1]
+        chosen = select(axes, sizes, index, name)
+        return contiguous(
+            place.text,
+            place.spec,
+            shape=sizes,
+            stored=stored,
+            at=at,
+            chosen=chosen,
+            space=Space(axes=chosen.axes, leading=chosen.leading),
+        )
+
+
+FORMATS = (Raw(),)
+
+
+def _shape(shape: Any, name: str) -> tuple[int, ...]:
+    if shape is None:
+        raise ValueError(f"{name} is raw binary: say its shape= too, e.g. shape=(100, 512, 512)")
+    given = list(shape) if isinstance(shape, Sequence | np.ndarray) else [shape]
+    if (
+        isinstance(shape, str)
+        or len(given) not in DEFAULT_AXES
+        or any(isinstance(n, bool | str) or int(n) != n or n < 1 for n in given)
+    ):
+        raise ValueError(
+            f"{name}: shape={shape!r}; give 2 (y, x) to 5 (t, c, z, y, x) positive whole numbers"
+        )
+    return tuple(int(n) for n in given)
+
+
+def _dtype(dtype: Any, name: str) -> np.dtype:
+    if dtype is None:
+        raise ValueError(f"{name} is raw binary: say its dtype= too, e.g. dtype='uint16'")
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = np.dtype(object)
+    if found.newbyteorder("=") not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"{name}: dtype={dtype!r}; voxels are one of {known}")
+    return found
+
+
+def _offset(offset: Any, name: str) -> int:
+    if offset is None:
+        return 0
+    if isinstance(offset, bool | str) or int(offset) != offset or offset < 0:
+        raise ValueError(
+            f"{name}: offset={offset!r}; give the byte at which voxels begin, 0 or more"
+        )
+    return int(offset)

@@ -1,0 +1,193 @@
+"""Whatever the plugins of bioio read, if the user asks for it: ``open(path, reader="bioio")``.
+
+Planes are read one by one, by one thread at a time: nothing is known of how a plugin bears threads.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.format import Format, Options
+from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import kept_of
+from beam_volumes.storage.sources.axes import converted
+from beam_volumes.storage.sources.source import Source, TokenOfFields
+
+_LETTERS = "TCZYXS"
+
+
+@dataclass(frozen=True, eq=False)
+class _Planes(TokenOfFields):
+    """The planes of one scene; those with colours have samples."""
+
+    path: str
+    scene: int
+    samples: bool
+
+    names = None
+
+    def open(self) -> ReadPlane:
+        letters = "YXS" if self.samples else "YX"
+
+        def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
+            where = {a.upper(): k for a, k in at.items() if a in "tcz"}
+            try:
+                image, lock = kept_of(f"bioio {self.scene}", self.path, self._opened)
+                with lock, warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    lazy = image.get_image_dask_data(letters, **where)
+                    return np.asarray(lazy[y, x].compute(scheduler="synchronous"))
+            except (Exception, MemoryError) as error:
+                raise VolumeError(
+                    f"{printable(self.path)}: bioio cannot read {where or 'it'}: {_reason(error)}"
+                ) from None
+
+        return read
+
+    def _opened(self) -> tuple[Any, threading.Lock]:
+        """The scene, and what a thread holds while it reads."""
+        return _opened(self.path, self.scene), threading.Lock()
+
+
+class Bioio(Format):
+    """One scene of a file."""
+
+    title = "what bioio reads"
+    open_options: ClassVar[Options] = {
+        "reader": (
+            '``"bioio"``',
+            "Opens a file by bioio and its plugins, such as bioio-bioformats, one plane at a time.",
+        )
+    }
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        reader: str | None = None,
+        **options: Any,
+    ) -> Source | None:
+        if reader is None:
+            return None
+        if reader != "bioio":
+            raise ValueError(f'reader={reader!r}: leave it out, or give "bioio"')
+        path = place.local
+        if path is None:
+            raise ValueError(
+                f"{place.text}: bioio is given files of local disks only; copy it to one"
+            )
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{place.text} does not exist")
+        if level is not None:
+            raise ValueError(f"level={level}: levels are not read by bioio")
+        needed("bioio", "bioio", f'reader="bioio" was given for {place.text}')
+        image = _opened(path, None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return _source(place.text, path, image, index, dataset)
+        except (ValueError, OSError):
+            raise
+        except (Exception, MemoryError) as error:
+            raise VolumeError(
+                f"{printable(path)}: bioio cannot read it: {_reason(error)}"
+            ) from None
+
+
+FORMATS = (Bioio(),)
+
+
+def _opened(path: str, scene: int | None) -> Any:
+    from bioio import BioImage
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = BioImage(path)
+            if scene is not None:
+                image.set_scene(scene)
+            return image
+    except (Exception, MemoryError) as error:
+        raise VolumeError(f"{printable(path)}: bioio cannot read it: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    return printable((str(error) or type(error).__name__).splitlines()[0][:300])
+
+
+def _source(
+    where: str,
+    path: str,
+    image: Any,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+) -> Source:
+    if not image.scenes:
+        raise VolumeError(f"{printable(path)}: bioio cannot read it: it finds no image in it")
+    scene = named_part(dataset, len(image.scenes), [str(s) for s in image.scenes], where, "scene")
+    image.set_scene(scene)
+    order = str(image.dims.order)
+    extents = dict(zip(order, (int(n) for n in image.shape), strict=True))
+    other = [a for a in order if a not in _LETTERS]
+    if other or not {"Y", "X"} <= set(order) or min(extents.values()) < 1:
+        shown = ", ".join(f"{a}: {n}" for a, n in extents.items())
+        raise ValueError(f"{where} has the axes {shown}; read are {', '.join(_LETTERS)}")
+    samples, channels = extents.get("S", 1), extents.get("C", 1)
+    if samples > 1 and channels > 1:
+        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
+    axes = [a for a in "TCZ" if a in extents and not (a == "C" and channels == 1)]
+    sizes = [extents[a] for a in axes] + [extents["Y"], extents["X"]]
+    chunk = [1] * len(axes) + sizes[-2:]
+    whole = [a.lower() for a in axes] + ["y", "x"]
+    names = [str(n) for n in image.channel_names or ()]
+    if "S" in extents:
+        names = list(("red", "green", "blue", "alpha")[:samples])
+        whole, sizes, chunk = [*whole, "c"], [*sizes, samples], [*chunk, samples]
+    size, unit = _spacing(image, extents)
+    return source_of_planes(
+        where,
+        _Planes(path, scene, "S" in extents),
+        whole,
+        sizes,
+        chunk,
+        np.dtype(image.dtype).newbyteorder("="),
+        index,
+        channels=names if len(names) == max(channels, samples) else (),
+        voxel_size=size,
+        unit=unit,
+    )
+
+
+def _spacing(
+    image: Any, extents: Mapping[str, int]
+) -> tuple[tuple[float, float, float] | None, str | None]:
+    """The size of a voxel and its unit, as far as the plugin says so."""
+    found = [getattr(image.physical_pixel_sizes, a, None) for a in "ZYX"]
+    if found[0] is None and extents.get("Z", 1) == 1:
+        found[0] = 1.0
+    sizes = [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v) and v > 0]
+    if len(sizes) < 3:
+        return None, None
+    units = [
+        str(getattr(getattr(image.dimension_properties, a, None), "unit", None) or "")
+        for a in "ZYX"
+    ]
+    if extents.get("Z", 1) == 1:
+        units[0] = units[1]
+    unit, (lengths,) = converted(units, sizes)
+    return (None, None) if lengths is None else ((lengths[0], lengths[1], lengths[2]), unit)

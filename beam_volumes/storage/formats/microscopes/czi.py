@@ -1,0 +1,252 @@
+"""CZI, of Zeiss's microscopes, by pylibCZIrw.
+
+The library puts the tiles of a mosaic together: a read asks it for the part of the plane that it needs. Its
+handles are opened once in a process, and used by one thread at a time: it would let no second one run anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.format import Format
+from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import kept_of
+from beam_volumes.storage.sources.source import Source, TokenOfFields
+
+_MAGIC = b"ZISRAWFILE\0"
+#: What pixels are: their type, and how many samples they have.
+_PIXELS = {
+    "Gray8": ("u1", 1),
+    "Gray16": ("u2", 1),
+    "Gray32Float": ("f4", 1),
+    "Bgr24": ("u1", 3),
+    "Bgr48": ("u2", 3),
+    "Bgr96Float": ("f4", 3),
+}
+#: Rows and columns that are read together, at least and at most, whatever the tiles are.
+_LEAST, _MOST = 256, 2048
+#: So many tiles are looked at to learn their size.
+_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Planes(TokenOfFields):
+    """The planes of one scene.
+
+    Attributes
+    ----------
+    path : str
+    scene : int or None
+        None where the file has no scenes.
+    start : mapping
+        The first index along each axis, y and x among them.
+    samples : int
+    """
+
+    path: str
+    scene: int | None
+    start: Mapping[str, int]
+    samples: int
+
+    names = None
+
+    def open(self) -> ReadPlane:
+        def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
+            plane = {a.upper(): k + self.start[a] for a, k in at.items() if a in "tczvhirb"}
+            corner = (x.start + self.start["x"], y.start + self.start["y"])
+            part = (*corner, x.stop - x.start, y.stop - y.start)
+            try:
+                handle, lock = kept_of("czi", self.path, lambda: _opened_by_one(self.path))
+                with lock:
+                    image = handle.read(roi=part, plane=plane, scene=self.scene)
+            except (Exception, MemoryError) as error:
+                where = ", ".join(f"{a.lower()}={k}" for a, k in plane.items())
+                raise VolumeError(
+                    f"{printable(self.path)}: the part x, y, w, h = {part} of {where} cannot be read: "
+                    f"{error}; restore it"
+                ) from None
+            shape = (part[3], part[2], self.samples)
+            if image.shape != shape:
+                raise VolumeError(f"{printable(self.path)}: read {image.shape} instead of {shape}")
+            return image[..., ::-1] if self.samples > 1 else image[..., 0]
+
+        return read
+
+
+class Czi(Format):
+    """The planes of one scene."""
+
+    title = "CZI"
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        **options: Any,
+    ) -> Source | None:
+        path = place.local
+        if path is None or not os.path.isfile(path):
+            return None
+        with open(path, "rb", buffering=0) as file:
+            if file.read(11) != _MAGIC:
+                return None
+        if level is not None:
+            raise ValueError(f"level={level}: {place.text} is CZI; its pyramid is not read")
+        needed("pylibCZIrw", "czi", f"{place.text} is CZI")
+        handle = _opened(path)
+        try:
+            return _source(place.text, path, handle, index, dataset)
+        except (RuntimeError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise VolumeError(f"{printable(path)} is damaged: {error}; restore it") from None
+        finally:
+            handle.close()
+
+
+FORMATS = (Czi(),)
+
+
+def _opened_by_one(path: str) -> tuple[Any, threading.Lock]:
+    """A file, and what a thread holds while it reads."""
+    return _opened(path), threading.Lock()
+
+
+def _opened(path: str) -> Any:
+    from pylibCZIrw.czi import CziReader
+
+    try:
+        return CziReader(path)
+    except Exception as error:
+        reason = str(error) or type(error).__name__
+        raise VolumeError(
+            f"{printable(path)} cannot be read as CZI: {reason}; restore it"
+        ) from None
+
+
+def _source(
+    where: str,
+    path: str,
+    handle: Any,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+) -> Source:
+    box = {str(k).lower(): (int(a), int(b)) for k, (a, b) in handle.total_bounding_box.items()}
+    told = _Told.of(handle.raw_metadata)
+    scenes = handle.scenes_bounding_rectangle_no_pyramid
+    scene: int | None = None
+    if scenes:
+        numbers = sorted(scenes)
+        scene = numbers[named_part(dataset, len(numbers), told.scenes, where, "scene")]
+        part = scenes[scene]
+    else:
+        named_part(dataset, 1, (), where, "scene")
+        part = handle.total_bounding_rectangle_no_pyramid
+    other = [a for a, (first, last) in box.items() if a not in "tczyxsm" and last - first > 1]
+    if other:
+        shown = ", ".join(f"{a}: {last - first}" for a, (first, last) in box.items())
+        raise ValueError(f"{where} has the axes {shown}; {other[0]} is not one that is read")
+    kinds = {str(handle.get_channel_pixel_type(c)) for c in range(*box.get("c", (0, 1)))}
+    if len(kinds) != 1 or not kinds <= set(_PIXELS):
+        raise ValueError(
+            f"{where}: its channels hold {', '.join(sorted(kinds))}; read are channels that hold the "
+            f"same, one of {', '.join(_PIXELS)}"
+        )
+    kind, samples = _PIXELS[kinds.pop()]
+    channels = box["c"][1] - box["c"][0] if "c" in box else 1
+    if samples > 1 and channels > 1:
+        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
+    axes = [a for a in "tcz" if a in box and not (a == "c" and channels == 1)]
+    start = {a: first for a, (first, _) in box.items() if a in "tczvhirb"}
+    start |= {"y": int(part.y), "x": int(part.x)}
+    sizes = [box[a][1] - box[a][0] for a in axes] + [int(part.h), int(part.w)]
+    if min(sizes) < 1:
+        raise VolumeError(f"{printable(path)} is damaged: its extents are {sizes}; restore it")
+    tile = _tile(handle)
+    chunk = [1] * len(axes) + [min(n, t) for n, t in zip(sizes[-2:], tile, strict=True)]
+    whole = [*axes, "y", "x"]
+    flat = "z" not in box or box["z"][1] - box["z"][0] == 1
+    size = None
+    if told.sizes.keys() >= ({"y", "x"} if flat else {"z", "y", "x"}):
+        size = (told.sizes.get("z", 1.0), told.sizes["y"], told.sizes["x"])
+    names = told.channels if len(told.channels) == channels else ()
+    if samples > 1:
+        whole, sizes, chunk = [*whole, "c"], [*sizes, samples], [*chunk, samples]
+        names = ("red", "green", "blue")
+    return source_of_planes(
+        where,
+        _Planes(path, scene, start, samples),
+        whole,
+        sizes,
+        chunk,
+        np.dtype(kind),
+        index,
+        channels=names,
+        voxel_size=size,
+        unit="micrometer" if size else None,
+    )
+
+
+def _tile(handle: Any) -> tuple[int, int]:
+    """How many rows and columns are read together: those of a tile, as far as that is wise."""
+    largest = [_LEAST, _LEAST]
+    looked_at = 0
+
+    def look(number: int, info: Any) -> bool:
+        nonlocal looked_at
+        looked_at += 1
+        largest[0] = max(largest[0], int(info.logicalRect.h))
+        largest[1] = max(largest[1], int(info.logicalRect.w))
+        return looked_at < _LOOKED_AT
+
+    handle.enumerate_subblocks(look)
+    return min(largest[0], _MOST), min(largest[1], _MOST)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the metadata say that pixels do not.
+
+    Attributes
+    ----------
+    sizes : mapping
+        Of a voxel along x, y, z, in micrometers, as far as they are known.
+    channels, scenes : tuple of str
+        Their names.
+    """
+
+    sizes: Mapping[str, float]
+    channels: tuple[str, ...]
+    scenes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> _Told:
+        try:
+            root = ElementTree.fromstring(text)
+        except ElementTree.ParseError:
+            return cls({}, (), ())
+        sizes: dict[str, float] = {}
+        for item in root.iterfind("Metadata/Scaling/Items/Distance"):
+            try:
+                value = float(item.findtext("Value") or "nan") * 1e6
+            except ValueError:
+                continue
+            if math.isfinite(value) and value > 0:
+                sizes[item.get("Id", "").lower()] = value
+        image = "Metadata/Information/Image/Dimensions/"
+        channels = [c.get("Name") or "" for c in root.iterfind(image + "Channels/Channel")]
+        scenes = [s.get("Name") or "" for s in root.iterfind(image + "S/Scenes/Scene")]
+        return cls(sizes, tuple(channels) if all(channels) else (), tuple(scenes))

@@ -1,0 +1,340 @@
+"""ND2, of Nikon's microscopes.
+
+The library nd2 reads the metadata. Frames are read by us, each by itself, from where the file's map says
+they lie: so threads need not wait for each other, and a frame that is not there is an error, not zeros.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import warnings
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.bounded import BoundedFile
+from beam_volumes.storage.formats.format import Format
+from beam_volumes.storage.formats.planes import ReadPlane, named_part, source_of_planes
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.optional import needed
+from beam_volumes.storage.places.place import Place
+from beam_volumes.storage.places.positioned import kept_of
+from beam_volumes.storage.sources.source import Source, TokenOfFields
+
+_MAGIC, _OLD = b"\xda\xce\xbe\x0a", b"\x00\x00\x00\x0cjP  "
+_MAP = b"ND2 CHUNK MAP SIGNATURE 0000001!"
+_FRAME = b"ImageDataSeq|"
+#: Bytes of a frame before its pixels: when it was taken.
+_TIME = 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Frames(TokenOfFields):
+    """The frames of one position.
+
+    Attributes
+    ----------
+    path : str
+    loops : tuple of (str, int)
+        What a frame's number counts, the outermost first, and how many there are.
+    position : int
+        Which of the positions.
+    shape : tuple of int
+        Of a frame: y, x and all its samples.
+    row : int
+        Bytes of a row.
+    dtype : numpy.dtype
+    deflated : bool
+    """
+
+    path: str
+    loops: tuple[tuple[str, int], ...]
+    position: int
+    shape: tuple[int, int, int]
+    row: int
+    dtype: np.dtype
+    deflated: bool
+
+    names = None
+
+    def open(self) -> ReadPlane:
+        def read(at: Mapping[str, int], y: slice, x: slice) -> np.ndarray:
+            chunks = kept_of("nd2", self.path, lambda: _chunks(self.path))
+            number = 0
+            for axis, count in self.loops:
+                number = number * count + (self.position if axis == "p" else at[axis])
+            image = self._frame(number, chunks)[y, x]
+            return image if self.shape[2] > 1 else image[..., 0]
+
+        return read
+
+    def _frame(self, number: int, chunks: Mapping[bytes, int]) -> np.ndarray:
+        doing = f"{printable(self.path)}: frame {number}"
+        at = chunks.get(_FRAME + b"%d!" % number)
+        if at is None:
+            raise VolumeError(f"{doing} is missing: restore the file, or take a part without it")
+        height, width, samples = self.shape
+        size = self.row * height
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                start, length = _chunk(file.fileno(), at)
+                if not self.deflated:
+                    data = os.pread(file.fileno(), size, start + _TIME)
+                else:
+                    if length > 2 * size + (1 << 16):
+                        raise ValueError(f"{length} compressed bytes are too many")
+                    packed = os.pread(file.fileno(), max(0, length - _TIME), start + _TIME)
+                    data = zlib.decompressobj().decompress(packed, size)
+            # The last row may be shorter than the others.
+            values = np.frombuffer(data.ljust(size, b"\0") if self._whole(data) else data, np.uint8)
+            rows = values.reshape(height, self.row)[:, : width * samples * self.dtype.itemsize]
+        except (Exception, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise VolumeError(f"{doing} cannot be read: {reason}; restore it") from None
+        little = np.ascontiguousarray(rows).view(self.dtype.newbyteorder("<"))
+        return little.reshape(self.shape).astype(self.dtype, copy=False)
+
+    def _whole(self, data: bytes) -> bool:
+        height, width, samples = self.shape
+        return len(data) >= self.row * (height - 1) + width * samples * self.dtype.itemsize
+
+
+class Nd2(Format):
+    """The frames of one position; channels and samples of colour lie together in a frame."""
+
+    title = "ND2"
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        **options: Any,
+    ) -> Source | None:
+        path = place.local
+        if path is None or not os.path.isfile(path):
+            return None
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(48)
+        if head[:4] != _MAGIC and not (path.lower().endswith(".nd2") and head[:8] == _OLD):
+            return None
+        if level is not None:
+            raise ValueError(f"level={level}: {place.text} is ND2 and has no levels")
+        if head[:4] != _MAGIC:
+            raise ValueError(
+                f"{place.text} is ND2 of before 2007, which is not read; convert it, e.g. by bfconvert"
+            )
+        needed("nd2", "nd2", f"{place.text} is ND2")
+        _chunks(path)
+        return _source(place.text, path, _facts(path), index, dataset)
+
+
+FORMATS = (Nd2(),)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the library says of a file."""
+
+    sizes: dict[str, int]
+    attributes: Any
+    per_channel: int
+    size: tuple[float, ...] | None
+    channels: tuple[str, ...]
+    positions: tuple[str, ...]
+
+
+def _facts(path: str) -> _Facts:
+    import nd2
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with BoundedFile(path) as file, nd2.ND2File(file) as found:
+                sizes = {str(k): int(v) for k, v in found.sizes.items()}
+                names, size = _channels(found)
+                return _Facts(
+                    sizes=sizes,
+                    attributes=found.attributes,
+                    per_channel=int(found.components_per_channel),
+                    size=size,
+                    channels=names,
+                    positions=_positions(found),
+                )
+    except (Exception, MemoryError) as error:
+        reason = str(error) or type(error).__name__
+        raise VolumeError(
+            f"{printable(path)} is damaged: its metadata say {printable(reason[:200])}; restore it"
+        ) from None
+
+
+def _channels(found: Any) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
+    """The names of the channels, and the size of a voxel as x, y, z."""
+    try:
+        channels = getattr(found.metadata, "channels", None) or ()
+        size = tuple(float(v) for v in found.voxel_size())
+    except (
+        Exception
+    ):  # some releases stumble over what has no fluorescence; pixels are read all the same
+        return (), None
+    known = len(size) == 3 and all(math.isfinite(v) and v > 0 for v in size)
+    return tuple(str(c.channel.name) for c in channels), size if known else None
+
+
+def _positions(found: Any) -> tuple[str, ...]:
+    for loop in found.experiment:
+        if loop.type == "XYPosLoop":
+            return tuple(str(p.name or "") for p in loop.parameters.points)
+    return ()
+
+
+def _source(
+    where: str,
+    path: str,
+    facts: _Facts,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+) -> Source:
+    told, sizes = facts.attributes, facts.sizes
+    loops = {a: n for a, n in sizes.items() if a not in "CYXS"}
+    other = [a for a in loops if a not in "TZP"]
+    if other:
+        raise ValueError(
+            f"{where} has the axes {', '.join(sizes)}; {other[0]} is not one that is read"
+        )
+    channels, samples = sizes.get("C", 1), facts.per_channel
+    if channels > 1 and samples > 1:
+        raise ValueError(f"{where}: several channels, each of {samples} colours, are not read")
+    if told.compressionType not in (None, "lossless"):
+        raise ValueError(
+            f"{where}: its frames are compressed with loss, which is not read; convert it in NIS-Elements"
+        )
+    if told.tileHeightPx not in (None, 0, told.heightPx):
+        raise ValueError(f"{where}: its frames are tiled, which is not read; convert it")
+    kind = {"unsigned": "u", "signed": "i", "float": "f"}.get(str(told.pixelDataType))
+    bits = int(told.bitsPerComponentInMemory)
+    if kind is None or f"{kind}{bits}" not in (
+        "u8",
+        "u16",
+        "u32",
+        "i8",
+        "i16",
+        "i32",
+        "f32",
+        "f64",
+    ):
+        raise ValueError(
+            f"{where} holds {told.pixelDataType} numbers of {bits} bits; they are not read"
+        )
+    dtype = np.dtype(f"{kind}{bits // 8}")
+    y, x = int(told.heightPx), int(told.widthPx)
+    count = channels * samples
+    row = int(told.widthBytes or 0) or x * count * dtype.itemsize
+    frames = math.prod(loops.values())
+    size = os.path.getsize(path)
+    least = 1 if told.compressionType else row * y
+    if (
+        min(y, x, count, *sizes.values()) < 1
+        or row < x * count * dtype.itemsize
+        or row * y > 1 << 40
+    ):
+        raise VolumeError(
+            f"{printable(path)} is damaged: its frames are {y} x {x} x {count}; restore it"
+        )
+    # What was stopped early lacks the last frames: then a frame is missing, when it is read.
+    if least > size or frames > size:
+        raise VolumeError(
+            f"{printable(path)} is damaged: {size} bytes cannot hold {frames} frames of {y} x {x}; restore it"
+        )
+    position = named_part(dataset, loops.get("P", 1), facts.positions, where, "position")
+    planes = _Frames(
+        path=path,
+        loops=tuple((a.lower(), n) for a, n in loops.items()),
+        position=position,
+        shape=(y, x, count),
+        row=row,
+        dtype=dtype,
+        deflated=told.compressionType is not None,
+    )
+    axes = [a.lower() for a in loops if a != "P"]
+    extents = [loops[a.upper()] for a in axes]
+    whole = (*axes, "y", "x") + (("c",) if count > 1 else ())
+    extents += [y, x] + ([count] if count > 1 else [])
+    chunk = [1] * len(axes) + [y, x] + ([count] if count > 1 else [])
+    names: Sequence[str] = (
+        ("red", "green", "blue", "alpha")[:samples] if samples > 1 else facts.channels
+    )
+    voxel = None
+    if facts.size is not None:
+        voxel = (facts.size[2], facts.size[1], facts.size[0])
+    else:
+        warnings.warn(
+            f"{where}: its voxel size is not known; give voxel_size= and unit=", stacklevel=6
+        )
+    return source_of_planes(
+        where,
+        planes,
+        whole,
+        extents,
+        chunk,
+        dtype,
+        index,
+        channels=names if len(names) == count else (),
+        voxel_size=voxel,
+        unit="micrometer" if voxel else None,
+        encoded=planes.deflated,
+    )
+
+
+# the map of a file
+
+
+def _chunks(path: str) -> dict[bytes, int]:
+    """Where each frame's chunk begins, by its name, from the map at the file's end."""
+    size = os.path.getsize(path)
+    try:
+        with open(path, "rb", buffering=0) as file:
+            handle = file.fileno()
+            signature, at = struct.unpack("<32sQ", os.pread(handle, 40, max(0, size - 40)))
+            if signature != _MAP or not 0 <= at < size:
+                raise ValueError("its map is missing: it is cut off, or its recording was")
+            start, length = _chunk(handle, at)
+            if start + length > size:
+                raise ValueError("its map is cut off")
+            return _entries(os.pread(handle, length, start), size)
+    except (ValueError, struct.error, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise VolumeError(f"{printable(path)} is damaged: {reason}; restore it") from None
+
+
+def _entries(data: bytes, size: int) -> dict[bytes, int]:
+    found = {}
+    at = 0
+    while (end := data.find(b"!", at)) >= 0 and end + 17 <= len(data):
+        name = data[at : end + 1]
+        if name == _MAP:
+            break
+        offset, length = struct.unpack_from("<QQ", data, end + 1)
+        if name.startswith(_FRAME):
+            if offset + length > size:
+                raise ValueError(f"{printable(name.decode('latin-1'))} would lie outside of it")
+            found[name] = offset
+        at = end + 17
+    return found
+
+
+def _chunk(handle: int, at: int) -> tuple[int, int]:
+    """Where the content of a chunk begins, and its bytes."""
+    head = os.pread(handle, 16, at)
+    if len(head) < 16 or head[:4] != _MAGIC:
+        raise ValueError(f"there is no chunk at byte {at}")
+    name, length = struct.unpack_from("<IQ", head, 4)
+    return at + 16 + name, length

@@ -1,0 +1,1 @@
+"""Folders of 2-D images."""

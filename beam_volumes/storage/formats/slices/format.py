@@ -1,0 +1,548 @@
+"""Stacks of PNG, JPEG or TIFF slices: a directory, a glob, or a single image.
+
+Opening lists the names and reads the header of the first slice. A read decodes the slices it needs
+and no others, on TensorStore's threads; nothing is kept. Slices whose numbers are left out are an error, or
+``missing=`` says what is read in their place.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import math
+import os
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import imagecodecs
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.space import Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.codestreams import jpeg_size, plausible, png_size
+from beam_volumes.storage.formats.custom_metadata import Mark
+from beam_volumes.storage.formats.format import RUN, Format, Options
+from beam_volumes.storage.formats.tiff.files import PHOTOMETRIC, File
+from beam_volumes.storage.formats.tiff.format import colours_of, page_of
+from beam_volumes.storage.formats.tiff.reading import Page
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Place, Spec, join, kvstore_spec, url
+from beam_volumes.storage.sources.axes import select
+from beam_volumes.storage.sources.missing_slices import MISSING, ZEROS, check_missing, told
+from beam_volumes.storage.sources.numbered import Series, in_natural_order, series_of
+from beam_volumes.storage.sources.source import DTYPES, Source, TokenOfFields
+from beam_volumes.storage.sources.stack import of_slices
+
+PNG, JPEG, TIFF = (".png",), (".jpg", ".jpeg"), (".tif", ".tiff")
+#: What is opened here if it is alone; a TIFF file may hold a whole volume.
+SINGLE = PNG + JPEG
+SUFFIXES = SINGLE + TIFF
+
+#: Colour types of PNG without a sample of how opaque a pixel is.
+_NO_ALPHA = (0, 2)
+
+#: In the document of a folder that we have written: what its volume is.
+VOLUME = "volume"
+
+#: Slices decoded in this process so far; tests look at it.
+decoded = 0
+_count = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class SliceReader(TokenOfFields):
+    """Slices in one directory, in order.
+
+    Attributes
+    ----------
+    directory : dict
+        The key-value store they lie in.
+    names : Series or tuple of str
+    shape : tuple of int
+        Of a decoded slice: y, x, and the samples of a pixel if there are several.
+    dtype : numpy.dtype
+    folder : bool
+        Whether all of the directory is meant, or else those names alone.
+    mask : bool
+        Whether what is not 0 is True.
+    instead : mapping
+        Which slice is read for each that is lost; None for zeros.
+    """
+
+    directory: Spec
+    names: Series | tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    folder: bool = False
+    mask: bool = False
+    instead: Mapping[int, int | None] = field(default_factory=dict)
+
+    @property
+    def portable(self) -> bool:
+        return self.directory.get("driver") != "memory"
+
+    @property
+    def remote(self) -> bool:
+        return self.directory.get("driver") not in ("file", "memory")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        if self.folder:
+            return (Extent(self.directory),)
+        folders: dict[str, list[str]] = {}
+        for i in range(len(self.names)):
+            folder, _, name = self.names[i].rpartition("/")
+            folders.setdefault(folder, []).append(name)
+        return tuple(Extent(join(self.directory, f), n) for f, n in folders.items())
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of a decoded slice, with all samples of its pixels."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The slices that are lost, and what is read in their place."""
+        return {
+            self.names[z]: ZEROS if k is None else self.names[k] for z, k in self.instead.items()
+        }
+
+    @property
+    def remark(self) -> str:
+        return told(self.lost)
+
+    def open(self) -> ts.TensorStore:
+        y, x, *samples = self.shape
+        return ts.virtual_chunked(
+            callback(self._read),
+            dtype=np.dtype(bool) if self.mask else self.dtype,
+            shape=[*samples, len(self.names), y, x],
+            chunk_layout=ts.ChunkLayout(chunk_shape=[*samples, 1, max(1, y), max(1, x)]),
+            context=waiting_context() if self.remote else context(),
+        )
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        *samples, z, y, x = domain.index_exp
+        for k in range(z.start, z.stop):
+            stands_in = self.instead.get(k, k)
+            if stands_in is None:
+                out[..., k - z.start, :, :] = 0
+                continue
+            image = self.decoded(stands_in)[y, x]
+            if self.mask:
+                image = image != 0
+            if samples:
+                out[:, k - z.start] = np.moveaxis(image[..., samples[0]], -1, 0)
+            else:
+                out[k - z.start] = image
+
+    def decoded(self, z: int) -> np.ndarray:
+        """Slice ``z``, decoded and checked."""
+        global decoded
+        name = self.names[z]
+        path = url(join(self.directory, name))
+        data = _content(self.directory, name, path)
+        claimed = _claimed(data, name, path)
+        if claimed is not None and claimed[:2] != self.shape[:2]:
+            self._check((*claimed[:2], *self.shape[2:]), self.dtype, path)
+        image = _decode(data, name, path, self._check)
+        with _count:
+            decoded += 1
+        self._check(image.shape, image.dtype, path)
+        return image
+
+    def _check(self, shape: tuple[int, ...], dtype: np.dtype, path: str) -> None:
+        """Refuse a slice that is not like the first."""
+        if shape != self.shape or dtype != self.dtype:
+            raise VolumeError(
+                f"slice {printable(path)} is {_what(shape, dtype)}, but {printable(self.names[0])} is "
+                f"{_what(self.shape, self.dtype)}: the slices of a stack must be alike; convert it or "
+                "leave it out by a glob"
+            )
+
+
+class Slices(Format):
+    """A stack of images, one for each slice."""
+
+    title = "a directory or glob of PNG, JPEG or TIFF slices"
+    open_options: ClassVar[Options] = {"missing": MISSING}
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "error",
+        **options: Any,
+    ) -> Source | None:
+        found = _find(place)
+        if found is None:
+            return None
+        check_missing(missing, place.text)
+        for option, value in (("dataset", dataset), ("level", level)):
+            if value is not None:
+                raise ValueError(
+                    f"{option}={value!r}: {place.text} is a stack of slices and has none"
+                )
+        directory, listed, single = found
+        names, instead = series_of(in_natural_order(listed), place.text, missing)
+        first = url(join(directory, names[0]))
+        shape, dtype, channels = _header(directory, names[0], first)
+        if dtype not in DTYPES:
+            known = ", ".join(d.name for d in DTYPES)
+            raise ValueError(f"slice {first} holds {dtype}; voxels are one of {known}")
+        axes, sizes = ("y", "x"), shape[:2]
+        if len(shape) == 3:
+            axes, sizes = ("y", "x", "c"), shape  # type: ignore[assignment]
+        mark = None if single else Mark.read((_document(directory) or {}).get(VOLUME))
+        if mark is not None and len(shape) == 3 and len(mark.space.channels) == shape[2]:
+            channels = mark.space.channels
+        chosen = select(axes, sizes, index, place.text, channels)
+        if len(chosen.axes) < 2:
+            raise ValueError(
+                f"index={dict(index or {})}: take a row or column of slices by slicing instead"
+            )
+        y, x, *samples = shape
+        space = Space(axes=("y", "x") if single else ("z", "y", "x"))
+        if mark is not None:
+            many = len(names) > 1
+            space = replace(mark.space, axes=space.axes if many else mark.space.axes)
+        mask = mark is not None and mark.mask and dtype == np.uint8
+        source = Source(
+            name=place.text,
+            shape=(len(names), y, x),
+            dtype=np.dtype(bool) if mask else dtype,
+            chunk=(1, max(1, y), max(1, x)),
+            chunk_origin=(0, 0, 0),
+            space=replace(
+                space,
+                leading=("c",) if samples else (),
+                channels=tuple(channels) if samples else (),
+            ),
+            reader=SliceReader(
+                directory,
+                names,
+                shape,
+                dtype,
+                folder=not single
+                and (os.path.isdir(place.local) if place.local else not glob.has_magic(place.text)),
+                mask=mask,
+                instead=instead,
+            ),
+            leading=tuple(samples),
+            leading_chunk=tuple(samples),
+        )
+        fixed = dict(chosen.fixed)
+        return source.point("c", fixed[2]) if 2 in fixed else source
+
+    def open_many(self, names: Sequence[str], first: Source) -> Source | None:
+        endings = {name[-5:].rpartition(".")[2].lower() for name in names}
+        kinds = {_kind(f".{e}") for e in endings if f".{e}" in SUFFIXES}
+        if len(kinds) != 1 or not all(f".{e}" in SUFFIXES for e in endings):
+            return None
+        split = [name.rpartition("/") for name in names]
+        folders = {folder for folder, _, _ in split}
+        folder = os.path.commonpath(folders)
+        directory = join({"driver": "file", "path": folder}, directory=True)
+        try:
+            shape, dtype, _ = _header(directory, os.path.relpath(names[0], folder), names[0])
+        except ValueError:
+            return None  # one of several pages, say
+        y, x, *samples = shape
+        alike = (1, y, x), dtype, tuple(samples)
+        if (first.shape, first.dtype, first.leading) != alike:
+            return None
+        there = {folder: {*_listed(folder)} for folder in folders if os.path.isdir(folder)}
+        for at, _, name in split:
+            if name not in there.get(at, ()):
+                raise FileNotFoundError(f"{printable(f'{at}/{name}')} does not exist")
+        cut = len(folder.rstrip("/")) + 1
+        reader = SliceReader(directory, tuple(name[cut:] for name in names), shape, dtype)
+        return replace(
+            first,
+            name=f"{first.name} and {len(names) - 1} more",
+            shape=(len(names), y, x),
+            chunk=(1, max(1, y), max(1, x)),
+            space=of_slices(first.space),
+            reader=reader,
+            leading_chunk=tuple(samples),
+        )
+
+
+FORMATS = (Slices(),)
+
+
+# finding them
+
+
+def _find(place: Place) -> tuple[Spec, list[str], bool] | None:
+    """The directory and the names of the slices at a place, and whether it is a single image."""
+    if place.local is None:
+        return _find_remote(place)
+    path = place.local
+    if os.path.isfile(path):
+        if not path.lower().endswith(SINGLE):
+            return None
+        return _directory(place, os.path.dirname(path)), [os.path.basename(path)], True
+    if os.path.isdir(path):
+        names = _images(_listed(path), place)
+        return (_directory(place, path), names, False) if names else None
+    if not glob.has_magic(path):
+        return None
+    folder, pattern = os.path.split(path)
+    if glob.has_magic(folder):
+        paths = [p for p in glob.glob(path) if os.path.isfile(p)]
+        folder = os.path.commonpath([os.path.dirname(p) for p in paths]) if paths else folder
+        names = [os.path.relpath(p, folder) for p in paths]
+    else:
+        names = fnmatch.filter(_listed(folder), pattern) if os.path.isdir(folder) else []
+        names = [n for n in names if not n.startswith(".")]
+    if not any(n.lower().endswith(SUFFIXES) for n in names):
+        return None
+    return _directory(place, folder), _images(names, place, all_of_them=True), False
+
+
+def _find_remote(place: Place) -> tuple[Spec, list[str], bool] | None:
+    path = str(place.spec.get("path", ""))
+    folder, _, last = path.rstrip("/").rpartition("/")
+    if last.lower().endswith(SINGLE) and not glob.has_magic(last):
+        return _directory(place, folder), [last], True
+    if not glob.has_magic(last):
+        folder, last = path.rstrip("/"), ""
+    if not place.can_list:
+        return None
+    directory = _directory(place, folder)
+    if glob.has_magic(folder):
+        raise ValueError(f"{place.text}: in a bucket only the last part of a path may be a pattern")
+    names = [key for key in Place.of(directory).names() if "/" not in key]
+    if not last:
+        names = _images(names, place)
+        return (directory, names, False) if names else None
+    names = fnmatch.filter(names, last)
+    if not names:
+        raise FileNotFoundError(f"no files match {place.text}; check the pattern")
+    return directory, _images(names, place, all_of_them=True), False
+
+
+def _directory(place: Place, folder: str) -> Spec:
+    return join({**place.spec, "path": folder}, directory=True)
+
+
+def _document(directory: Spec) -> dict[str, Any] | None:
+    """What we have noted in a folder that we have written."""
+    try:
+        return Place.of(directory).json(RUN)
+    except (OSError, ValueError):  # someone else's
+        return None
+
+
+def _listed(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [e.name for e in entries if not e.name.startswith(".") and e.is_file()]
+
+
+def _images(names: list[str], place: Place, all_of_them: bool = False) -> list[str]:
+    """Those that are slices, all of one format."""
+    images = [n for n in names if n.lower().endswith(SUFFIXES)]
+    if all_of_them and len(images) < len(names):
+        other = sorted(set(names) - set(images))[0]
+        raise ValueError(
+            f"{place.text}: {other} is not a slice; slices are {', '.join(SUFFIXES)} files"
+        )
+    kinds = sorted(set(map(_kind, images)), key=("PNG", "JPEG", "TIFF").index)
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{place.text} holds {' and '.join(kinds)} files: choose by a glob, e.g. '*.png'"
+        )
+    return images
+
+
+def _kind(name: str) -> str:
+    """Which kind of image a name tells of."""
+    lower = name.lower()
+    return "PNG" if lower.endswith(PNG) else "JPEG" if lower.endswith(JPEG) else "TIFF"
+
+
+# decoding them
+
+
+def slice_content(path: str) -> bytes:
+    """Read the file of a slice, by its path or URL."""
+    folder, _, name = path.rpartition("/")
+    return _content(join(kvstore_spec(folder or "."), directory=True), name, path)
+
+
+def decoded_slice(data: bytes, path: str) -> np.ndarray:
+    """The voxels of a slice, from its file."""
+    return _decode(data, path.rpartition("/")[2], path)
+
+
+def _content(directory: Spec, name: str, path: str) -> bytes:
+    if directory.get("driver") == "file":
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            raise VolumeError(f"slice {printable(path)} is missing: restore it") from None
+        except OSError as error:
+            raise VolumeError(
+                f"slice {printable(path)} cannot be read: {error.strerror or error}"
+            ) from None
+    data = Place.of(directory).read(name)
+    if data is None:
+        raise VolumeError(f"slice {printable(path)} is missing: restore it")
+    return data
+
+
+def _claimed(data: bytes, name: str, path: str) -> tuple[int, int, int] | None:
+    """Rows, columns and samples that a PNG or JPEG slice claims to have; None of other formats."""
+    if _kind(name) == "TIFF":
+        return None
+    try:
+        return (png_size if _kind(name) == "PNG" else jpeg_size)(data)
+    except ValueError as error:
+        raise VolumeError(
+            f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
+        ) from None
+
+
+def _first(data: bytes, name: str, path: str) -> np.ndarray:
+    """The first slice, decoded to learn what its header does not say."""
+    claimed = _claimed(data, name, path)
+    if claimed is not None and not plausible(math.prod(claimed), len(data)):
+        raise VolumeError(
+            f"slice {printable(path)} is damaged: it claims {claimed[0]} x {claimed[1]} pixels, which "
+            f"{len(data):,} bytes cannot hold; restore it"
+        )
+    return _decode(data, name, path)
+
+
+def _decode(
+    data: bytes,
+    name: str,
+    path: str,
+    check: Callable[[tuple[int, ...], np.dtype, str], None] | None = None,
+) -> np.ndarray:
+    """The voxels of a slice; ``check`` is told what they will be, where its header says so."""
+    if _kind(name) == "TIFF":
+        try:
+            page = _page(File(_local(path), data), path)
+        except VolumeError:
+            raise
+        except ValueError as error:  # one that is as it should be, and not like the first
+            raise VolumeError(str(error)) from None
+        if check is not None:
+            check(_shape(page), page.segments.dtype, path)
+        return _plane(page)
+    try:
+        if _kind(name) == "PNG":
+            image = imagecodecs.png_decode(data)
+            return _without_alpha(image) if data[25] in _NO_ALPHA else image
+        if data.rfind(b"\xff\xd9") < data.rfind(
+            b"\xff\xda"
+        ):  # its decoder makes up what is missing
+            raise ValueError("it is cut off")
+        return imagecodecs.jpeg_decode(data)
+    except Exception as error:
+        raise VolumeError(
+            f"slice {printable(path)} is damaged ({len(data)} bytes): {error}; restore it"
+        ) from None
+
+
+def _without_alpha(image: np.ndarray) -> np.ndarray:
+    """The samples that a PNG stores: its decoder makes one more of a colour that is transparent."""
+    stored = {2: 1, 4: 3}.get(image.shape[2] if image.ndim == 3 else 0)
+    if stored is None:
+        return image
+    return np.ascontiguousarray(image[..., 0] if stored == 1 else image[..., :stored])
+
+
+def _local(path: str) -> Spec:
+    """A place of that name, for messages."""
+    return {"driver": "file", "path": path}
+
+
+def _page(file: File, path: str) -> Page:
+    """The one page of a TIFF slice."""
+    name = f"slice {printable(path)}"
+    page = page_of(file, Place.of(_local(path)), name)
+    if page.directory.following:
+        raise ValueError(f"{name} has several pages; a stack is made of files of one page each")
+    planes, depth, _, _, samples = page.segments.shape
+    if depth > 1 or min(planes, samples) > 1:
+        raise ValueError(
+            f"{name} has {planes} x {depth} planes of {samples} samples and is not a plain 2-D image; "
+            "a stack is made of files of one image each"
+        )
+    return page
+
+
+def _shape(page: Page) -> tuple[int, ...]:
+    """Of a page as `_plane` gives it."""
+    planes, _, y, x, samples = page.segments.shape
+    return (y, x) if planes * samples == 1 else (y, x, planes * samples)
+
+
+def _plane(page: Page) -> np.ndarray:
+    """A page as y, x, and the samples of a pixel if there are several."""
+    voxels = page.whole()[:, 0]
+    if len(voxels) > 1:
+        return np.ascontiguousarray(np.moveaxis(voxels[..., 0], 0, -1))
+    return voxels[0] if voxels.shape[-1] > 1 else voxels[0, ..., 0]
+
+
+class _Header(NamedTuple):
+    """What the first slice says of all."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    channels: Sequence[str]
+
+
+def _header(directory: Spec, name: str, path: str) -> _Header:
+    """What a slice is, from as little of it as possible."""
+    shape, dtype, photometric = _shape_of(directory, name, path)
+    samples = shape[2] if len(shape) == 3 else 1
+    return _Header(shape, dtype, colours_of(samples, photometric))
+
+
+def _shape_of(directory: Spec, name: str, path: str) -> tuple[tuple[int, ...], np.dtype, int]:
+    """Shape and dtype of a slice, and what its samples are, as TIFF numbers that."""
+    local = directory.get("driver") == "file"
+    if _kind(name) == "JPEG":
+        image = _first(_content(directory, name, path), name, path)
+        return image.shape, image.dtype, 5 if image.shape[2:] == (4,) else 2  # of four, CMYK
+    if _kind(name) == "PNG":
+        if local:
+            with open(path, "rb") as file:
+                head = file.read(26)
+        else:
+            head = _content(directory, name, path)[:26]
+        if len(head) < 26 or head[:8] != b"\x89PNG\r\n\x1a\n" or head[12:16] != b"IHDR":
+            raise VolumeError(
+                f"slice {printable(path)} is damaged: it has no PNG header; restore it"
+            )
+        x, y, depth, colour = struct.unpack(">IIBB", head[16:26])
+        if colour == 3:
+            image = _first(_content(directory, name, path), name, path)
+            return image.shape, image.dtype, 2
+        samples = {0: 1, 2: 3, 4: 2, 6: 4}.get(colour, 1)
+        shape = (y, x, samples) if samples > 1 else (y, x)
+        return shape, np.dtype("u2" if depth == 16 else "u1"), 2
+    page = _page(
+        File(_local(path)) if local else File(_local(path), _content(directory, name, path)), path
+    )
+    return _shape(page), page.segments.dtype, page.directory.number(page.file, PHOTOMETRIC, 1)
+
+
+def _what(shape: Sequence[int], dtype: Any) -> str:
+    return f"{' x '.join(map(str, shape))} {np.dtype(dtype).name}"

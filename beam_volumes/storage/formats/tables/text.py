@@ -1,0 +1,179 @@
+"""Tables as text: CSV and JSON lines, one file put together of shards."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from beam_volumes.storage.formats.tables.format import Columns, TableFormat
+from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.places.single_file import pieces, put_together
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+#: What says of which dtypes columns are, among the shards.
+_COLUMNS = "columns.json"
+
+
+class TextTable(TableFormat):
+    """Lines of text, one for each row; a file says nothing of dtypes, so those are noted."""
+
+    is_file = True
+
+    def rows(self, columns: Columns) -> str:
+        """The lines of a shard."""
+        raise NotImplementedError
+
+    def head(self, names: Sequence[str]) -> str:
+        """What is above the rows."""
+        return ""
+
+    def encode(self, columns: Columns) -> bytes:
+        return self.rows(columns).encode()
+
+    def beside(self, columns: Columns) -> dict[str, bytes]:
+        dtypes = {name: column.dtype.str for name, column in columns.items()}
+        return {_COLUMNS: json.dumps(dtypes).encode()}
+
+    def assemble(
+        self, place: str, home: str, shards: list[str], is_ours: Callable[[], bool]
+    ) -> Mapping[str, Any]:
+        with open(os.path.join(home, _COLUMNS), "rb") as file:
+            columns = json.load(file)
+        head = self.head(list(columns)).encode()
+        sums = [zlib.crc32(head), 0]
+
+        def content() -> Iterator[bytes]:
+            yield head
+            for shard in shards:
+                for data in pieces(os.path.join(home, shard)):
+                    sums[0], sums[1] = zlib.crc32(data, sums[0]), sums[1] + data.count(b"\n")
+                    yield data
+
+        put_together(place, home, content(), is_ours)
+        return {"columns": columns, "crc32": sums[0], "rows": sums[1]}
+
+    def problems(
+        self,
+        name: str,
+        place: Spec,
+        shards: list[str],
+        noted: Mapping[str, Any],
+        checksums: bool,
+    ) -> Iterator[str]:
+        crc32, lines = 0, -self.head(list(noted["columns"] or {})).count("\n")
+        try:
+            for data in pieces(place["path"]):
+                crc32, lines = zlib.crc32(data, crc32), lines + data.count(b"\n")
+        except OSError as error:
+            yield f"{name} cannot be read: {error.strerror}"
+            return
+        rows = noted.get("rows", lines)
+        if lines != rows:
+            yield f"{name} has {max(lines, 0)} rows, and {rows} were written"
+        elif checksums and crc32 != noted.get("crc32"):
+            yield f"{name} is not what was written (checksum)"
+
+    def read(self, name: str, place: Spec, shards: list[str], noted: Mapping[str, Any]) -> pa.Table:
+        import pyarrow as pa
+
+        fields = [(name, pa.from_numpy_dtype(np.dtype(d))) for name, d in noted["columns"].items()]
+        return self.parse(place["path"], pa.schema(fields))
+
+    def parse(self, path: str, schema: pa.Schema) -> pa.Table:
+        """A file's table."""
+        raise NotImplementedError
+
+
+class Csv(TextTable):
+    """Comma-separated values with a line of names."""
+
+    name = "csv"
+
+    def head(self, names: Sequence[str]) -> str:
+        return _csv_lines([names])
+
+    def rows(self, columns: Columns) -> str:
+        return _csv_lines(_rows(columns, "", "inf"))
+
+    def parse(self, path: str, schema: pa.Schema) -> pa.Table:
+        import pyarrow.csv
+
+        types = {field.name: field.type for field in schema}
+        convert = pyarrow.csv.ConvertOptions(column_types=types)
+        return pyarrow.csv.read_csv(path, convert_options=convert)
+
+
+class JsonLines(TextTable):
+    """An object of JSON for each row."""
+
+    name = "jsonl"
+
+    def rows(self, columns: Columns) -> str:
+        names = [json.dumps(name) for name in columns]
+        # JSON has no infinity, but numbers that every reader takes for it
+        return "".join(
+            "{" + ", ".join(f"{n}: {v}" for n, v in zip(names, row, strict=True)) + "}\n"
+            for row in _rows(columns, "null", "1e999")
+        )
+
+    def parse(self, path: str, schema: pa.Schema) -> pa.Table:
+        import pyarrow.json
+
+        if os.path.getsize(path) == 0:
+            return schema.empty_table()
+        explicit = pyarrow.json.ParseOptions(explicit_schema=schema)
+        return pyarrow.json.read_json(path, parse_options=explicit)
+
+
+FORMATS = (Csv(), JsonLines())
+
+
+def csv_text(columns: Columns) -> str:
+    """A whole table as CSV, as tables are written.
+
+    Examples
+    --------
+    >>> print(csv_text({"label": np.array([1, 2]), "mean": np.array([0.5, np.nan])}), end="")
+    label,mean
+    1,0.5
+    2,
+    """
+    table = Csv()
+    return table.head(list(columns)) + table.rows(columns)
+
+
+def _texts(column: np.ndarray, null: str, infinite: str) -> list[str]:
+    """The values so that they are read back exactly; NaN is ``null``."""
+    if column.dtype.kind == "b":
+        return ["true" if v else "false" for v in column.tolist()]
+    if column.dtype.kind in "ui":
+        return list(map(str, column.tolist()))
+    if column.dtype == np.float64:
+        texts = list(map(repr, column.tolist()))
+    else:
+        texts = column.astype(str).tolist()
+    for i in np.flatnonzero(~np.isfinite(column)).tolist():
+        v = float(column[i])
+        texts[i] = null if math.isnan(v) else infinite if v > 0 else "-" + infinite
+    return texts
+
+
+def _rows(columns: Columns, null: str, infinite: str) -> Iterator[tuple[str, ...]]:
+    return zip(*(_texts(np.asarray(c), null, infinite) for c in columns.values()), strict=True)
+
+
+def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,1 @@
+"""TIFF: single files, stacks, ImageJ and OME."""

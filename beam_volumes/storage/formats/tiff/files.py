@@ -1,0 +1,576 @@
+"""TIFF files as bytes: their directories (IFDs), found and checked, and reads at positions.
+
+What a header says is held against the file's length before anything is read or allocated by it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.context import opened
+from beam_volumes.storage.places.credentials import with_secrets
+from beam_volumes.storage.places.errors import VolumeError, explain
+from beam_volumes.storage.places.place import Spec, url
+
+#: More directories than this are no image.
+MOST_PAGES = 1 << 24
+#: More tags in a directory than this are none.
+MOST_TAGS = 4096
+#: What a tag other than tables of tiles may hold; descriptions of millions of planes are this long.
+MOST_BYTES = 1 << 30
+#: Directories that are remembered per file, and parts of their tables, and how many tiles a part is of.
+_REMEMBERED, _PARTS, _PART = 4096, 128, 4096
+#: Bytes of a value by its type.
+SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4}
+SIZES |= {16: 8, 17: 8, 18: 8}
+_INTEGERS = {1: "u1", 3: "u2", 4: "u4", 13: "u4", 16: "u8", 18: "u8"}
+
+WIDTH, LENGTH, BITS, COMPRESSION, PHOTOMETRIC, FILL_ORDER = 256, 257, 258, 259, 262, 266
+STRIP_OFFSETS, SAMPLES, ROWS_PER_STRIP, STRIP_COUNTS, PLANAR = 273, 277, 278, 279, 284
+PREDICTOR, TILE_WIDTH, TILE_LENGTH, TILE_OFFSETS, TILE_COUNTS = 317, 322, 323, 324, 325
+SUB_IFDS, SAMPLE_FORMAT, JPEG_TABLES = 330, 339, 347
+#: Of old JPEG: a stream and its length, and its tables.
+JPEG_STREAM, JPEG_LENGTH, OLD_TABLES = 513, 514, (519, 520, 521)
+#: Tags that pages of one image have alike, with their defaults.
+ALIKE = {
+    WIDTH: 0,
+    LENGTH: 0,
+    BITS: 1,
+    COMPRESSION: 1,
+    FILL_ORDER: 1,
+    SAMPLES: 1,
+    ROWS_PER_STRIP: 0,
+    PLANAR: 1,
+    PREDICTOR: 1,
+    TILE_WIDTH: 0,
+    TILE_LENGTH: 0,
+    SAMPLE_FORMAT: 1,
+}
+_TABLES = (STRIP_OFFSETS, STRIP_COUNTS, TILE_OFFSETS, TILE_COUNTS)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """Byte order, and whether positions have 64 bits."""
+
+    order: Any
+    big: bool
+
+    @property
+    def head(self) -> int:
+        """Bytes before the first directory's position, and of that."""
+        return 16 if self.big else 8
+
+    @property
+    def entry(self) -> int:
+        return 20 if self.big else 12
+
+    @property
+    def inline(self) -> int:
+        return 8 if self.big else 4
+
+    @property
+    def count(self) -> struct.Struct:
+        return struct.Struct(self.order + ("Q" if self.big else "H"))
+
+    @property
+    def position(self) -> struct.Struct:
+        return struct.Struct(self.order + ("Q" if self.big else "I"))
+
+    @property
+    def entries(self) -> np.dtype:
+        o, n = self.order, "u8" if self.big else "u4"
+        return np.dtype(
+            [("code", o + "u2"), ("type", o + "u2"), ("count", o + n), ("value", o + n)]
+        )
+
+
+def flavour(head: bytes) -> Flavour | None:
+    r"""What a file's first bytes say; None if it is no TIFF.
+
+    Examples
+    --------
+    >>> flavour(b"MM\x00*\x00\x00\x00\x08")
+    Flavour(order='>', big=False)
+    """
+    order = {b"II": "<", b"MM": ">"}.get(head[:2])
+    if order is None or len(head) < 4:
+        return None
+    (version,) = struct.unpack(order + "H", head[2:4])
+    if version == 43:
+        sizes = struct.unpack(order + "HH", head[4:8]) if len(head) >= 8 else (0, 0)
+        return Flavour(order, True) if sizes == (8, 0) else None
+    return Flavour(order, False) if version == 42 else None
+
+
+class File:
+    """A file that threads read at once, at positions of their own; it is closed when it is let go.
+
+    It remembers the directories that were looked at last. Of a file that has been read, ``content`` is all.
+    """
+
+    def __init__(self, spec: Spec, content: bytes | None = None) -> None:
+        self.name = url(spec)
+        self._fd: int | None = None
+        self._close = os.close  # still there when the interpreter ends
+        self._content = content
+        if content is not None:
+            self.size = len(content)
+        elif spec.get("driver") == "file":
+            self._fd = os.open(spec["path"], os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self.size = os.fstat(self._fd).st_size
+        else:
+            self._object = Object(spec)
+            self.size = self._object.size
+        found = flavour(self.pread(16, 0))
+        if found is None:
+            raise self.damaged("it has no TIFF header")
+        self.flavour = found
+        self._directories: OrderedDict[int, Directory] = OrderedDict()
+        self._parts: OrderedDict[tuple[int, int, int], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        fd = getattr(self, "_fd", None)
+        if fd is not None:
+            self._close(fd)
+
+    def pread(self, count: int, at: int) -> bytes:
+        """So many bytes at a position; fewer where the file ends."""
+        count = min(count, max(0, self.size - at))
+        if at < 0 or count <= 0:  # a position may be any number
+            return b""
+        if self._content is not None:
+            return self._content[at : at + count]
+        if self._fd is None:
+            return self._object.pread(count, at)
+        data = os.pread(self._fd, count, at)
+        while len(data) < count:  # one call reads 2 GiB at most
+            more = os.pread(self._fd, count - len(data), at + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def read(self, count: int, at: int, what: str) -> bytes:
+        """So many bytes at a position.
+
+        Raises
+        ------
+        VolumeError
+            The file does not hold them.
+        """
+        if count < 0 or at < 0 or at + count > self.size:
+            raise self.damaged(
+                f"{what} should be {count} bytes at {at}, but the file has {self.size} bytes"
+            )
+        data = self.pread(count, at)
+        if len(data) < count:
+            raise self.damaged(f"{what} cannot be read: the file ends at {at + len(data)}")
+        return data
+
+    def damaged(self, why: str) -> VolumeError:
+        return VolumeError(f"{printable(self.name)} is damaged: {why}; restore it")
+
+    def directory(self, at: int) -> Directory:
+        """The directory at a position."""
+        with self._lock:
+            found = self._directories.get(at)
+            if found is not None:
+                self._directories.move_to_end(at)
+                return found
+        found = Directory.read(self, at)
+        with self._lock:
+            self._directories[at] = found
+            while len(self._directories) > _REMEMBERED:
+                self._directories.popitem(last=False)
+        return found
+
+    def table(self, of: Directory, code: int, first: int, count: int) -> np.ndarray:
+        """Some numbers of a table of tiles: parts of it that were read last are remembered."""
+        which, at = divmod(first, _PART)
+        if at + count <= _PART:
+            return self._part(of, code, which)[at : at + count]
+        parts = []
+        for k in range(which, (first + count - 1) // _PART + 1):
+            part = self._part(of, code, k)
+            parts.append(part[max(0, first - k * _PART) : first + count - k * _PART])
+        return np.concatenate(parts)
+
+    def _part(self, of: Directory, code: int, k: int) -> np.ndarray:
+        return self._remembered(  # type: ignore[no-any-return]
+            (of.at, code, k), lambda: of.numbers(self, code, k * _PART, _PART)
+        )
+
+    def data(self, of: Directory, code: int) -> bytes | None:
+        """The bytes of a tag, such as tables of JPEG that all tiles share."""
+        if code not in of.tags:
+            return None
+        found: bytes | None = self._remembered((of.at, code, -1), lambda: of.data(self, code))
+        return found
+
+    def _remembered(self, key: tuple[int, int, int], read: Callable[[], Any]) -> Any:
+        with self._lock:
+            if key in self._parts:
+                self._parts.move_to_end(key)
+                return self._parts[key]
+        found = read()
+        with self._lock:
+            self._parts[key] = found
+            while len(self._parts) > _PARTS:
+                self._parts.popitem(last=False)
+        return found
+
+
+class Object:
+    """An object of a key-value store that is not a disk; ``size`` is its length."""
+
+    def __init__(self, spec: Spec) -> None:
+        import tensorstore as ts
+
+        from beam_volumes.storage.places.context import context
+
+        folder, _, self._key = str(spec["path"]).rpartition("/")
+        self._name = url(spec)
+        below = {**spec, "path": folder + "/" if folder else ""}
+        self._store = ts.KvStore.open(with_secrets(below), context=context()).result()
+        self.size = self._length()
+
+    def _read(self, start: int, stop: int) -> Any:
+        return self._store.read(self._key, byte_range=slice(start, stop))
+
+    def pread(self, count: int, at: int) -> bytes:
+        if count <= 0:
+            return b""
+        try:
+            found = self._read(at, at + count).result()
+        except Exception as error:
+            raise explain(error, f"reading {self._name}") from None
+        if found.state != "value":
+            raise VolumeError(f"{printable(self._name)} is gone: restore it")
+        return bytes(found.value)
+
+    def _length(self) -> int:
+        """Its length, which no store tells: found by asking which bytes there are, 16 at a time."""
+        try:
+            is_there = self._read(0, 1).result().state == "value"
+        except Exception as error:
+            if "OUT_OF_RANGE" in str(error):
+                return 0
+            raise explain(error, f"opening {self._name}") from None
+        if not is_there:
+            raise FileNotFoundError(f"{printable(self._name)} does not exist; check the path")
+        low, high = 1, 1 << 48
+        while high - low > 1:
+            step = max(1, (high - low) // 17)
+            asked = [low + step * k for k in range(1, 17) if low + step * k < high]
+            if low < 1 << 40 and high == 1 << 48:
+                asked = [b for b in (1 << k for k in range(16, 48, 2)) if low < b < high]
+            there = [self._has(f) for f in [(b, self._read(b - 1, b)) for b in asked]]
+            for b, yes in zip(asked, there, strict=True):
+                if yes:
+                    low = b
+                else:
+                    high = b
+                    break
+        return low
+
+    def _has(self, asked: tuple[int, Any]) -> bool:
+        try:
+            return len(asked[1].result().value) == 1
+        except Exception as error:
+            text = str(error)
+            # Some servers answer with a range that ends before it begins.
+            if any(t in text for t in ("OUT_OF_RANGE", "416", "not valid", "Content-Range")):
+                return False
+            raise explain(error, f"opening {self._name}") from None
+
+
+def opened_file(spec: Spec) -> File:
+    """A file that this process has open, as it is there now."""
+    who: object = ""
+    if spec.get("driver") == "file":
+        try:
+            found = os.stat(spec["path"])
+        except FileNotFoundError:
+            raise VolumeError(f"{printable(url(spec))} is missing: restore it") from None
+        who = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return opened(f"tiff {url(spec)} {who}", lambda: File(spec))  # type: ignore[no-any-return]
+
+
+class Stream(io.RawIOBase):
+    """A file as libraries read it, by a position of its own."""
+
+    def __init__(self, file: File | Object) -> None:
+        self._file, self._at = file, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = max(0, offset + (0, self._at, self._file.size)[whence])
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, out: Any) -> int:
+        data = self._file.pread(min(len(out), max(0, self._file.size - self._at)), self._at)
+        out[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """One page's tags.
+
+    Attributes
+    ----------
+    at : int
+        Where it lies.
+    order : str
+        Of bytes.
+    tags : dict
+        For each code: type, count, and where its values lie.
+    inline : dict
+        The values that lie in the directory itself.
+    length : int
+        Its bytes, up to the position of the next one.
+    following : int
+        That position; 0 of the last one.
+    """
+
+    at: int
+    order: Any
+    tags: dict[int, tuple[int, int, int]]
+    inline: dict[int, bytes]
+    length: int = 0
+    following: int = 0
+
+    @classmethod
+    def read(cls, file: File, at: int) -> Directory:
+        f = file.flavour
+        head = file.read(f.count.size, at, f"the directory at {at}")
+        (n,) = f.count.unpack(head)
+        if not 0 < n <= MOST_TAGS:
+            raise file.damaged(f"the directory at {at} claims {n} tags")
+        data = file.read(n * f.entry, at + f.count.size, f"the directory at {at}")
+        entries = np.frombuffer(data, f.entries)
+        tags: dict[int, tuple[int, int, int]] = {}
+        here: dict[int, bytes] = {}
+        for k, (code, kind, count, value) in enumerate(entries.tolist()):
+            size = SIZES.get(kind, 0) * count
+            inside = (k + 1) * f.entry - f.inline
+            if code in tags:
+                continue
+            if size <= f.inline:
+                here[code], value = data[inside : inside + size], at + f.count.size + inside
+            tags[code] = (kind, count, value)
+        length = f.count.size + n * f.entry
+        tail = file.pread(f.position.size, at + length)
+        following = f.position.unpack(tail)[0] if len(tail) == f.position.size else 0
+        return cls(at, f.order, tags, here, length, following)
+
+    def numbers(
+        self, file: File, code: int, first: int = 0, count: int | None = None
+    ) -> np.ndarray:
+        """Some of a tag's whole numbers; none if it is not there."""
+        if code not in self.tags:
+            return np.empty(0, np.int64)
+        kind, n, at = self.tags[code]
+        dtype = _INTEGERS.get(kind)
+        if dtype is None:
+            raise file.damaged(f"tag {code} of the directory at {self.at} is not of whole numbers")
+        count = n - first if count is None else min(count, n - first)
+        if count <= 0:
+            return np.empty(0, np.int64)
+        size = SIZES[kind]
+        if code in self.inline:
+            data = self.inline[code][first * size : (first + count) * size]
+        else:
+            data = file.read(
+                count * size, at + first * size, f"tag {code} of the page at {self.at}"
+            )
+        return np.frombuffer(data, self.order + dtype).astype(np.int64)
+
+    def number(self, file: File, code: int, default: int) -> int:
+        """A tag's first whole number."""
+        found = self.numbers(file, code, 0, 1)
+        return int(found[0]) if len(found) else default
+
+    def data(self, file: File, code: int) -> bytes | None:
+        """A tag's bytes."""
+        if code not in self.tags:
+            return None
+        kind, count, at = self.tags[code]
+        return file.read(SIZES.get(kind, 1) * count, at, f"tag {code} of the page at {self.at}")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The directories of a file in order, all checked.
+
+    Attributes
+    ----------
+    offsets : numpy.ndarray
+    alike : bool
+        Whether all have the same values of the tags that pages of one image have alike.
+    """
+
+    offsets: np.ndarray
+    alike: bool
+
+
+def first_directory(file: File) -> int:
+    """Where the first directory is."""
+    f = file.flavour
+    (at,) = f.position.unpack(file.read(f.head, 0, "its header")[-f.position.size :])
+    return int(at)
+
+
+def walk(file: File) -> Chain:
+    """Find all directories of a file.
+
+    Raises
+    ------
+    VolumeError
+        The chain loops, leaves the file, or a directory claims what the file cannot hold.
+    """
+    f = file.flavour
+    at = first_directory(file)
+    offsets: list[int] = []
+    seen: set[int] = set()
+    #: Directories of the same number of tags, to be looked at together.
+    groups: dict[int, list[bytes]] = {}
+    first: np.ndarray | None = None
+    alike = True
+    window, start, ahead = b"", 0, 4096
+    count, position, entry = f.count, f.position, f.entry
+    counted, shortest, tail = count.unpack_from, count.size, position.size
+    while at:
+        if at in seen:
+            raise file.damaged(f"its page {len(offsets)} is page {offsets.index(at)} again: a loop")
+        if len(offsets) >= MOST_PAGES:
+            raise file.damaged(f"it claims more than {MOST_PAGES} pages")
+        inside = at - start
+        if not 0 <= inside <= len(window) - 1024:
+            # Where directories lie close together, one read has many of them.
+            near = bool(offsets) and abs(at - offsets[-1]) < 1 << 14
+            ahead = 1 << 20 if near else 4096
+            window, start, inside = file.pread(ahead, at), at, 0
+        if len(window) - inside < shortest:
+            raise file.damaged(
+                f"its page {len(offsets)} should be at {at}, but the file has {file.size} bytes"
+            )
+        (n,) = counted(window, inside)
+        if not 0 < n <= MOST_TAGS:
+            raise file.damaged(f"its page {len(offsets)} claims {n} tags")
+        stop = inside + shortest + n * entry
+        if stop + tail > len(window):
+            window, start, inside = file.pread(shortest + n * entry + tail, at), at, 0
+            stop = shortest + n * entry
+            if len(window) < stop:
+                raise file.damaged(f"its page {len(offsets)} goes beyond its end")
+        seen.add(at)
+        offsets.append(at)
+        group = groups.setdefault(n, [])
+        group.append(window[inside + shortest : stop])
+        if len(group) == 4096:
+            first, same = _checked(file, group, n, first)
+            alike &= same
+            group.clear()
+        # Some writers leave the last position out.
+        at = position.unpack_from(window, stop)[0] if stop + tail <= len(window) else 0
+    if not offsets:
+        raise file.damaged("it has no page")
+    for n, group in groups.items():
+        if group:
+            first, same = _checked(file, group, n, first)
+            alike &= same
+    return Chain(np.array(offsets, np.int64), alike)
+
+
+def _checked(
+    file: File, group: Sequence[bytes], n: int, first: np.ndarray | None
+) -> tuple[np.ndarray, bool]:
+    """Check directories of ``n`` tags; the first one's tags that are to be alike, and whether they are."""
+    f = file.flavour
+    entries = np.frombuffer(b"".join(group), f.entries).reshape(len(group), n)
+    sizes = np.zeros(1 << 16, np.uint8)
+    for kind, bytes_each in SIZES.items():
+        sizes[kind] = bytes_each
+    count, value = entries["count"].astype(np.float64), entries["value"].astype(np.float64)
+    need = sizes[entries["type"]] * count
+    far = need > f.inline
+    outside = far & (value + need > file.size)
+    if outside.any():
+        code, _, n, at = entries[outside][0].tolist()
+        raise file.damaged(
+            f"tag {code} claims {n} values at {at}, but the file has {file.size} bytes"
+        )
+    large = far & (need > MOST_BYTES) & ~np.isin(entries["code"], _TABLES)
+    if large.any():
+        raise file.damaged(f"tag {entries['code'][large][0]} claims more than {MOST_BYTES} bytes")
+    # A number of 2 bytes lies in the first 2 of its place, whatever the byte order.
+    rows = np.zeros((len(group), len(ALIKE)), np.int64)
+    raw = np.frombuffer(b"".join(group), np.uint8).reshape(len(group), n, f.entry)
+    at = 12 if f.big else 8
+    short = np.ascontiguousarray(raw[:, :, at : at + 2]).view(f.order + "u2")[..., 0]
+    long = np.ascontiguousarray(raw[:, :, at : at + 4]).view(f.order + "u4")[..., 0]
+    number = np.where(entries["type"] == 3, short, np.where(entries["type"] == 4, long, 0))
+    # Of values that lie elsewhere, as bits of several samples, how many there are is enough here.
+    number = np.where(far, -entries["count"].astype(np.int64), number.astype(np.int64))
+    for k, (code, default) in enumerate(ALIKE.items()):
+        is_it = entries["code"] == code
+        rows[:, k] = np.where(is_it.any(1), (number * is_it).sum(1), default)
+    if first is None:
+        first = rows[0]
+    return first, bool((rows == first).all())
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Whole numbers in a small form that travels: a progression, or packed.
+
+    Examples
+    --------
+    >>> Numbers.of([8, 108, 208]).array().tolist()
+    [8, 108, 208]
+    """
+
+    first: int
+    step: int
+    count: int
+    packed: bytes = b""
+
+    @classmethod
+    def of(cls, numbers: Sequence[int] | np.ndarray) -> Numbers:
+        values = np.asarray(numbers, np.int64)
+        first = int(values[0]) if len(values) else 0
+        steps = np.diff(values)
+        step = int(steps[0]) if len(steps) else 0
+        if (steps == step).all():
+            return cls(first, step, len(values))
+        packed = zlib.compress(np.ascontiguousarray(steps.astype("<i8")).tobytes(), 6)
+        return cls(first, 0, len(values), packed)
+
+    def array(self) -> np.ndarray:
+        if not self.packed:
+            return self.first + self.step * np.arange(self.count, dtype=np.int64)
+        steps = np.frombuffer(zlib.decompress(self.packed), "<i8")
+        return self.first + np.concatenate([[0], np.cumsum(steps)])

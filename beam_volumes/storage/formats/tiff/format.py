@@ -1,0 +1,635 @@
+"""TIFF files: multi-page, BigTIFF, tiled, ImageJ, OME-TIFF, whole slides.
+
+Opening reads metadata: the chain of pages, the first page's tags, and what ImageJ, OME or a slide scanner
+says in a description; tifffile understands those. A read decodes the tiles or strips that it needs, by reads
+at their positions, on TensorStore's threads; nothing is kept but some pages' tables of tiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import tifffile
+
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.chunked.tensorstore_spec import TOO_LARGE
+from beam_volumes.storage.formats.format import Format, Listing, Options
+from beam_volumes.storage.formats.tiff import files as tags
+from beam_volumes.storage.formats.tiff.files import Chain, File, Numbers, opened_file
+from beam_volumes.storage.formats.tiff.metadata import Ome, first_of, tag_of, told_of, whole
+from beam_volumes.storage.formats.tiff.reading import Page, Pages, TiffReader
+from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.outside import check_path
+from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.sources.axes import Selection, select
+from beam_volumes.storage.sources.missing_slices import MISSING, ZEROS, check_missing, stand_ins
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+SUFFIXES = (".tif", ".tiff", ".btf", ".tf8", ".svs", ".lsm", ".stk", ".ndpi", ".scn", ".qptiff")
+#: From so many pages on, their tags are not read one by one where that is not needed.
+MANY = 512
+
+#: Names of the samples of a pixel, by their number.
+COLOURS: dict[int, Sequence[str]] = {
+    2: ("grey", "alpha"),
+    3: ("red", "green", "blue"),
+    4: ("red", "green", "blue", "alpha"),
+}
+#: The tags that decide how a page is decoded; of JPEG its streams do so, too.
+_DECIDING = (
+    *(256, 257, 258, 259, 262, 266, 277, 278, 284, 292, 293, 305, 317, 322, 323, 338, 339),
+    *(530, 32997, 32998, 42113),
+)
+#: Segments by the values of these tags: pages of many files are alike.
+_known: dict[Any, Segments] = {}
+
+
+class Tiff(Format):
+    """A TIFF file."""
+
+    title = "a TIFF file"
+    open_options: ClassVar[Options] = {"missing": MISSING}
+
+    def open_place(
+        self,
+        place: Place,
+        *,
+        index: Mapping[str, int | str] | None = None,
+        dataset: str | None = None,
+        level: int | None = None,
+        missing: str = "error",
+        **options: Any,
+    ) -> Source | None:
+        if not _is_tiff(place):
+            return None
+        check_missing(missing, place.text)
+        file = opened_file(place.spec)
+        chain = tags.walk(file)
+        with _metadata(file, place) as tiff:
+            image = _Image.of(tiff, chain, file, place, dataset, level)
+        return image.source(place, index, missing)
+
+    def listing(self, place: Place, dataset: str | None = None) -> Listing | None:
+        """The images of a file, and the levels of the one that is meant."""
+        if not _is_tiff(place):
+            return None
+        file = opened_file(place.spec)
+        if len(tags.walk(file).offsets) >= MANY:  # to look at each page takes long
+            return None
+        with _metadata(file, place) as tiff:
+            series = tiff.series
+            levels = series[_series(series, dataset, place)].levels if series else ()
+            names = [str(s.name) or str(k) for k, s in enumerate(series)]
+        return Listing(
+            tuple(names) if len(names) > 1 else (),
+            tuple(map(str, range(len(levels)))) if len(levels) > 1 else (),
+        )
+
+
+def _is_tiff(place: Place) -> bool:
+    """Whether a TIFF file is at a place: told by its first bytes, in a bucket by its name."""
+    path = place.local
+    if path is None:
+        return str(place.spec.get("path", "")).lower().endswith(SUFFIXES) and "*" not in place.text
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        found = tags.flavour(file.read(16))
+    if found is None and path.lower().endswith((".tif", ".tiff")):
+        raise VolumeError(f"{printable(path)} is damaged: it has no TIFF header; restore it")
+    return found is not None
+
+
+def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tifffile.TiffFile]:
+    """The file as tifffile understands it, with the others of its set."""
+    if place.local is not None:
+        path = place.local
+        return _understood(file, lambda: tifffile.TiffFile(path))
+    stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+    name = os.path.basename(place.text)
+    return _understood(file, lambda: tifffile.TiffFile(stream, name=name))
+
+
+@contextlib.contextmanager
+def _understood(
+    file: File, open_it: Callable[[], tifffile.TiffFile]
+) -> Iterator[tifffile.TiffFile]:
+    """What tifffile opens; what is wrong with it is a `VolumeError`."""
+    try:
+        with open_it() as tiff:
+            _check_named(tiff, file)
+            yield tiff
+    except (VolumeError, FileNotFoundError):
+        raise
+    except ValueError as error:
+        if isinstance(error, tifffile.TiffFileError):
+            raise file.damaged(str(error)) from None
+        if os.path.basename(file.name) not in str(error):  # one of tifffile's
+            raise ValueError(f"{printable(file.name)} cannot be read: {error}") from None
+        raise
+    except NotImplementedError as error:
+        raise ValueError(f"{printable(file.name)} is not read: {error}") from None
+    except Exception as error:
+        raise file.damaged(f"{type(error).__name__}: {error}") from None
+
+
+def _check_named(tiff: tifffile.TiffFile, file: File) -> None:
+    """Refuse other files of a set that do not lie beside this one, before any is opened."""
+    names: Sequence[Any] = ()
+    if tiff.is_ome and "FileName" in (tiff.ome_metadata or ""):
+        names = Ome(tiff.ome_metadata or "").files
+    elif tiff.is_ndtiff:
+        index = os.path.join(os.path.dirname(file.name), "NDTiff.index")
+        names = [entry[1] for entry in tifffile.tifffile.read_ndtiff_index(index)]
+    for name in names:
+        check_path(file.name, os.path.join(os.path.dirname(file.name), str(name)))
+
+
+@dataclass(frozen=True)
+class _Image:
+    """One of the images that a file has.
+
+    Attributes
+    ----------
+    tiff : tifffile.TiffFile
+    key : tifffile.TiffPage
+        Its first page: all are like it.
+    segments : Segments
+    pages : Pages
+    places : tuple of dict
+    leading : tuple
+        As of `TiffReader`.
+    kind : str
+        Whose metadata it has.
+    scale : tuple of float
+        How many voxels of the finest level one of its voxels is long and wide.
+    number : int
+        Its place among the file's images.
+    finest : tifffile.TiffPage, optional
+        The first page of its finest level, if this is another.
+    """
+
+    tiff: tifffile.TiffFile
+    key: Any
+    segments: Segments
+    pages: Pages
+    places: tuple[Spec, ...]
+    leading: tuple[tuple[str, int], ...]
+    kind: str
+    scale: tuple[float, float] = (1.0, 1.0)
+    number: int = 0
+    finest: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        tiff: tifffile.TiffFile,
+        chain: Chain,
+        file: File,
+        place: Place,
+        dataset: str | None,
+        level: int | None,
+    ) -> _Image:
+        if tiff.is_ndpi:
+            raise ValueError(
+                f"{place.text} is a Hamamatsu NDPI slide, whose tiles are parts of one JPEG: it is not "
+                "read; convert it to a tiled TIFF"
+            )
+        if tiff.is_lsm and file.size >= 1 << 32:
+            raise ValueError(f"{place.text}: LSM files of 4 GiB or more are not read; convert it")
+        if len(chain.offsets) >= MANY and dataset is None and level is None and chain.alike:
+            found = _many(tiff, chain, place)
+            if found is not None:
+                return found
+        series = tiff.series
+        if not series:
+            raise file.damaged("it holds no image")
+        number = _series(series, dataset, place)
+        levels = list(series[number].levels)
+        if level is not None and not 0 <= int(level) < len(levels):
+            raise ValueError(
+                f"level={level}: {place.text} has {len(levels)} level{'s' * (len(levels) > 1)}, "
+                "from 0 on"
+            )
+        part = levels[int(level or 0)]
+        key, full = part.keyframe, levels[0].keyframe
+        segments = _segments(key, place)
+        leading = _leading(part, key, file)
+        places, pages = _pages(part, segments, math.prod(n for _, n in leading), file, place)
+        scale = (full.imagelength / key.imagelength, full.imagewidth / key.imagewidth)
+        kind = str(series[number].kind)
+        return cls(tiff, key, segments, pages, places, leading, kind, scale, number, full)
+
+    def source(
+        self, place: Place, index: Mapping[str, int | str] | None, missing: str = "error"
+    ) -> Source:
+        told = told_of(self.tiff, self.finest or self.key, self.kind, self.number, self.scale)
+        names, sizes = self._names(place)
+        shown = [d for d in range(len(names)) if names[d]]
+        channels = list(told.channels)
+        if not channels and "c" in names:
+            samples = max(self.segments.shape[0], self.segments.shape[4])
+            if samples > 1:
+                count = sizes[names.index("c")]
+                channels = list(colours_of(count, int(self.key.photometric)))
+        _check_size(self.segments, opened_file(self.places[0]), place)
+        chosen = select(
+            [names[d] for d in shown], [sizes[d] for d in shown], index, place.text, channels
+        )
+        if not {"y", "x"} <= set(chosen.axes):
+            raise ValueError(
+                f"index={dict(index or {})}: take a row or column of {place.text} by slicing instead"
+            )
+        for axis, d in chosen.dims:
+            if axis not in (*chosen.leading, *chosen.axes):
+                raise ValueError(
+                    f"{place.text} has {sizes[shown[d]]} along an axis {axis}, which is none of t, c, z, y, "
+                    f"x: choose one by index={{{axis!r}: 0}}"
+                )
+        fixed = {shown[d]: i for d, i in chosen.fixed}
+        fixed |= {d: 0 for d in range(len(names)) if not names[d]}
+        selection = Selection(
+            tuple(sorted(fixed.items())), tuple((a, shown[d]) for a, d in chosen.dims)
+        )
+        pages, lost = self._mended(fixed, place, missing)
+        order = opened_file(self.places[0]).flavour.order
+        reader = TiffReader(
+            self.places,
+            pages,
+            self.leading,
+            self.segments,
+            selection,
+            told.mask and self.segments.dtype == np.uint8,
+            order,
+            lost,
+        )
+        shape = selection.triple(sizes, 1)
+        chunks = [1] * len(self.leading) + list(reader.chunk)
+        chunk = selection.triple(chunks, 1)
+        z, y, x = (max(1, min(c, n)) for c, n in zip(chunk, shape, strict=True))
+        axes = selection.axes
+        if "z" in told.axes and "z" not in axes and "z" not in (index or {}):
+            axes = AXES
+        return Source(
+            name=place.text,
+            shape=shape,
+            dtype=reader.dtype,
+            chunk=(z, y, x),
+            chunk_origin=(0, 0, 0),
+            space=replace(
+                Space() if told.flat and "z" in axes else told.space,
+                axes=axes,
+                leading=selection.leading,
+                channels=chosen.channels,
+            ),
+            reader=reader,
+            encoded=not self.segments.is_plain,
+            leading=selection.before(sizes),
+            leading_chunk=selection.before(chunks),
+        )
+
+    def _names(self, place: Place) -> tuple[list[str], list[int]]:
+        """The names of all axes, those of a page last, and their extents; no name if it is but 1 long."""
+        names = [a for a, _ in self.leading]
+        sp, d, y, x, sc = self.segments.shape
+        if d > 1 and "z" in names:
+            raise ValueError(f"{place.text}: a stack of pages that have a depth each is not read")
+        if sp > 1 and sc > 1:
+            raise ValueError(f"{place.text}: pages of {sp} planes of {sc} samples are not read")
+        samples = "s" if "c" in names else "c"
+        names += [samples if sp > 1 else "", "z" if d > 1 else "", "y", "x"]
+        names.append(samples if sc > 1 else "")
+        return names, [*(n for _, n in self.leading), sp, d, y, x, sc]
+
+    def _mended(
+        self, fixed: Mapping[int, int], place: Place, missing: str
+    ) -> tuple[Pages, dict[str, str]]:
+        """Its pages, with others in place of those that are not there; they are never silently zeros.
+
+        What is read in place of which is told by their names. Slices along z stand in for each other.
+        """
+        if self.pages.offsets is None:
+            return self.pages, {}
+        sizes = [n for _, n in self.leading]
+        offsets = self.pages.offsets.array()
+        files = np.zeros_like(offsets) if self.pages.files is None else self.pages.files.array()
+        numbers = np.arange(len(offsets)).reshape(sizes)
+        gone = (offsets == 0).reshape(sizes)
+        chosen = tuple(fixed.get(d, slice(None)) for d in range(len(sizes)))
+        if not gone[chosen].any():
+            return self.pages, {}
+        if missing == "error":
+            raise VolumeError(
+                f"{printable(place.text)}: {int(gone.sum())} of its {gone.size} pages are missing: a "
+                "file of the set is not there, or was not written to its end; restore it, choose what is "
+                'there by index=, or give missing="repeat" or missing="fill"'
+            )
+        names = [a for a, _ in self.leading]
+        lost: dict[str, str] = {}
+        along = np.moveaxis(numbers, names.index("z"), -1) if "z" in names else numbers[..., None]
+        for stack in along.reshape(-1, along.shape[-1]):
+            there = np.flatnonzero(offsets[stack])
+            absent = np.flatnonzero(offsets[stack] == 0)
+            wanted = np.isin(stack, numbers[chosen])
+            if not wanted[absent].any():
+                continue
+            if missing == "repeat" and not len(there):
+                raise VolumeError(
+                    f"{printable(place.text)}: missing='repeat': of a stack of slices "
+                    f'({self._called(stack[0])} and on) none is there; give missing="fill"'
+                )
+            for z, k in stand_ins(there, absent, missing).items():
+                if wanted[z]:
+                    lost[self._called(stack[z])] = ZEROS if k is None else self._called(stack[k])
+                if k is not None:
+                    offsets[stack[z]], files[stack[z]] = offsets[stack[k]], files[stack[k]]
+        several = None if self.pages.files is None else Numbers.of(files)
+        return replace(self.pages, offsets=Numbers.of(offsets), files=several), lost
+
+    def _called(self, page: int) -> str:
+        """How a page is called: where it is along each axis."""
+        at = np.unravel_index(page, [n for _, n in self.leading]) if self.leading else ()
+        return ", ".join(f"{a} {int(i)}" for (a, _), i in zip(self.leading, at, strict=True)) or "0"
+
+
+def page_of(file: File, place: Place, name: str) -> Page:
+    """The first page of a file by itself, decoded as all that `Tiff` opens.
+
+    Parameters
+    ----------
+    file : File
+    place : Place
+        As messages call what is not read.
+    name : str
+        How they call the page.
+    """
+    directory = file.directory(tags.first_directory(file))
+    jpeg = directory.number(file, tags.COMPRESSION, 1) in JPEGS
+    key: Any = (file.flavour, *((c, directory.data(file, c)) for c in _DECIDING))
+    segments = None if jpeg else _known.get(key)
+    if segments is None:
+        stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+        with _understood(file, lambda: tifffile.TiffFile(stream)) as tiff:
+            segments = _segments(tiff.pages.first, place)
+        if len(_known) >= 256:
+            _known.clear()
+        _known[key] = segments
+    _check_size(segments, file, place)
+    return Page(file, directory, segments, lambda: name)
+
+
+def colours_of(samples: int, photometric: int) -> Sequence[str]:
+    """Names of the samples of a pixel, where they are grey or red, green and blue.
+
+    Examples
+    --------
+    >>> colours_of(3, 2), colours_of(4, 5)
+    (('red', 'green', 'blue'), ())
+    """
+    return COLOURS.get(samples, ()) if photometric in (1, 2, 6) else ()
+
+
+def _check_size(s: Segments, file: File, place: Place) -> None:
+    """Refuse tiles that no codec can make of a file of this size, and those that no memory holds."""
+    nbytes = math.prod(s.tile) * s.shape[4] * s.dtype.itemsize
+    if s.is_plain and not s.tiled:  # rows are read as they are needed
+        nbytes, least = s.row_bytes, file.size
+    else:
+        least = (64 << 20) + 4096 * file.size
+    if nbytes > min(TOO_LARGE, least):
+        raise VolumeError(
+            f"{printable(place.text)}: tiles or strips of {' x '.join(map(str, s.tile))} voxels in a "
+            f"file of {file.size} bytes: it is damaged, or has to be converted to smaller tiles"
+        )
+
+
+def _series(series: Sequence[Any], dataset: str | None, place: Place) -> int:
+    """Which image is meant: its name or number."""
+    if dataset is None:
+        return 0
+    names = [str(s.name) for s in series]
+    if dataset in names:
+        return names.index(dataset)
+    if str(dataset).isdigit() and int(dataset) < len(series):
+        return int(dataset)
+    known = ", ".join(f"{k} ({n})" if n else str(k) for k, n in enumerate(names[:20]))
+    raise ValueError(f"dataset={dataset!r}: {place.text} has the images {printable(known)}")
+
+
+def _leading(part: Any, key: Any, file: File) -> tuple[tuple[str, int], ...]:
+    """The axes along which the pages of a series follow each other."""
+    axes, sizes = list(str(part.axes)), [int(n) for n in part.shape]
+    page = math.prod(int(n) for n in key.shape)
+    inside = 1
+    while axes and inside < page:
+        axes.pop()
+        inside *= sizes.pop()
+    if inside != page:
+        raise file.damaged(f"its images of {part.shape} are not made of pages of {key.shape}")
+    kept = [(a, n) for a, n in zip(axes, sizes, strict=True) if n != 1]
+    return _named(kept)
+
+
+def _named(axes: Sequence[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Axes by the names t, c and z, as far as their letters or their number tell.
+
+    Examples
+    --------
+    >>> _named([("T", 3), ("Z", 5)]), _named([("I", 7)]), _named([("Q", 2), ("Q", 9)])
+    ((('t', 3), ('z', 5)), (('z', 7),), (('c', 2), ('z', 9)))
+    """
+    names = [a.lower() if a in "TCZ" else "" for a, _ in axes]
+    unknown = [k for k, name in enumerate(names) if not name]
+    free = [a for a in "zct" if a not in names]
+    if "z" in names:
+        free = []
+    for k, name in zip(reversed(unknown), free, strict=False):
+        names[k] = name
+    for k, (letter, _) in enumerate(axes):
+        if not names[k]:
+            names[k] = letter.lower()
+            while names.count(names[k]) > 1:
+                names[k] += "'"
+    return tuple((name, n) for name, (_, n) in zip(names, axes, strict=True))
+
+
+def _segments(page: Any, place: Place) -> Segments:
+    """How the tiles of pages like this one are decoded."""
+    if page.dtype is None or 0 in page.shaped:
+        raise ValueError(
+            f"{place.text}: pages of {page.shape} voxels of {page.bitspersample} bits are not read"
+        )
+    dtype = np.dtype(page.dtype).newbyteorder("=")
+    if dtype not in DTYPES:
+        known = ", ".join(d.name for d in DTYPES)
+        raise ValueError(f"{place.text} holds {dtype}; voxels are one of {known}")
+    if isinstance(page.bitspersample, tuple):
+        raise ValueError(
+            f"{place.text}: samples of {page.bitspersample} bits are not read; convert it to 8 bits each"
+        )
+    compression = int(page.compression)
+    colours: tuple[Any, Any] = (None, None)
+    if compression in JPEGS:
+        colours = tifffile.tifffile.jpeg_decode_colorspace(
+            page.photometric, page.planarconfig, page.extrasamples, page.is_jfif
+        )
+        colours = tuple(c if c is None or isinstance(c, str) else int(c) for c in colours)  # type: ignore[assignment]
+    elif (
+        page.is_subsampled and page.photometric == 6 and compression not in (OLD_JPEG, 33003, 33005)
+    ):
+        raise ValueError(f"{place.text}: colours at a lower resolution are not read; convert it")
+    sp, d, y, x, sc = (int(n) for n in page.shaped)
+    if page.is_tiled and compression != OLD_JPEG:
+        tile = (int(page.tiledepth), int(page.tilelength), int(page.tilewidth))
+    elif compression == OLD_JPEG:
+        tile = (1, y, x)
+    else:
+        tile = (1, max(1, min(int(page.rowsperstrip or y), y)), x)
+    if min(tile) < 1:
+        raise ValueError(f"{place.text}: tiles of {tile} voxels are not read")
+    segments = Segments(
+        shape=(sp, d, y, x, sc),
+        tile=tile,
+        tiled=bool(page.is_tiled) and compression != OLD_JPEG,
+        dtype=dtype,
+        bits=int(page.bitspersample),
+        compression=compression,
+        predictor=int(page.predictor),
+        fill_order=int(page.fillorder),
+        t4=int(page.tags.valueof(292) or 0),
+        colours=colours,
+        fill=page.nodata if isinstance(page.nodata, int | float) else 0,
+    )
+    refused = segments.refusal()
+    if refused is not None:
+        raise ValueError(f"{place.text}: {refused}; convert it")
+    return segments
+
+
+def _pages(
+    part: Any, segments: Segments, count: int, file: File, place: Place
+) -> tuple[tuple[Spec, ...], Pages]:
+    """The files and the pages of a series."""
+    # Of these kinds, one page may stand for all: the others are not looked at.
+    alone = str(part.kind) in ("shaped", "imagej", "stk", "uniform", "generic")
+    pages = [] if alone and segments.is_plain and part.dataoffset is not None else list(part.pages)
+    parents = {id(p.parent): p.parent for p in pages if p is not None}
+    if len(parents) <= 1 and segments.is_plain and part.dataoffset is not None:
+        at = int(part.dataoffset)
+        if at + count * segments.page_bytes > file.size:
+            raise file.damaged(
+                f"its voxels should be {count * segments.page_bytes} bytes at {at}, but the file has "
+                f"{file.size} bytes"
+            )
+        return (place.spec,), Pages(None, voxels=at)
+    if len(pages) != count:
+        raise file.damaged(f"its metadata tell of {count} pages, but it has {len(pages)}")
+    # The file that was asked for goes first; other files of a set lie beside it.
+    places = [place.spec]
+    number: dict[int, int] = {}
+    for known, parent in parents.items():
+        path = str(parent.filehandle.path)
+        if place.local is None or os.path.realpath(path) == os.path.realpath(place.local):
+            number[known] = 0
+        else:
+            number[known] = len(places)
+            places.append({**place.spec, "path": path})
+    offsets = [0 if p is None else int(p.offset) for p in pages]
+    files = [0 if p is None else number[id(p.parent)] for p in pages]
+    several = Numbers.of(files) if len(places) > 1 else None
+    return tuple(places), Pages(Numbers.of(offsets), several)
+
+
+def _many(tiff: tifffile.TiffFile, chain: Chain, place: Place) -> _Image | None:
+    """An image of many pages that are alike, without a look at each; None if that is not enough."""
+    own = ("lsm", "stk", "svs", "scn", "qpi", "bif", "philips", "fluoview", "nih", "mmstack",
+           "scanimage", "sis", "mdgel", "avs", "ndtiff", "indica", "micromanager")  # fmt: skip
+    if any(getattr(tiff, f"is_{kind}", False) for kind in own):
+        return None
+    page, n = tiff.pages.first, len(chain.offsets)
+    if page.subifds:
+        return None
+    offsets = chain.offsets
+    kind = "uniform"
+    leading: tuple[tuple[str, int], ...] = (("z", n),)
+    if tiff.is_ome:
+        kind = "ome"
+        found = _planes(tiff.ome_metadata or "", chain.offsets, page, place)
+        if found is None:
+            return None
+        leading, offsets = found
+    elif tiff.is_imagej:
+        kind = "imagej"
+        meta = tiff.imagej_metadata or {}
+        order = [("t", "frames"), ("z", "slices"), ("c", "channels")]
+        sizes = [(a, whole(meta.get(name, 1))) for a, name in order]
+        if meta.get("order", "czt") not in ("czt", "default") or page.shaped[0] > 1:
+            return None
+        if math.prod(k for _, k in sizes) != n:
+            return None
+        leading = tuple((a, k) for a, k in sizes if k > 1)
+    elif tiff.is_shaped:
+        kind = "shaped"
+        meta = tifffile.tifffile.shaped_description_metadata(str(page.description))
+        shape = tuple(whole(k) for k in meta.get("shape", ()))
+        axes = str(meta.get("axes", "Q" * len(shape)))
+        inside = len(page.shape)
+        if meta.get("truncated") or len(axes) != len(shape) or shape[-inside:] != page.shape:
+            return None
+        if math.prod(shape[:-inside]) != n:
+            return None
+        leading = _named([(a, k) for a, k in zip(axes, shape[:-inside], strict=False) if k != 1])
+    pages = Pages(Numbers.of(offsets))
+    return _Image(tiff, page, _segments(page, place), pages, (place.spec,), leading, kind)
+
+
+def _planes(
+    xml: str, chain: np.ndarray, page: Any, place: Place
+) -> tuple[tuple[tuple[str, int], ...], np.ndarray] | None:
+    """The axes of an OME-TIFF's pages, and the page of each plane; None where it is no plain one."""
+    images = Ome(xml).images
+    if len(images) != 1:
+        return None
+    pixels = first_of(images[0], "Pixels")
+    if pixels is None:
+        return None
+    samples = int(page.samplesperpixel)
+    sizes = {a: whole(pixels.get(f"Size{a}")) for a in "TCZ"}
+    order = str(pixels.get("DimensionOrder", ""))[2:]
+    if sizes["C"] % samples or set(order) != set("TCZ"):
+        return None
+    sizes["C"] //= samples
+    n = math.prod(sizes.values())
+    if not 0 < n <= len(chain):
+        return None
+    planes = np.zeros(n, np.int64)
+    # Its axes in the file's order, the fastest first.
+    steps = {order[0]: 1, order[1]: sizes[order[0]], order[2]: sizes[order[0]] * sizes[order[1]]}
+    for data in pixels:
+        if tag_of(data) != "TiffData":
+            continue
+        for uuid in data:
+            name = uuid.get("FileName")
+            if name and os.path.basename(name) != os.path.basename(place.text):
+                return None
+        first = sum(whole(data.get(f"First{a}", 0)) * steps[a] for a in "TCZ")
+        ifd = whole(data.get("IFD", 0))
+        one = 1 if "IFD" in data.attrib else n - first
+        count = whole(data.get("PlaneCount", one))
+        if ifd < 0 or first < 0 or count < 0 or first + count > n or ifd + count > len(chain):
+            return None
+        planes[first : first + count] = chain[ifd : ifd + count]
+    leading = tuple((a.lower(), sizes[a]) for a in reversed(order) if sizes[a] > 1)
+    return leading, planes
+
+
+FORMATS = (Tiff(),)

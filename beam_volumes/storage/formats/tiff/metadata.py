@@ -1,0 +1,217 @@
+"""What the metadata of a TIFF file tell of its voxels: OME-XML, ImageJ, LSM, slides, tags."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import tifffile
+
+from beam_volumes.base.space import Space
+from beam_volumes.storage.formats.custom_metadata import Mark
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.sources.axes import converted, unit_name
+
+#: The line of ImageJ's description that we add to files that we make.
+MARK = "beam_volumes"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What metadata tell of an image, but where its pages are."""
+
+    space: Space = field(default_factory=Space)
+    #: Whether the size along z, which is 1 in ``space``, is not told.
+    flat: bool = False
+    channels: Sequence[str] = ()
+    mask: bool = False
+    axes: tuple[str, ...] = ()
+
+
+def told_of(
+    tiff: tifffile.TiffFile, page: Any, kind: str, number: int, scale: tuple[float, float]
+) -> Told:
+    """What a file says of voxels. Where that makes no sense, it says nothing.
+
+    Parameters
+    ----------
+    tiff : tifffile.TiffFile
+    page : tifffile.TiffPage
+        The first page of the image's finest level.
+    kind : str
+        Whose metadata the image has.
+    number : int
+        The image's place among those of the file.
+    scale : tuple of float
+        How many voxels of the finest level one of the image is long and wide.
+    """
+    try:
+        if kind == "ome" or (tiff.is_ome and kind != "svs"):
+            told = Ome(tiff.ome_metadata or "").told(number)
+        elif tiff.is_imagej:
+            told = _of_imagej(tiff)
+        elif tiff.is_lsm:
+            told = _of_lsm(tiff)
+        elif tiff.is_svs:
+            told = _of_slide(tiff) if number == 0 else Told()
+        else:
+            told = Told(_of_tags(page), True)
+    except (VolumeError, MemoryError):
+        raise
+    except Exception:  # someone else's text
+        told = Told()
+    size = told.space.voxel_size
+    if size is None:
+        return told
+    y, x = scale
+    return replace(told, space=replace(told.space, voxel_size=(size[0], size[1] * y, size[2] * x)))
+
+
+def _space(sizes: Sequence[Any], unit: Any, origin: Sequence[float] = (0.0, 0.0, 0.0)) -> Space:
+    """A space of what may be voxel sizes z, y, x; that along z may be missing, and is 1 then."""
+    z, y, x = (_size(s) for s in sizes)
+    try:
+        name = unit_name(str(unit)) if unit else None
+    except ValueError:
+        name = None
+    if y is None or x is None or (unit and name is None):
+        return Space()
+    return Space(voxel_size=(z or 1.0, y, x), unit=name, origin=(origin[0], origin[1], origin[2]))
+
+
+def _size(value: Any, signed: bool = False) -> float | None:
+    """A size; of one that may be negative, as ImageJ's, the absolute value."""
+    try:
+        number = abs(float(value)) if signed else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) and number > 0 else None
+
+
+def _resolution(page: Any) -> tuple[float | None, float | None]:
+    """How long and wide a pixel is, in the unit of the resolution tags."""
+    found: list[float | None] = []
+    for code in (283, 282):
+        value = page.tags.valueof(code)
+        if isinstance(value, tuple) and len(value) == 2 and value[0] and value[1]:
+            found.append(_size(value[1] / value[0]))
+        else:
+            found.append(None)
+    return found[0], found[1]
+
+
+def _of_imagej(tiff: tifffile.TiffFile) -> Told:
+    meta = tiff.imagej_metadata or {}
+    y, x = _resolution(tiff.pages.first)
+    z = _size(meta.get("spacing"), signed=True)
+    # Letters beyond ASCII are escaped; axes without a unit of their own have that of x.
+    units = [_unescaped(meta.get(f"{a}unit") or meta.get("unit")) for a in "zyx"]
+    unit, (sizes,) = converted(units, [v or math.nan for v in (z, y, x)])
+    space = Space() if sizes is None or unit is None else _space(sizes, unit)  # else pixels
+    mark = re.search(rf"^{MARK}=(.*)$", str(tiff.pages.first.description), re.M)
+    ours = None if mark is None else _mark(mark.group(1))
+    if ours is not None:
+        return ours
+    labels = meta.get("Labels")
+    channels = whole(meta.get("channels", 1))
+    names = [str(n) for n in labels] if isinstance(labels, list) and len(labels) == channels else ()
+    return Told(space, z is None, names)
+
+
+def _unescaped(text: Any) -> str:
+    r"""A text in which letters are written as ``\\u00B5``."""
+    found = "" if text is None else str(text)
+    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), found)
+
+
+def _of_lsm(tiff: tifffile.TiffFile) -> Told:
+    meta = tiff.lsm_metadata or {}
+    sizes = [_size(meta.get(f"VoxelSize{a}")) for a in "ZYX"]
+    space = _space([None if s is None else s * 1e6 for s in sizes], "micrometer")
+    return Told(space, sizes[0] is None)
+
+
+def _of_slide(tiff: tifffile.TiffFile) -> Told:
+    found = re.search(r"\bMPP\s*=\s*([0-9.eE+-]+)", str(tiff.pages.first.description))
+    mpp = found and _size(found.group(1))
+    return Told(_space((None, mpp, mpp), "micrometer"), True) if mpp else Told()
+
+
+def _of_tags(page: Any) -> Space:
+    """The voxel size that resolution tags tell, where they are not those of a printer or a screen."""
+    centimetres = {2: 2.54, 3: 1.0}.get(whole(page.tags.valueof(296) or 2))
+    y, x = _resolution(page)
+    if centimetres is None or y is None or x is None:
+        return Space()
+    # 1200 dots an inch are 21 micrometres.
+    if max(y, x) * centimetres > 2.54 / 1200:
+        return Space()
+    return _space((None, y * centimetres * 1e4, x * centimetres * 1e4), "micrometer")
+
+
+def _mark(text: str) -> Told | None:
+    """What we have written into a file of ours."""
+    found = Mark.read(text)
+    if found is None:
+        return None
+    return Told(found.space, False, found.space.channels, found.mask, found.space.axes)
+
+
+def tag_of(element: ElementTree.Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def first_of(element: ElementTree.Element, name: str) -> ElementTree.Element | None:
+    return next((e for e in element if tag_of(e) == name), None)
+
+
+def whole(value: Any) -> int:
+    """A whole number of someone's metadata; 0 if it is none."""
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return 0
+
+
+class Ome:
+    """An OME-XML document."""
+
+    def __init__(self, xml: str) -> None:
+        try:
+            self._root: ElementTree.Element | None = ElementTree.fromstring(xml.strip("\x00 \n"))
+        except (ElementTree.ParseError, ValueError):
+            self._root = None
+
+    @property
+    def images(self) -> list[ElementTree.Element]:
+        return [] if self._root is None else [e for e in self._root if tag_of(e) == "Image"]
+
+    @property
+    def files(self) -> list[str]:
+        """The names of files that it has planes in."""
+        elements = () if self._root is None else self._root.iter()
+        return [e.attrib["FileName"] for e in elements if "FileName" in e.attrib]
+
+    def told(self, number: int) -> Told:
+        images = self.images
+        pixels = first_of(images[number], "Pixels") if number < len(images) else None
+        if pixels is None or self._root is None:
+            return Told()
+        for element in self._root.iter():
+            if tag_of(element) == "Value" and (element.text or "").strip().startswith("{"):
+                mark = _mark((element.text or "").strip())
+                if mark is not None:
+                    return mark
+        sizes = [_size(pixels.get(f"PhysicalSize{a}")) for a in "ZYX"]
+        units = [pixels.get(f"PhysicalSize{a}Unit", "µm") for a in "ZYX"]
+        if sizes[0] is None:  # its unit says nothing
+            units[0] = units[1]
+        unit, (known_sizes,) = converted(units, [s or math.nan for s in sizes])
+        space = Space() if known_sizes is None or unit is None else _space(known_sizes, unit)
+        names = [str(e.get("Name") or "") for e in pixels if tag_of(e) == "Channel"]
+        known = names if all(names) and len(set(names)) == len(names) else ()
+        return Told(space, sizes[0] is None, known)

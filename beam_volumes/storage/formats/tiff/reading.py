@@ -1,0 +1,475 @@
+"""How the tiles and strips of a TIFF file's pages are found and decoded."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.tiff import files as tags
+from beam_volumes.storage.formats.tiff.files import Directory, File, Numbers, opened_file
+from beam_volumes.storage.formats.tiff.segments import OLD_JPEG, Segments
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.context import context, waiting_context
+from beam_volumes.storage.places.errors import VolumeError
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Spec, url
+from beam_volumes.storage.sources.axes import Selection
+from beam_volumes.storage.sources.missing_slices import told
+from beam_volumes.storage.sources.source import TokenOfFields
+
+#: Bytes of strips that are decoded together, and of rows that are not compressed. A strip may be one row.
+STRIPS, ROWS = 1 << 18, 1 << 20
+#: Bytes of a table of old JPEG, at most.
+_OLD_TABLE = 16 + 256
+#: Pages that are known to be like the first, at a time.
+_ALIKE = 4096
+#: Tiles and strips decoded in this process so far; tests look at it.
+decoded = 0
+_count = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Pages:
+    """Where the pages of an image lie.
+
+    Attributes
+    ----------
+    offsets : Numbers or None
+        The directories of pages in order; 0 for one that is missing. None: those of the file, one after
+        another, to be found when it is opened.
+    files : Numbers or None
+        Which file each is in; None if there is one.
+    voxels : int or None
+        Where the first voxel is, if all pages lie there one after another, not compressed.
+    """
+
+    offsets: Numbers | None
+    files: Numbers | None = None
+    voxels: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TiffReader(TokenOfFields):
+    """An image of some pages.
+
+    Attributes
+    ----------
+    places : tuple of dict
+        The files.
+    pages : Pages
+    leading : tuple
+        The axes along which pages follow each other, the last one fastest: name and extent.
+    segments : Segments
+    selection : Selection
+        Which of those axes, and then of a page's five, are fixed, and which are the volume's.
+    mask : bool
+        Whether what is not 0 is True.
+    byte_order : str
+        Of voxels that lie one after another.
+    lost : mapping
+        Pages that are missing by their names, and what is read in their place: another page, which
+        ``pages`` has there, or zeros.
+    """
+
+    places: tuple[Spec, ...]
+    pages: Pages
+    leading: tuple[tuple[str, int], ...]
+    segments: Segments
+    selection: Selection
+    mask: bool = False
+    byte_order: Any = "<"
+    lost: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def remark(self) -> str:
+        return told(self.lost)
+
+    @property
+    def portable(self) -> bool:
+        return self.places[0].get("driver") != "memory"
+
+    @property
+    def remote(self) -> bool:
+        return self.places[0].get("driver") not in ("file", "memory")
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return tuple(Extent(place) for place in self.places)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(bool) if self.mask else self.segments.dtype
+
+    @property
+    def chunk(self) -> tuple[int, int, int, int, int]:
+        """What is decoded together of a page: separate samples, depth, length, width, samples."""
+        s = self.segments
+        _, _, y, x, sc = s.shape
+        td, th, tw = s.tile
+        if s.tiled:
+            return 1, td, th, tw, sc
+        row = max(1, s.row_bytes)
+        if s.is_plain:
+            return 1, 1, max(1, min(y, ROWS // row)), max(1, x), sc
+        together = max(1, STRIPS // max(1, th * row))
+        return 1, 1, max(1, min(y, th * together)), max(1, x), sc
+
+    @property
+    def decode_bytes(self) -> int:
+        """Of what is decoded together, with all samples."""
+        return math.prod(self.chunk) * self.segments.dtype.itemsize
+
+    def whole(self) -> ts.TensorStore:
+        """All axes of it: those along which pages follow each other, then those of a page."""
+        leading = [n for _, n in self.leading]
+        k = len(leading)
+        return ts.virtual_chunked(
+            callback(_Reading(self).read),
+            dtype=self.dtype,
+            shape=[*leading, *self.segments.shape],
+            chunk_layout=ts.ChunkLayout(
+                chunk_shape=[1] * k + list(self.chunk),
+                # Samples of a pixel are set apart once, by numpy: TensorStore takes twice as long for it.
+                inner_order=[*range(k), k, k + 4, k + 1, k + 2, k + 3],
+            ),
+            context=waiting_context() if self.remote else context(),
+        )
+
+    def open(self) -> ts.TensorStore:
+        return self.selection.apply(self.whole())
+
+
+class _Reading:
+    """Decodes the tiles of an image in this process."""
+
+    def __init__(self, reader: TiffReader) -> None:
+        self._r, self._s = reader, reader.segments
+        self._leading = [n for _, n in reader.leading]
+        pages = reader.pages
+        self._offsets = None if pages.offsets is None else pages.offsets.array()
+        self._files = None if pages.files is None else pages.files.array()
+        self._walked: File | None = None
+        self._lock = threading.Lock()
+        #: By number, the directories of pages that are like the first.
+        self._alike: dict[int, Directory] = {}
+        if pages.offsets is None and pages.voxels is None:
+            self._found(opened_file(reader.places[0]))
+
+    def _found(self, file: File) -> np.ndarray:
+        """The directories of a file that may have been written anew."""
+        with self._lock:
+            if self._walked is not file or self._offsets is None:
+                offsets = tags.walk(file).offsets
+                count = math.prod(self._leading)
+                if len(offsets) != count:
+                    raise VolumeError(
+                        f"{printable(file.name)} has {len(offsets)} pages, not {count}; open it anew"
+                    )
+                self._offsets, self._walked = offsets, file
+            return self._offsets
+
+    def read(self, domain: ts.IndexDomain, out: np.ndarray, _: Any) -> None:
+        """Fill a part of a chunk."""
+        at, stop = domain.inclusive_min, domain.exclusive_max
+        k = len(self._leading)
+        ranges = [range(a, b) for a, b in zip(at[:k], stop[:k], strict=True)]
+        for where in np.ndindex(*map(len, ranges)):
+            page = 0
+            for n, r, i in zip(self._leading, ranges, where, strict=True):
+                page = page * n + r[i]
+            for s in range(at[k], stop[k]):
+                part = out[where][s - at[k]]
+                self._read_page(page, s, at[k + 1 :], stop[k + 1 :], part)
+
+    def _read_page(
+        self, page: int, sample: int, at: Sequence[int], stop: Sequence[int], out: np.ndarray
+    ) -> None:
+        s, pages = self._s, self._r.pages
+        (z0, y0, x0, c0), (z1, y1, x1, c1) = at, stop
+        if pages.voxels is not None:
+            file = opened_file(self._r.places[0])
+            _, d, y, _, _ = s.shape
+            for z in range(z0, z1):
+                row = ((page * s.shape[0] + sample) * d + z) * y + y0
+                rows = self._rows(file, pages.voxels + row * s.row_bytes, y1 - y0, page)
+                out[z - z0] = rows[:, x0:x1, c0:c1]
+            return
+        if self._r.lost and self._offsets is not None and self._offsets[page] == 0:
+            out[...] = 0
+            return
+        file, directory = self._directory(page)
+        if self._alike.get(page) is not directory:
+            self._check(file, directory, page)
+            if len(self._alike) >= _ALIKE:
+                self._alike.clear()
+            self._alike[page] = directory
+        Page(file, directory, s, lambda: self._where(page)).read(sample, at, stop, out)
+
+    def _rows(self, file: File, at: int, count: int, page: int) -> np.ndarray:
+        """Rows that are stored as they are."""
+        s = self._s
+        data = file.read(count * s.row_bytes, at, f"page {page}")
+        _counted()
+        found = np.frombuffer(data, s.dtype.newbyteorder(self._r.byte_order))
+        return found.reshape(count, s.tile[2], s.shape[4])
+
+    def _directory(self, page: int) -> tuple[File, Directory]:
+        if self._r.pages.offsets is None:
+            file = opened_file(self._r.places[0])
+            return file, file.directory(int(self._found(file)[page]))
+        assert self._offsets is not None
+        at = int(self._offsets[page])
+        which = 0 if self._files is None else int(self._files[page])
+        if at == 0:
+            raise VolumeError(
+                f"{self._where(page)} is missing: the file that should hold it is not there, or "
+                "was not written to its end; restore it, or choose what is there by index="
+            )
+        file = opened_file(self._r.places[which])
+        return file, file.directory(at)
+
+    def _where(self, page: int) -> str:
+        """How messages call a page."""
+        sizes = self._leading
+        at = np.unravel_index(page, sizes) if sizes else ()
+        names = [f"{a} {int(i)}" for (a, _), i in zip(self._r.leading, at, strict=True)]
+        of = printable(url(self._r.places[0]))
+        return f"the page {', '.join(names)} of {of}" if names else f"the page of {of}"
+
+    def _check(self, file: File, found: Directory, page: int) -> None:
+        """Refuse a page that is not like the first."""
+        s = self._s
+        if page == 0:
+            return
+        for code, expected in (
+            (tags.WIDTH, s.shape[3]),
+            (tags.LENGTH, s.shape[2]),
+            (tags.COMPRESSION, s.compression),
+            (tags.BITS, s.bits),
+            (tags.PREDICTOR, s.predictor),
+            (tags.SAMPLES, s.shape[0] * s.shape[4]),
+            *(((tags.TILE_WIDTH, s.tile[2]), (tags.TILE_LENGTH, s.tile[1])) if s.tiled else ()),
+        ):
+            number = found.number(file, code, tags.ALIKE[code])
+            if number != expected:
+                raise VolumeError(
+                    f"{self._where(page)} is unlike the first: tag {code} is {number}, not {expected}; "
+                    "the pages of a volume must be alike"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """A page of a file, of which any part can be decoded.
+
+    Attributes
+    ----------
+    file : File
+    directory : Directory
+    segments : Segments
+    name : callable
+        Gives what messages call it.
+    """
+
+    file: File
+    directory: Directory
+    segments: Segments
+    name: Callable[[], str]
+
+    def whole(self) -> np.ndarray:
+        """All of it: separate samples, depth, length, width, samples."""
+        s, shape = self.segments, self.segments.shape
+        if s.is_plain and not s.tiled:
+            offsets, counts = self._all_strips()
+            together = len(offsets) == s.count and counts.sum() == s.page_bytes
+            if together and offsets[0] and (np.diff(offsets) == counts[:-1]).all():
+                data = self.file.read(s.page_bytes, int(offsets[0]), self.name())
+                _counted()
+                stored = s.dtype.newbyteorder(self.directory.order)
+                return np.frombuffer(data, stored).reshape(shape).astype(s.dtype, copy=False)
+        out = np.empty(shape, s.dtype)
+        for sample in range(shape[0]):
+            self.read(sample, (0, 0, 0, 0), shape[1:], out[sample])
+        return out
+
+    def read(self, sample: int, at: Sequence[int], stop: Sequence[int], out: np.ndarray) -> None:
+        """Decode a part of one separate sample: depth, length, width, samples."""
+        s = self.segments
+        (z0, y0, x0, c0), (z1, y1, x1, c1) = at, stop
+        td, th, tw = s.tile
+        for iz in range(z0 // td, -(-z1 // td)):
+            za, zb = max(z0, iz * td), min(z1, (iz + 1) * td)
+            for ix in range(x0 // tw, -(-x1 // tw)):
+                xa, xb = max(x0, ix * tw), min(x1, (ix + 1) * tw)
+                grid = range(y0 // th, -(-y1 // th))
+                tiles = self._tiles((sample, iz, ix), grid, (y0, y1))
+                for iy, (top, found) in zip(grid, tiles, strict=True):
+                    ya, yb = max(y0, iy * th), min(y1, (iy + 1) * th)
+                    z, x = za - iz * td, xa - ix * tw
+                    out[za - z0 : zb - z0, ya - y0 : yb - y0, xa - x0 : xb - x0] = found[
+                        z : z + zb - za, ya - top : yb - top, x : x + xb - xa, c0:c1
+                    ]
+
+    def _tiles(
+        self,
+        at: tuple[int, int, int],
+        rows: range,
+        wanted: tuple[int, int],
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """The tiles or strips of a column, decoded, each with the row of the page that it begins with.
+
+        Parameters
+        ----------
+        at : tuple of int
+            Separate sample, and where in the grid along depth and width.
+        rows : range
+            Where in the grid along length.
+        wanted : tuple of int
+            Rows of the page: of strips that are not compressed, no others are read.
+        """
+        s, file, found = self.segments, self.file, self.directory
+        if s.compression == OLD_JPEG:
+            yield 0, self._of_libtiff()
+            return
+        sample, iz, ix = at
+        indices = [s.index(sample, iz, iy, ix) for iy in rows]
+        offsets, counts = self._places(indices)
+        tables = file.data(found, tags.JPEG_TABLES)
+        near = _Near(file)
+        for k, iy in enumerate(rows):
+            top = iy * s.tile[1]
+            n = s.rows(top)
+            shape = (s.tile[0], n, s.tile[2], s.shape[4])
+            place, count = int(offsets[k]), int(counts[k])
+            if place == 0 or count == 0:  # tiles that hold nothing need not be stored
+                yield top, np.full(shape, s.fill, s.dtype)
+                continue
+            if s.compression == 1:
+                need = s.tile[0] * n * s.row_bytes
+                if s.is_plain and not s.tiled:
+                    first, last = max(wanted[0] - top, 0), min(wanted[1] - top, n)
+                    place, need = place + first * s.row_bytes, (last - first) * s.row_bytes
+                    top, shape = top + first, (1, last - first, *shape[2:])
+                if 0 <= count < need and s.tiled:
+                    raise file.damaged(f"{self._called(iz, iy, ix)} has {count} bytes, not {need}")
+                count = need
+            elif count < 0:
+                raise file.damaged(f"its page at {found.at} does not say how long its tiles are")
+            ahead = int(offsets[-1] + counts[-1]) if s.compression != 1 else place + count
+            data = near.read(count, place, ahead, lambda iy=iy: self._called(iz, iy, ix))  # type: ignore[misc]
+            _counted()
+            if s.is_plain:
+                voxels = np.frombuffer(data, s.dtype.newbyteorder(file.flavour.order))
+                yield top, voxels.reshape(shape)
+                continue
+            try:
+                tile = s.decode(data, file.flavour.order, top, tables)
+            except Exception as error:
+                raise VolumeError(
+                    f"{self._called(iz, iy, ix)} is damaged ({count} bytes at {place} of "
+                    f"{printable(file.name)}): {error}; restore it"
+                ) from None
+            yield top, tile
+
+    def _of_libtiff(self) -> np.ndarray:
+        """The page, decoded by libtiff: of a copy of the file in which there is no other."""
+        s, file, found = self.segments, self.file, self.directory
+        copy = np.zeros(file.size, np.uint8)  # what is left out takes no memory
+
+        def put(at: int, count: int) -> None:
+            part = file.pread(count, at)
+            copy[max(0, at) :][: len(part)] = np.frombuffer(part, np.uint8)
+
+        f = file.flavour
+        put(0, f.head)
+        copy[f.head - f.position.size : f.head] = np.frombuffer(f.position.pack(found.at), np.uint8)
+        put(found.at, found.length)
+        for code, (kind, count, at) in found.tags.items():
+            if code not in found.inline:
+                put(at, tags.SIZES.get(kind, 1) * count)
+        offsets, counts = self._all_strips()
+        for at, count in zip(offsets.tolist(), counts.tolist(), strict=True):
+            put(at, count)
+        stream = found.number(file, tags.JPEG_STREAM, -1)
+        put(stream, found.number(file, tags.JPEG_LENGTH, int(offsets.min()) - stream))
+        for code in tags.OLD_TABLES:
+            for at in found.numbers(file, code).tolist():
+                put(at, _OLD_TABLE)
+        _counted()
+        try:
+            image = imagecodecs.tiff_decode(copy.data)  # type: ignore[arg-type]
+            return s.fitted(np.asarray(image), (s.tile[0], *s.shape[2:]))
+        except Exception as error:
+            raise VolumeError(f"{self.name()} is damaged: {error}; restore it") from None
+
+    def _all_strips(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where all bytes of strips or tiles lie, and how many they are."""
+        file, found = self.file, self.directory
+        tiled = tags.TILE_OFFSETS in found.tags
+        offsets = found.numbers(file, tags.TILE_OFFSETS if tiled else tags.STRIP_OFFSETS)
+        counts = found.numbers(file, tags.TILE_COUNTS if tiled else tags.STRIP_COUNTS)
+        if not len(offsets) or len(offsets) != len(counts):
+            raise file.damaged(f"its page at {found.at} does not say where its strips are")
+        return offsets, counts
+
+    def _called(self, iz: int, iy: int, ix: int) -> str:
+        """How messages call a tile."""
+        where = (iz, iy, ix) if self.segments.tile[0] > 1 else (iy, ix)
+        return f"tile {where} of {self.name()}"
+
+    def _places(self, indices: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the bytes of tiles lie, and how many they are; -1 where that is not said."""
+        file, found = self.file, self.directory
+        at, count = (
+            (tags.TILE_OFFSETS, tags.TILE_COUNTS)
+            if tags.TILE_OFFSETS in found.tags
+            else (tags.STRIP_OFFSETS, tags.STRIP_COUNTS)
+        )
+        first, n = indices[0], indices[-1] - indices[0] + 1
+        if n > 4 * len(indices) + 1024:  # a column of a wide page
+            some = [self._places([k]) for k in indices]
+            return np.concatenate([o for o, _ in some]), np.concatenate([c for _, c in some])
+        offsets = file.table(found, at, first, n)
+        counts = file.table(found, count, first, n)
+        if len(offsets) < n:
+            raise file.damaged(f"its page at {found.at} has no place for tile {indices[-1]}")
+        if len(counts) < n:
+            counts = np.full(n, -1, np.int64)
+        if n == len(indices):
+            return offsets, counts
+        which = np.asarray(indices) - first
+        return offsets[which], counts[which]
+
+
+class _Near:
+    """Reads what lies close together in a file, as strips of one page do, at once."""
+
+    def __init__(self, file: File) -> None:
+        self._file, self._data, self._at = file, b"", 0
+
+    def read(self, count: int, at: int, ahead: int, what: Callable[[], str]) -> bytes:
+        """So many bytes at a position, and those up to ``ahead`` if they are not many."""
+        start = at - self._at
+        if not 0 <= start <= len(self._data) - count:
+            if at < 0 or count < 0 or at + count > self._file.size:
+                self._file.read(count, at, what())  # says so
+            more = ahead - at
+            more = more if count < more <= 1 << 20 else count
+            self._data, self._at, start = self._file.pread(more, at), at, 0
+            if len(self._data) < count:
+                raise self._file.damaged(f"{what()} cannot be read: the file has ended")
+        return self._data[start : start + count]
+
+
+def _counted() -> None:
+    global decoded
+    with _count:
+        decoded += 1

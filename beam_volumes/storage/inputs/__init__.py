@@ -1,0 +1,1 @@
+"""Inputs: what `open` accepts, and the identity of what it reads."""

@@ -1,0 +1,311 @@
+"""Numpy arrays as sources, and as what results are put together in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.callbacks import callback
+from beam_volumes.storage.places.checksums import crc32
+from beam_volumes.storage.places.claims import ANY, Watched
+from beam_volumes.storage.places.context import context
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.sources.axes import DEFAULT_AXES, select
+from beam_volumes.storage.sources.source import DTYPES, Source
+
+#: Larger arrays do not travel to other processes.
+PORTABLE_BYTES = 1 << 20
+#: Bytes of an array that are looked at together to tell it from another.
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayReader:
+    """An array in memory, z, y, x behind leading axes, which may be mapped of a file.
+
+    Its bytes may be in an order that is not the machine's: they are swapped when they are copied.
+    ``place`` tells what it is a map of, if that is known: then it need not be read to be told.
+    """
+
+    array: np.ndarray
+    extents: tuple[Extent, ...] = ()
+    place: str | None = None
+    _digest: list[str] = field(default_factory=list, repr=False)
+
+    held = True
+    remote = False
+
+    @property
+    def portable(self) -> bool:
+        return self.array.nbytes <= PORTABLE_BYTES
+
+    def open(self) -> ts.TensorStore:
+        if self.array.dtype.isnative:
+            return ts.array(self.array, copy=False, write=False, context=context())
+        dtype = self.array.dtype.newbyteorder("=")
+        return ts.virtual_chunked(
+            callback(self._read), dtype=dtype, shape=self.array.shape, context=context()
+        )
+
+    def _read(self, domain: ts.IndexDomain, out: np.ndarray, _: object) -> None:
+        out[...] = self.array[domain.index_exp]
+
+    def token(self) -> str:
+        if not self._digest:
+            dtype = self.array.dtype.newbyteorder("=")
+            h = hashlib.blake2b(f"{dtype.str}{self.array.shape}".encode(), digest_size=16)
+            if self.place is not None and not self.portable:
+                h.update(self.place.encode())
+                self._digest.append(h.hexdigest())
+                return self._digest[0]
+            for piece in _pieces(self.array):
+                h.update(piece.data if self.portable else _summary(piece))
+            self._digest.append(h.hexdigest())
+        return self._digest[0]
+
+
+def _pieces(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The bytes of whole planes, as many as make a piece; of large planes, of whole rows."""
+    for part in array if array[:1].nbytes > _PIECE else [array]:
+        step = max(1, _PIECE // max(1, part[:1].nbytes))
+        for at in range(0, len(part), step):
+            native = np.ascontiguousarray(part[at : at + step], part.dtype.newbyteorder("="))
+            yield native.reshape(-1).view(np.uint8)
+
+
+def _summary(piece: np.ndarray) -> bytes:
+    """What tells a piece from another: a cryptographic hash would cost more than most kernels.
+
+    Its CRC-32 and the sum of its 64-bit words.
+    """
+    words = piece[: piece.size // 8 * 8].view(np.uint64)
+    return f"{crc32(piece)} {words.sum()};".encode()
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySink(Sink):
+    """A result that is put together in this process's memory instead of its place.
+
+    It has the write units of what it stands for, so that a plan is the same for both.
+    """
+
+    _held: list[np.ndarray] = field(default_factory=list, repr=False)
+
+    portable = False
+
+    @classmethod
+    def of(cls, sink: Sink) -> ArraySink:
+        return cls(**{f.name: getattr(sink, f.name) for f in fields(sink)})
+
+    @property
+    def array(self) -> np.ndarray:
+        """Its voxels; to be written, once it is created. Those of a part are in those of the whole."""
+        return self._held[0] if self.at is None else self._held[0][self.at]
+
+    def exists(self) -> bool:
+        return bool(self._held)
+
+    def existing_run(self) -> str | None:
+        return None
+
+    def begun_run(self) -> str | None:
+        return None
+
+    def watched(self, run_id: str) -> Watched | None:
+        return None
+
+    def create(
+        self,
+        run_id: str,
+        overwrite: bool = False,
+        replaces: str | None = ANY,
+        unfinished: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not self._held:
+            self._held.append(np.empty((*self.leading, *self.shape), self.dtype))
+
+    def read_back(self) -> Source:
+        return replace(super().read_back(), reader=HeldReader(self), encoded=False)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldReader:
+    """What an `ArraySink` holds when it is read."""
+
+    sink: ArraySink
+
+    held = True
+    portable = False
+    remote = False
+    extents = ()
+
+    @property
+    def array(self) -> np.ndarray:
+        return self.sink.array
+
+    def open(self) -> ts.TensorStore:
+        return ts.array(self.array, copy=False, write=False, context=context())
+
+    def token(self) -> str:
+        return self.sink.token()
+
+
+def _map_of(array: np.ndarray) -> np.memmap | None:
+    """The map of a file that an array is, or is a view of."""
+    part: object = array
+    found = None
+    while isinstance(part, np.ndarray):
+        if isinstance(part, np.memmap) and part.filename is not None:
+            found = part
+        part = part.base
+    return found
+
+
+def file_of(array: np.ndarray) -> str | None:
+    """The file that an array's memory is a map of, by whichever library; None if it is of none."""
+    whole = _map_of(array)
+    if whole is not None:
+        return os.fspath(whole.filename)  # type: ignore[arg-type]
+    part: object = array
+    while isinstance(part, np.ndarray):
+        part = part.base
+    if part is None or not array.size:
+        return None
+    at = array.ctypes.data
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            for line in maps:
+                span, _, _, _, inode, *name = line.split(None, 5)
+                first, last = (int(end, 16) for end in span.split("-"))
+                if first <= at < last:
+                    path = name[0].rstrip("\n") if name and inode != "0" else ""
+                    return path if os.path.isfile(path) else None
+    except OSError:  # another system
+        pass
+    return None
+
+
+def _place_of(array: np.ndarray, whole: np.memmap, name: str) -> str | None:
+    """What tells an array in the map of a file: its place there, and when the file was written.
+
+    None where that does not tell its voxels: of a map whose changes are not those of the file.
+    """
+    if whole.mode == "c":
+        return None
+    if whole.mode != "r":
+        whole.flush()  # what is written from here on gives the file another time
+    try:
+        file = os.stat(name)
+    except OSError:
+        return None
+    at = whole.offset + array.ctypes.data - whole.ctypes.data
+    path = os.path.realpath(name)
+    # Some rows too: the path may have become another file's since.
+    rows = hashlib.blake2b(digest_size=16)
+    for k in range(16):
+        z, y = divmod(k * len(array) * array.shape[1] // 16, array.shape[1])
+        rows.update(np.ascontiguousarray(array[z, y]).view(np.uint8).data)
+    of = (path, at, array.strides, array.dtype.str, file.st_size, file.st_mtime_ns)
+    return f"{of} {rows.hexdigest()}"
+
+
+def refuse_masked(array: object) -> None:
+    """Refuse an array that hides some of its values: nothing here would leave them out.
+
+    Raises
+    ------
+    TypeError
+        It is one of `numpy.ma`.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        what = f"masked array of shape {array.shape}" if array.ndim else "masked number"
+        raise TypeError(
+            f"a {what}: its mask would be lost; fill it (a.filled(0)), or take a.data, and give ~a.mask as "
+            "mask= where a function takes one"
+        )
+
+
+def open_array(array: np.ndarray, index: Mapping[str, int | str] | None = None) -> Source:
+    """A source of an array's voxels; the array must not change while it is in use."""
+    refuse_masked(array)
+    name = f"a numpy array of shape {array.shape}"
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"{name} holds {array.dtype}; voxels are one of {', '.join(d.name for d in DTYPES)}"
+        )
+    if array.ndim not in DEFAULT_AXES:
+        raise ValueError(
+            f"{name} has {array.ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x)"
+        )
+    chosen = select(DEFAULT_AXES[array.ndim], array.shape, index, name)
+    fixed = dict(chosen.fixed)
+    view = np.asarray(array)[tuple(fixed.get(d, slice(None)) for d in range(array.ndim))]
+    first = len(chosen.leading)
+    shown = tuple(slice(None) if a in chosen.axes else None for a in AXES)
+    view = view[(slice(None),) * first + shown]
+    z, y, x = view.shape[first:]
+    whole, file = _map_of(array), file_of(array)
+    place = None
+    if whole is not None and file is not None and view.size:
+        place = _place_of(view, whole, file)
+    extents = [] if file is None else [Extent({"driver": "file", "path": file})]
+    return Source(
+        name=name,
+        shape=(z, y, x),
+        dtype=dtype,
+        chunk=(1, max(1, y), max(1, x)),
+        chunk_origin=(0, 0, 0),
+        space=Space(axes=chosen.axes, leading=chosen.leading),
+        reader=ArrayReader(view, tuple(extents), place),
+        encoded=False,
+        leading=view.shape[:first],
+        leading_chunk=(1,) * first,
+    )
+
+
+def exact_array(given: object, what: str) -> np.ndarray:
+    """Numbers as an array that holds Python's integers exactly.
+
+    numpy makes float64 of integers on both sides of 2**63, and objects of larger ones.
+
+    Examples
+    --------
+    >>> exact_array([1, 2**63 + 1], "index")
+    array([                  1, 9223372036854775809], dtype=uint64)
+    """
+    array = np.asarray(given)
+    if array.dtype.kind not in "fO" or (isinstance(given, np.ndarray) and array.dtype.kind == "f"):
+        return array
+    items = np.asarray(given, object).ravel().tolist()
+    whole = [item for item in items if _is_whole(item)]
+    if not whole:
+        return array
+    if len(whole) == len(items):
+        low, high = int(min(whole)), int(max(whole))
+        for dtype in (np.int64, np.uint64):
+            if np.iinfo(dtype).min <= low and high <= np.iinfo(dtype).max:
+                return np.asarray(given, object).astype(dtype)
+        both = f"{low} and {high}: no dtype of integers holds both"
+        one = high if low >= -(2**63) else low
+        alone = not -(2**63) <= one < 2**64
+        raise ValueError(f"{what} has {f'{one}: no dtype of integers holds it' if alone else both}")
+    if array.dtype.kind == "f":
+        for item in whole:
+            if int(float(item)) != item:
+                raise ValueError(
+                    f"{what} has {item} next to numbers that are not whole: float64 would round it"
+                )
+    return array
+
+
+def _is_whole(item: object) -> bool:
+    return isinstance(item, int | np.integer) and not isinstance(item, bool)

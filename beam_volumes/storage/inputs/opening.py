@@ -1,0 +1,415 @@
+"""`open_source`: arrays, specs, and places, of whichever format they are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.space import METRES, ImpossibleSpace
+from beam_volumes.base.text import printable
+from beam_volumes.storage.formats.chunked.tensorstore_spec import open_spec
+from beam_volumes.storage.formats.format import Format
+from beam_volumes.storage.formats.registry import formats, open_options
+from beam_volumes.storage.inputs import unfinished
+from beam_volumes.storage.inputs.arrays import open_array
+from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
+from beam_volumes.storage.inputs.renaming import letters_of, pointed, renamed
+from beam_volumes.storage.places.place import Place, is_pattern, kvstore_spec, url
+from beam_volumes.storage.sources.axes import UnclearSize, space_said
+from beam_volumes.storage.sources.missing_slices import ZEROS
+from beam_volumes.storage.sources.source import Source
+from beam_volumes.storage.sources.stack import matching, on_top, with_stand_ins
+
+#: The options that are not those of a format.
+_EVERYWHERE = ("voxel_size", "unit", "origin", "axes", "index", "dataset", "level", "mpp")
+
+#: Slides that are called 0.25 micrometers a pixel have 0.2425 to 0.2625.
+_NEARLY = 1.05
+
+
+#: Files of a list that are all opened before anything is read.
+_MANY = 256
+
+#: What follows a place to say its format.
+_FOLLOWS = re.compile(r"\|([a-z0-9-]+):$")
+
+
+def open_source(
+    path_or_spec: Any,
+    *,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+    axes: str | Sequence[str] | None = None,
+    index: Mapping[str, int | str] | None = None,
+    dataset: str | None = None,
+    level: int | None = None,
+    mpp: float | None = None,
+    **options: Any,
+) -> Source:
+    """Open a volume for reading.
+
+    Parameters
+    ----------
+    path_or_spec : str, os.PathLike, dict, tensorstore.TensorStore, numpy.ndarray or list
+        A path or a ``file://``, ``s3://``, ``gs://``, ``https://`` or ``memory://`` URL of a file or a
+        folder of one of the `formats`, whose scheme may precede it (``n5://s3://bucket/a``); a TensorStore
+        spec; an array. A list or a glob of these is one volume, each on top of the one before it along z.
+    voxel_size : float or sequence of float, optional
+        Per axis, or one for all; replaces what the file says.
+    unit : str, optional
+        The unit of ``voxel_size`` and ``origin``, e.g. ``"nm"``.
+    origin : float or sequence of float, optional
+        Where the centre of the first voxel lies; replaces what the file says.
+    axes : str or sequence of str, optional
+        A letter for each axis that it opens with otherwise, in their order: see `renaming.renamed`.
+    index : mapping, optional
+        Which of the axes that are not z, y or x to take, e.g. ``{"t": 0, "c": "DAPI"}``.
+    dataset : str, optional
+        The path of an array or image inside a group.
+    level : int, optional
+        The level of a pyramid, 0 (the default) being the finest.
+    mpp : float, optional
+        Instead of ``level``: the coarsest level whose pixels are no longer or wider than so many
+        micrometers, to 5 %.
+    **options
+        What formats alone understand: see `Format.open_options`. None is as good as nothing.
+
+    Raises
+    ------
+    TypeError
+        No format has an option.
+    ValueError
+        An option is for files of another format.
+    """
+    what = path_or_spec
+    if is_array_object(what):
+        found = described(what)
+        what, said = found.what, found.space
+        if found.dataset is not None:
+            dataset = found.dataset if dataset is None else f"{found.dataset}/{dataset}"
+        voxel_size = said.get("voxel_size") if voxel_size is None else voxel_size
+        origin = said.get("origin") if origin is None else origin
+        unit = said.get("unit") if unit is None else unit
+    what = _plain(what)
+    if dataset is not None:
+        dataset = str(dataset)  # series have numbers
+    given = {name: value for name, value in options.items() if value is not None}
+    known = open_options()
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"there is no option {name}={given[name]!r} of open; there are "
+                f"{', '.join([*_EVERYWHERE, *known])}"
+            )
+    letters = () if axes is None else letters_of(axes)
+    taken = {axis: at for axis, at in (index or {}).items() if axis in letters}
+    first = {axis: at for axis, at in (index or {}).items() if axis not in letters} or None
+    try:
+        if mpp is not None:
+            level = _level_of(what, mpp, first, dataset, level, given)
+        try:
+            source = _open(what, first, dataset, level, given)
+        except UnclearSize:
+            if voxel_size is None or "affine" in given:
+                raise
+            given["affine"] = "drop"
+            source = _open(what, first, dataset, level, given)
+    except (ValueError, OSError) as error:
+        place = Place.of(_scheme_of(what)[1]).local if isinstance(what, str) else None
+        run = None if place is None else unfinished.at(place)
+        if run is not None and len(error.args) == 1:
+            error.args = (f"{error}; {run}",)
+        raise
+    if letters:
+        source = pointed(renamed(source, letters), taken)
+    if _is_stored(what):
+        unfinished.warn(unfinished.of_extents(source.reader.extents))
+        asked = {"path_or_spec": what, "index": index, "dataset": dataset, "level": level}
+        asked |= {"axes": axes} if letters else {}
+        source = replace(source, asked={**asked, **given})
+    space = space_said(source.space, source.name, voxel_size, unit, origin)
+    return replace(source, space=space)
+
+
+def reopened(source: Source) -> Source:
+    """What is there now in place of a source that was opened once."""
+    if source.asked is None:
+        return source
+    asked = dict(source.asked)
+    points = asked.pop("points", ())
+    now = open_source(**asked)
+    for axis, at in points:
+        now = now.point(axis, at)
+    return now
+
+
+def _plain(what: Any) -> Any:
+    """What is to be opened as an array, a spec, or a place that other processes find too."""
+    if isinstance(what, str) and "://" not in what and not what.endswith(":"):
+        return os.path.abspath(os.path.expanduser(what))  # there may be many
+    if isinstance(what, ts.TensorStore) and what.spec().to_json().get("driver") == "array":
+        return np.asarray(what)
+    if isinstance(what, ts.TensorStore | ts.Spec):
+        return (what.spec() if isinstance(what, ts.TensorStore) else what).to_json()
+    if isinstance(what, list | tuple):
+        return [_plain(item) for item in what]
+    if is_array_object(what):  # one of a list
+        found = described(what)
+        return found.what if found.dataset is None else ArrayObject(what, "zyx", "h5py")
+    if isinstance(what, str | os.PathLike):
+        scheme, text = _scheme_of(os.fspath(what))
+        spec = kvstore_spec(text)
+        return scheme + (text if spec["driver"] == "http" else url(spec))
+    return what
+
+
+def asked_at(place: str) -> tuple[Place, Sequence[Format]]:
+    """What a path or URL means, and the formats that it may be of: one, if ``zarr://`` or so precedes it."""
+    scheme, text = _scheme_of(place)
+    name = scheme.removesuffix("://")
+    those = [f for f in formats() if not scheme or name in f.schemes]
+    found = Place.of(text).remembering()
+    _check_kind(found)
+    return found, those
+
+
+def members(path: str) -> list[str]:
+    """The places of the volumes of a collection, such as a plate, each of which opens by itself.
+
+    None if there is one volume or no collection at a place.
+    """
+    place, those = asked_at(path)
+    found = next((names for names in (f.members(place) for f in those) if names), ())
+    return [f"{path.rstrip('/')}/{name}" for name in found]
+
+
+def _scheme_of(text: str) -> tuple[str, str]:
+    """The name of a format that precedes a place or follows it, as Neuroglancer has it, and the place.
+
+    Examples
+    --------
+    >>> _scheme_of("n5://s3://bucket/a")
+    ('n5://', 's3://bucket/a')
+    >>> _scheme_of("s3://bucket/a.zip|zip:|zarr3:")
+    ('zip://', 's3://bucket/a.zip')
+    """
+    known = {scheme for f in formats() for scheme in f.schemes}
+    name, mark, place = text.partition("://")
+    if mark and name in known:
+        return name + mark, place
+    scheme = ""
+    while (match := _FOLLOWS.search(text)) and match[1] in known:
+        scheme, text = f"{match[1]}://", text[: match.start()]
+    return scheme, text
+
+
+def _is_stored(what: Any) -> bool:
+    """Whether what is to be opened is a place or a spec, or a list of these."""
+    if isinstance(what, list):
+        return all(map(_is_stored, what))
+    return not isinstance(what, np.ndarray | ArrayObject)
+
+
+def _open(
+    what: Any,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+    level: int | None,
+    given: Mapping[str, Any],
+) -> Source:
+    if isinstance(what, list):
+        if (
+            not all(isinstance(item, str | dict | list | np.ndarray | ArrayObject) for item in what)
+            or not what
+        ):
+            kinds = ", ".join(sorted({type(item).__name__ for item in what})) or "nothing"
+            raise TypeError(
+                f"cannot open a list of {kinds}; give paths, URLs, TensorStore specs or numpy arrays"
+                + ("; bv.concatenate joins volumes" if "Volume" in kinds else "")
+            )
+        return _stacked(what, index, dataset, level, given)
+    if isinstance(what, np.ndarray | ArrayObject | dict):
+        for option, value in {"dataset": dataset, "level": level, **given}.items():
+            if value is not None:
+                raise ValueError(f"{option}={value!r} is for paths and URLs only")
+        if isinstance(what, np.ndarray):
+            return open_array(what, index)
+        if isinstance(what, ArrayObject):
+            return open_object(what, index)
+        if what.get("driver") in (None, "file", "memory", "gcs", "s3", "http"):
+            raise ValueError(
+                f"{url(kvstore_spec(what))} is no TensorStore spec of an array: it needs an "
+                "array's 'driver' and a 'kvstore'"
+            )
+        return open_spec(what, index=index)
+    if not isinstance(what, str):
+        raise TypeError(
+            f"cannot open a {type(what).__name__}; give a path, a URL, a TensorStore spec or an array"
+        )
+    place, those = asked_at(what)
+    for format in those:
+        its = {name: value for name, value in given.items() if name in format.open_options}
+        try:
+            source = format.open_place(place, index=index, dataset=dataset, level=level, **its)
+        except ImpossibleSpace as error:
+            raise ValueError(f"{printable(place.text)} has {error}") from None
+        if source is None:
+            continue
+        for name in given:
+            if name not in its:
+                having = ", ".join(f.title for f in formats() if name in f.open_options)
+                raise ValueError(
+                    f"{name}={given[name]!r} is for {having}; {place.text} is {format.title}"
+                )
+        if place.local is None:
+            is_folder = getattr(source.reader, "folder", False)
+            unfinished.warn(unfinished.in_bucket(place, is_folder))
+        return source
+    names = None if place.local is None else matching(place.local)
+    if names is not None:
+        scheme, _ = _scheme_of(what)
+        items = [scheme + name for name in names]
+        return _stacked(items, index, dataset, level, given, place.text)
+    raise _unknown(place, those)
+
+
+def _level_of(
+    what: Any,
+    mpp: float,
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+    level: int | None,
+    given: Mapping[str, Any],
+) -> int | None:
+    """The coarsest level whose pixels are no larger than so many micrometers; None if there is one alone."""
+    if isinstance(mpp, bool) or not isinstance(mpp, int | float) or not 0 < mpp < float("inf"):
+        raise ValueError(f"mpp={mpp!r}: give the size of a pixel in micrometers, such as mpp=0.5")
+    if level is not None:
+        raise ValueError(f"mpp={mpp!r} and level={level!r}: each chooses a level; give one of them")
+    if not isinstance(what, str):
+        raise ValueError(f"mpp={mpp!r} is for paths and URLs only")
+    place, those = asked_at(what)
+    listings = (format.listing(place, dataset) for format in those)
+    levels = next((len(found.levels) for found in listings if found is not None), 0)
+    sizes = []
+    for k in range(max(levels, 1)):
+        space = _open(what, index, dataset, k if levels else None, given).space
+        if space.voxel_size is None or space.unit not in METRES:
+            raise ValueError(
+                f"mpp={mpp!r}: {place.text} does not say how large its pixels are; choose by level="
+            )
+        micrometers = float(METRES[space.unit]) / float(METRES["micrometer"])
+        sizes.append(max(space.voxel_size[1:]) * micrometers)
+    fine = [k for k, size in enumerate(sizes) if size <= mpp * _NEARLY]
+    if not fine:
+        known = ", ".join(f"{size:.4g}" for size in sizes)
+        raise ValueError(
+            f"mpp={mpp!r}: pixels of {place.text} are larger; its levels have {known} micrometers"
+        )
+    return fine[-1] if levels else None
+
+
+def _check_kind(place: Place) -> None:
+    """Refuse a pipe, which would wait for ever for somebody to write, and other things that are no files."""
+    path = place.local
+    if (
+        path is not None
+        and os.path.exists(path)
+        and not (os.path.isfile(path) or os.path.isdir(path))
+    ):
+        raise ValueError(
+            f"{place.text} is no file and no folder, but a pipe, a socket or a device; put what it "
+            "gives into a file"
+        )
+
+
+def _stacked(
+    items: Sequence[Any],
+    index: Mapping[str, int | str] | None,
+    dataset: str | None,
+    level: int | None,
+    given: Mapping[str, Any],
+    name: str | None = None,
+) -> Source:
+    """Volumes one on top of another; slices among them may be lost if ``missing=`` says what is read."""
+    missing = given.get("missing")
+    if missing not in ("repeat", "fill"):
+        many = _many(items, level) if index is None and dataset is None else None
+        if many is not None:
+            return many
+        parts = [_open(item, index, dataset, level, given) for item in items]
+        return on_top(parts, name or _several(parts))
+    found: list[Source | None] = []
+    for item in items:
+        try:
+            found.append(_open(item, index, dataset, level, given))
+        except FileNotFoundError as error:
+            if not isinstance(item, str) or is_pattern(item):
+                raise
+            found.append(None)
+            absent = error
+    names = [part.name if part else str(item) for part, item in zip(found, items, strict=True)]
+    if not any(found):
+        raise absent
+    parts, instead = with_stand_ins(found, names, missing)
+    lost = {names[z]: ZEROS if k is None else names[k] for z, k in instead.items()}
+    return on_top(parts, name or _several(parts), instead, lost)
+
+
+def _many(items: Sequence[Any], level: int | None) -> Source | None:
+    """More files than are soon opened, each looked at when it is read; None if they are not such."""
+    if len(items) <= _MANY or level is not None:
+        return None
+    if not all(isinstance(item, str) and "://" not in item for item in items):
+        return None
+    if any(map(is_pattern, items)):
+        return None
+    first = _open(items[0], None, None, None, {})
+    found = (format.open_many(items, first) for format in formats())
+    return next((source for source in found if source is not None), None)
+
+
+def _several(parts: Sequence[Source]) -> str:
+    return f"{parts[0].name} and {len(parts) - 1} more" if len(parts) > 1 else parts[0].name
+
+
+_OTHERS = 'reader="bioio" opens what the plugins of bioio read'
+
+
+def _unknown(place: Place, those: Sequence[Format]) -> Exception:
+    if place.local is None:
+        try:
+            # Here a refusal counts: see `Place.remembering`.
+            Place(place.spec).read("zarr.json")
+        except OSError as error:
+            return error
+    titles = ", ".join(f.title for f in those if f.title and "reader" not in f.open_options)
+    if len(those) < len(formats()):
+        return FileNotFoundError(f"{place.text}: there is no {titles.replace(', ', ' and no ')}")
+    supported = f"supported are {titles}, TensorStore specs and numpy arrays"
+    if place.local is None:
+        return FileNotFoundError(
+            f"{place.text}: nothing of a known format was found there; {supported}"
+        )
+    if not os.path.exists(place.local):
+        return FileNotFoundError(f"{place.text} does not exist; {supported}")
+    if os.path.isfile(place.local):
+        return ValueError(
+            f"{place.text} is a single file of no known format; {supported}; {_OTHERS}"
+        )
+    if not os.path.isdir(place.local):
+        return ValueError(f"{place.text} is neither a file nor a directory; {supported}")
+    names = sorted(os.listdir(place.local))[:5]
+    found = (
+        f"it holds {', '.join(names)}{', ...' if len(names) == 5 else ''}"
+        if names
+        else "it is empty"
+    )
+    return ValueError(f"{place.text} is a directory of no known format: {found}; {supported}")

@@ -1,0 +1,199 @@
+"""The axes of a source by the names that the user gives them: what a file calls z may be time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Box
+from beam_volumes.base.space import AXES, LEADING, Space
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.place import Spec
+from beam_volumes.storage.sources.axes import position_along
+from beam_volumes.storage.sources.source import Source, TokenOfFields
+
+T = TypeVar("T")
+
+_LETTERS = (*LEADING, *AXES)
+
+
+def letters_of(axes: Any) -> tuple[str, ...]:
+    """The letters of axes, checked: ``"tyx"`` or ``["t", "y", "x"]``.
+
+    Raises
+    ------
+    ValueError
+        Some are not among t, c, z, y, x, or stand twice, or y or x is missing.
+    """
+    given = [str(a).lower() for a in axes] if isinstance(axes, str | Sequence) else []
+    if not {"y", "x"} <= set(given) <= set(_LETTERS) or len(set(given)) < len(given):
+        raise ValueError(
+            f"axes={axes!r}: give a different one of the letters t, c, z, y, x for each axis, y and x among "
+            "them, e.g. axes='tyx'"
+        )
+    return tuple(given)
+
+
+def renamed(source: Source, letters: Sequence[str]) -> Source:
+    """The same voxels by other axes.
+
+    Parameters
+    ----------
+    source : Source
+        As it opens by itself.
+    letters : sequence of str
+        The names of the axes that the user sees of it, in their order. Axes t and c of extent 1 drop, as they
+        do where files name them. An axis of space that was none before has voxels of size 1.
+
+    Raises
+    ------
+    ValueError
+        It has another number of axes.
+    """
+    space, first = source.space, len(source.leading)
+    # Where the axes that the user sees are among those of what the reader opens.
+    seen = [*range(first), *(first + a for a in space.visible)]
+    sizes = [*source.leading, *source.shape]
+    if len(letters) != len(seen):
+        shown = ", ".join(f"{a}: {sizes[d]}" for a, d in zip(space.all_axes, seen, strict=True))
+        raise ValueError(
+            f"axes={''.join(letters)!r}: {source.name} opens with {len(seen)} axes ({shown}); give a letter "
+            "for each of these, in this order"
+        )
+    place = dict(zip(letters, seen, strict=True))
+    leading = tuple(a for a in LEADING if a in place and sizes[place[a]] > 1)
+    places = tuple(place.get(a) for a in (*leading, *AXES))
+
+    def by_axis(before: Sequence[T], values: Sequence[T], default: T) -> list[T]:
+        every = [*before, *values]
+        return [default if d is None else every[d] for d in places]
+
+    shape = by_axis(source.leading, source.shape, 1)
+    chunk = by_axis(source.leading_chunk, source.chunk, 1)
+    origin = by_axis((0,) * first, source.chunk_origin, 0)
+    n = len(leading)
+    return replace(
+        source,
+        shape=_triple(shape[n:]),
+        chunk=_triple(chunk[n:]),
+        chunk_origin=_triple(origin[n:]),
+        offset=(0, 0, 0),
+        leading=tuple(shape[:n]),
+        leading_chunk=tuple(chunk[:n]),
+        reader=RenamedReader(source, places),
+        space=Space(
+            axes=tuple(a for a in AXES if a in place),
+            voxel_size=None
+            if space.voxel_size is None
+            else _triple(by_axis((1.0,) * first, space.voxel_size, 1.0)[n:]),
+            unit=space.unit,
+            origin=_triple(by_axis((0.0,) * first, space.origin, 0.0)[n:]),
+            leading=leading,
+            channels=_channels(space, place, leading),
+        ),
+    )
+
+
+def _channels(space: Space, place: Mapping[str, int], leading: Sequence[str]) -> tuple[str, ...]:
+    """The names of channels, where they are the axis that they were."""
+    same = "c" in leading and "c" in space.leading and space.leading.index("c") == place["c"]
+    return space.channels if same else ()
+
+
+def pointed(source: Source, index: Mapping[str, int | str]) -> Source:
+    """The points in time and channels of a source that the user takes."""
+    for axis, at in index.items():
+        if axis in AXES:
+            raise ValueError(f"index={{{axis!r}: {at!r}}} with axes=: slice the volume instead")
+        extents = dict(zip(source.space.leading, source.leading, strict=True))
+        size = extents.get(axis, 1)
+        found = position_along(axis, at, size, source.space.channels, source.name)
+        source = source.point(axis, found) if axis in extents else source
+    return source
+
+
+def _triple(values: Sequence[T]) -> tuple[T, T, T]:
+    z, y, x = values
+    return (z, y, x)
+
+
+@dataclass(frozen=True, eq=False)
+class RenamedReader(TokenOfFields):
+    """What a source reads, with its axes in another order.
+
+    Attributes
+    ----------
+    source : Source
+    places : tuple of int or None
+        Which of its axes each one is, the leading ones first, of those that its reader opens; None for a
+        new one.
+    """
+
+    source: Source
+    places: tuple[int | None, ...]
+
+    @property
+    def portable(self) -> bool:
+        return self.source.portable
+
+    @property
+    def remote(self) -> bool:
+        return self.source.reader.remote
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.source.reader.extents
+
+    @property
+    def decode_bytes(self) -> int:
+        return self.source.decode_bytes
+
+    @property
+    def remark(self) -> str:
+        return self.source.remark
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        return self.source.lost
+
+    @property
+    def held(self) -> bool:
+        return self.source.held
+
+    @property
+    def array(self) -> np.ndarray | None:
+        whole: np.ndarray | None = getattr(self.source.reader, "array", None)
+        if whole is None:
+            return None
+        part = whole[self._inside].transpose(self._order)
+        return part[self._shown(np.newaxis)]
+
+    def open(self) -> ts.TensorStore:
+        view = self.source.reader.open()[self._inside]
+        order = self._order
+        view = view[ts.d[order].transpose[list(range(len(order)))]]
+        view = view[self._shown(ts.newaxis)]
+        return view[ts.d[:].translate_to[(0,) * view.rank]]
+
+    def moved(self, move: Callable[[Spec], Spec]) -> RenamedReader:
+        return replace(self, source=self.source.moved(self.source.name, move))
+
+    @property
+    def _inside(self) -> tuple[Any, ...]:
+        """The part that is meant; axes that are none of it have an extent of 1."""
+        box = Box.of_shape(self.source.shape).translate(self.source.offset)
+        whole = [*(slice(0, n) for n in self.source.leading), *box.slices]
+        return tuple(s if d in self.places else s.start for d, s in enumerate(whole))
+
+    @property
+    def _order(self) -> list[int]:
+        """Which of the axes that are left each one is."""
+        kept = sorted(d for d in self.places if d is not None)
+        return [kept.index(d) for d in self.places if d is not None]
+
+    def _shown(self, new: Any) -> tuple[Any, ...]:
+        return tuple(new if d is None else slice(None) for d in self.places)

@@ -1,0 +1,156 @@
+"""Outputs of runs that have not ended: what says so in their metadata, and how they are recognised.
+
+When a run makes an output, it notes there that it is unfinished and how it is continued; when the run has
+ended well, it removes that note.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from beam_volumes.base.text import parsed_json, printable
+from beam_volumes.storage.formats.format import RUN
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.places.ownership import UNFINISHED, home_of
+from beam_volumes.storage.places.place import Place, kvstore_spec
+
+#: The documents that may name a run, and what they call our part of them.
+_DOCUMENTS = ("zarr.json", ".zattrs", "attributes.json", "info", RUN)
+_OURS = "beam_volumes"
+#: Larger documents are none of ours.
+_MAX_BYTES = 64 << 20
+#: Places of a volume that are looked at.
+_PLACES = 64
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+
+
+class UnfinishedWarning(UserWarning):
+    """A volume or a table is the output of a run that has not ended, so parts of it may be missing.
+
+    `open` gives it, and so does every function that opens a file. Ignore it where you look at an output
+    while it is written.
+
+    Parameters
+    ----------
+    text : str
+        The output, its run, and how to continue that.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> warnings.simplefilter("ignore", bv.UnfinishedWarning)
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+
+
+class Unfinished(NamedTuple):
+    """What an unfinished output says of its run."""
+
+    place: str
+    run: str
+    #: Where the run is continued: the path of its first output or of its journal.
+    start: str
+    #: What continues it: "resume", its "program" or its "pipeline".
+    by: str
+    #: Whether an earlier output of that path is gone.
+    has_replaced: bool
+
+    def __str__(self) -> str:
+        how = {
+            "program": "running its program again with resume=True",
+            "pipeline": "running its pipeline again with overwrite=True",
+        }.get(self.by, f"beam-volumes resume {shlex.quote(self.start)}")
+        gone = "; what was there before is gone" if self.has_replaced else ""
+        what = f"{self.place} is unfinished: the run {self.run} that writes it has not ended{gone}"
+        return printable(" ".join(f"{what}; continue it by {how}".split()))
+
+
+def warn(found: Unfinished | None) -> None:
+    """Warn the user of an unfinished output, if there is one."""
+    if found is not None:
+        warnings.warn(str(found), UnfinishedWarning, stacklevel=outside())
+
+
+def of_extents(extents: Sequence[Extent]) -> Unfinished | None:
+    """Return the first unfinished output among the places on a disk that a volume is read from."""
+    known: set[str] = set()
+    step = max(1, -(-len(extents) // _PLACES))
+    for extent in extents[::step]:
+        if extent.hidden_by is not None:
+            continue
+        spec = kvstore_spec(extent.store)
+        if spec.get("driver") != "file" or spec["path"] in known:
+            continue
+        known.add(str(spec["path"]))
+        found = at(str(spec["path"]))
+        if found is not None:
+            return found
+    return None
+
+
+def in_bucket(place: Place, is_folder: bool) -> Unfinished | None:
+    """Return the unfinished output that a place in a bucket is, by the documents that were read there.
+
+    One more is read of a folder of slices.
+    """
+    if is_folder and place.can_list:
+        place.read(RUN)
+    read = (place.seen or {}).items()
+    return _first(place.text, ((name, data) for name, data in read if name in _DOCUMENTS))
+
+
+def at(path: str) -> Unfinished | None:
+    """Return the unfinished output that a local path is, or is a part of; nothing need be there."""
+    path = path.rstrip(os.sep)
+    if not os.path.isdir(path):
+        home = str(home_of({"driver": "file", "path": path}, True)["path"])
+        found = _first(path, _documents(home, (RUN,)))
+        if found is not None:
+            return found
+    for folder in (path, os.path.dirname(path)):
+        found = _first(folder, _documents(folder, _DOCUMENTS))
+        if found is not None:
+            return found
+    return None
+
+
+def _documents(folder: str, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    for name in names:
+        path = os.path.join(folder, name)
+        try:
+            if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
+                with open(path, "rb") as file:
+                    yield name, file.read()
+        except OSError:
+            continue
+
+
+def _first(place: str, documents: Iterable[tuple[str, bytes | None]]) -> Unfinished | None:
+    for name, data in documents:
+        if not data or UNFINISHED.encode() not in data:
+            continue
+        try:
+            document = parsed_json(data)
+            attributes = document.get("attributes", document)
+            noted = document if name == RUN else attributes.get(_OURS)
+            how = noted[UNFINISHED]
+            start, run = str(how["start"]), str(noted["run"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            continue  # of another program, or damaged: whoever reads it tells
+        return Unfinished(place or start, run, start, str(how.get("by")), bool(how.get("replaced")))
+    return None
+
+
+def outside() -> int:
+    """Find the stack level of the user's line: the first that is not of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level

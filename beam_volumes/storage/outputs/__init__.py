@@ -1,0 +1,1 @@
+"""Outputs: sinks for volumes and tables, added levels, provenance."""

@@ -1,0 +1,145 @@
+"""Reading all of a volume to see that all of it can be read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.storage.sources.source import Source
+
+#: Bytes of voxels that are read at once, and by how many threads.
+_BYTES, _THREADS = 16 << 20, 4
+
+
+class Damage(NamedTuple):
+    """A chunk that cannot be read.
+
+    Attributes
+    ----------
+    where : str
+        The point in time and channel, if there are several, and the chunk.
+    why : str
+    """
+
+    where: str
+    why: str
+
+
+@dataclass
+class Check:
+    """What has been read so far.
+
+    Attributes
+    ----------
+    chunks : int
+        That were read, damaged ones too.
+    absent : int
+        Chunks that are not stored and are read as one value. That is no damage: empty chunks may be left
+        out.
+    """
+
+    source: Source
+    chunks: int = 0
+    absent: int = 0
+    damaged: int = field(default=0)
+
+    def problems(self) -> Iterator[Damage]:
+        """Read every chunk once, and tell of those that cannot be read."""
+        for at, one in _points(self.source):
+            boxes = _boxes(one)
+            with ThreadPoolExecutor(_THREADS) as pool:
+                while some := list(itertools.islice(boxes, 4 * _THREADS)):
+                    for found in pool.map(partial(_unreadable, one), some):
+                        self.chunks += found.chunks
+                        for box, why in found.damaged:
+                            self.damaged += 1
+                            yield Damage(f"{at}{_range(one, box)}", why)
+            self.absent += _absent(one)
+
+
+class _Found(NamedTuple):
+    chunks: int
+    damaged: list[tuple[Box, str]]
+
+
+def _points(source: Source) -> Iterator[tuple[str, Source]]:
+    """Single volumes of which every chunk of a source is read once, and how they are called."""
+    axes = source.space.leading
+    starts = [range(0, n, c) for n, c in zip(source.leading, source.leading_chunk, strict=True)]
+    for at in itertools.product(*starts):
+        one = source
+        for axis, k in zip(axes, at, strict=True):
+            one = one.point(axis, k)
+        yield "".join(f"{axis}={k} " for axis, k in zip(axes, at, strict=True)), one
+
+
+def _boxes(source: Source) -> Iterator[Box]:
+    """Boxes of whole chunks, in their order, that together are all of a source."""
+    size = [max(1, c) for c in source.chunk]
+    for axis in (2, 1, 0):
+        room = _BYTES // max(1, math.prod(size) * source.dtype.itemsize)
+        several = max(1, min(room, -(-source.shape[axis] // size[axis])))
+        size[axis] *= several
+        if size[axis] < source.shape[axis]:
+            break
+    yield from _cells(Box.of_shape(source.shape), (size[0], size[1], size[2]), source.chunk_origin)
+
+
+def _cells(box: Box, size: Triple, origin: Triple) -> Iterator[Box]:
+    """The cells of a grid inside a box."""
+    ranges = []
+    for a, b, n, o in zip(box.start, box.stop, size, origin, strict=True):
+        first = o + (a - o) // n * n
+        ranges.append([(max(a, k), min(b, k + n)) for k in range(first, b, n)])
+    for cell in itertools.product(*ranges):
+        yield Box(tuple(a for a, _ in cell), tuple(b for _, b in cell))  # type: ignore[arg-type]
+
+
+def _unreadable(source: Source, box: Box) -> _Found:
+    """How many chunks a box has, and which of them cannot be read."""
+    chunks = list(_cells(box, source.chunk, source.chunk_origin))
+    if _error(source, box) is None:
+        return _Found(len(chunks), [])
+    errors = [(chunk, _error(source, chunk)) for chunk in chunks]
+    return _Found(len(chunks), [(chunk, why) for chunk, why in errors if why is not None])
+
+
+def _error(source: Source, box: Box) -> str | None:
+    try:
+        source.read(box)
+    except (OSError, ValueError) as error:
+        return " ".join(str(error).split())
+    return None
+
+
+def _absent(source: Source) -> int:
+    """How many chunks are not stored, where that can be asked for."""
+    try:
+        store = source.open()
+        if store.storage_statistics(query_fully_stored=True).result().fully_stored:
+            return 0
+        absent = 0
+        cells = _cells(Box.of_shape(source.shape), source.chunk, source.chunk_origin)
+        while some := list(itertools.islice(cells, 1000)):
+            asked: Sequence[ts.Future] = [
+                store[box.slices].storage_statistics(query_not_stored=True) for box in some
+            ]
+            absent += sum(bool(f.result().not_stored) for f in asked)
+        return absent
+    except (ValueError, NotImplementedError, OSError):
+        return 0
+
+
+def _range(source: Source, box: Box) -> str:
+    """A box by the axes that users see, as a crop is written."""
+    pairs = zip(box.start, box.stop, strict=True)
+    shown = [f"{a}:{b}" for axis, (a, b) in enumerate(pairs) if axis in source.space.visible]
+    return f"[{','.join(shown)}]"

@@ -1,0 +1,471 @@
+"""Sinks: output arrays as descriptions that travel; created once, then only opened and written."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import AXES, Space
+from beam_volumes.base.text import parsed_json
+from beam_volumes.storage.formats import registry
+from beam_volumes.storage.formats.format import Content, WritableFormat
+from beam_volumes.storage.places.claims import Document, changed, replaced
+from beam_volumes.storage.places.context import opened
+from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.storage.places.ownership import UNFINISHED, OwnedOutput
+from beam_volumes.storage.places.place import Place, output_spec, url
+from beam_volumes.storage.sources.description import Description
+from beam_volumes.storage.sources.pyramid import (
+    OPTIONS,
+    Level,
+    Pyramid,
+    factors_between,
+    smaller,
+    space_of,
+)
+from beam_volumes.storage.sources.source import Source, digest
+
+
+@dataclass(frozen=True, eq=False)
+class Sink(Description, OwnedOutput):
+    """An output array: what it is to be, and all that a run does with it.
+
+    How that is done, its format knows.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_stored"}
+
+    @property
+    def its(self) -> WritableFormat:
+        """The format."""
+        return registry.format_named(self.format)
+
+    @property
+    def is_file(self) -> bool:
+        return self.its.is_file
+
+    @property
+    def assembles(self) -> bool:
+        return self.its.is_assembled(self)
+
+    @property
+    def kind(self) -> str:
+        return self.format
+
+    @property
+    def stores_empty(self) -> bool:
+        """Whether units of zeros alone are stored too."""
+        return self.scratch or not self.its.omits_empty
+
+    @property
+    def copies(self) -> int:
+        """How often a unit is held while it is written, beside the array that it comes from."""
+        return self.its.copies(self)
+
+    def holds(self, dtype: np.dtype) -> bool:
+        """Whether voxels of a dtype come back from it as they were."""
+        voxels = np.dtype(bool) if self.mask else self.dtype
+        return dtype == voxels and not self.its.loses(self)
+
+    # leading axes
+
+    @property
+    def parts(self) -> tuple[Sink, ...]:
+        """Its parts along leading axes, each an output of z, y, x; itself if it has no such axes.
+
+        A part is one unit thick: a channel, or all of them if chunks hold all.
+        """
+        if self.pyramid is not None and self.level is None:
+            return tuple(part for level in self.every_level for part in level.parts)
+        if self.at is not None or not self.leading:
+            return (self,)
+        counts = [
+            1 if a == "t" else n for a, n in zip(self.space.leading, self._units_along, strict=True)
+        ]
+        return tuple(self._part(at) for at in np.ndindex(*counts))
+
+    def at_time(self, k: int) -> Sink:
+        """The part of point ``k`` in time, where this is that of another one."""
+        assert self.at is not None
+        whole = replace(self, at=None, name=self.name.rpartition("[")[0])
+        return whole._part((k, *self.at[1:]))
+
+    def _part(self, at: tuple[int, ...]) -> Sink:
+        axes = zip(self.space.leading, at, self._units_along, strict=True)
+        which = ", ".join(f"{a}={k}" for a, k, n in axes if n > 1 or a == "t")
+        return replace(self, at=at, name=f"{self.name}[{which}]" if which else self.name)
+
+    @property
+    def _units_along(self) -> list[int]:
+        """How many units there are along each leading axis."""
+        return [n // u for n, u in zip(self.leading, self.leading_unit, strict=True)]
+
+    @property
+    def unit_count(self) -> int:
+        """How many units it has, those of all its parts if it has some."""
+        if self.pyramid is not None and self.level is None:
+            return sum(level.unit_count for level in self.every_level)
+        parts = 1 if self.at is not None else math.prod(self._units_along)
+        return parts * len(self.grid)
+
+    def unit_of(self, part: Sink, unit: int) -> int:
+        """The number of a part's unit among all."""
+        if self.pyramid is not None and self.level is None:
+            assert part.level is not None
+            finer = sum(level.unit_count for level in self.every_level[: part.level])
+            return finer + self.of_level(part.level).unit_of(part, unit)
+        assert part.at is not None
+        k = int(np.ravel_multi_index(part.at, self._units_along))
+        return k * len(self.grid) + unit
+
+    def located(self, unit: int) -> tuple[Sink, int]:
+        """The part that a unit is of, and its number there."""
+        if self.pyramid is not None and self.level is None:
+            for level in self.every_level:
+                if unit < level.unit_count:
+                    return level.located(unit)
+                unit -= level.unit_count
+        if self.at is not None or not self.leading:
+            return self, unit
+        k, own = divmod(unit, len(self.grid))
+        at = np.unravel_index(k, self._units_along)
+        return self._part(tuple(int(a) for a in at)), own
+
+    # whose it is
+
+    @property
+    def _key(self) -> str:
+        return next(iter(self.its.documents(self.whole, "")))
+
+    @property
+    def provenance_key(self) -> str:
+        return self.its.provenance_key(self)
+
+    def _found(self) -> bytes | None:
+        return self.its.found(Place.of(self.home))
+
+    def _noted(self, document: Mapping[str, Any]) -> Any:
+        return self.its.noted(document)
+
+    def _document_of(self, noted: Mapping[str, Any]) -> bytes:
+        if set(noted) <= {"run", UNFINISHED}:
+            document = self.its.documents(self.whole, noted["run"])[self._key]
+            if UNFINISHED in noted and isinstance(document, dict):
+                self.its.noted(document)[UNFINISHED] = noted[UNFINISHED]
+            return _encoded(document)
+        return _encoded(self.its.note(self, noted))
+
+    def _is_replaceable(self) -> bool:
+        place = Place.of(self.kvstore)
+        return place.local is None or self.its.is_there(place)
+
+    def _owned(self) -> Callable[[str], bool] | None:
+        return None if self.is_file else self.its.owned(self, Place.of(self.home))
+
+    def _other(self) -> str | None:
+        path = str(self.kvstore["path"])
+        return self.its.other_than(self, path) if self.is_file and os.path.isfile(path) else None
+
+    def _is_in_bucket(self) -> bool:
+        return self.its.is_there(Place.of(self.kvstore))
+
+    def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
+        documents = self.its.documents(self.whole, run_id)
+        others = (
+            replaced(Document(self.home, key), _encoded(content), is_ours)
+            for key, content in documents.items()
+            if key != self._key
+        )
+        if not all(others) or not is_ours():
+            return False
+        self.its.make(self)
+        return True
+
+    def documents_there(self) -> dict[str, Any]:
+        """Its metadata as they are stored now, by their names."""
+        home = Place.of(self.home)
+        names = self.its.documents(self.whole, "")
+        return {name: parsed_json(home.read(name) or b"{}") for name in names}
+
+    # using it
+
+    def open(self) -> ts.TensorStore:
+        """The handle for `write_units`, with domain ``[0, shape)`` of z, y, x, shared by this process.
+
+        At the far edges it reaches further than its domain tells, so that whole units can be written; or it
+        ends there, and says so, if units are cut off there too.
+        """
+        return opened("write" + self.token(), self._open)
+
+    def _open(self) -> ts.TensorStore:
+        z, y, x = (slice(0, n) for n in self.shape)
+        view = self.its.open_units(self)[..., z, y, x]
+        for n, u, k in zip(self.leading, self.leading_unit, self.at or (), strict=True):
+            # What is one of several units is chosen; what lies in each unit stays in front.
+            view = view[k] if u < n or n == 1 else view[ts.d[0].transpose[3]]
+        return view if self.its.clips_units else view[ts.d[:3].mark_bounds_implicit[False:True]]
+
+    def finish(self, run_id: str | None = None, durable: bool = False) -> None:
+        """Make the output whole once all its units are there; once is enough.
+
+        Parameters
+        ----------
+        run_id : str, optional
+            The run whose it must be.
+        durable : bool
+            Whether a disk holds it before it is said to be whole.
+        """
+        if self.assembles:
+            self.finish_once(run_id, durable, lambda is_ours: self.its.assemble(self, is_ours))
+
+    def tell_of_voxels(self, run_id: str) -> None:
+        """Complete the metadata by what only the stored voxels tell; once is enough."""
+
+        def change(document: dict[str, Any]) -> bool:
+            noted = self.its.noted(document)
+            is_ours = isinstance(noted, dict) and noted.get("run") == run_id
+            return is_ours and self.its.told_of_voxels(self.whole, document)
+
+        changed(self.document, change)
+
+    def is_finished(self) -> bool:
+        """Whether units have been put together, so that they are no objects of their own any more."""
+        return self.assembles and bool(self.state().get("finished"))
+
+    def read_back(self) -> Source:
+        """The output as a source, or the part that it is of one; nothing is read to make it."""
+        return self._stored.as_mask() if self.mask else self._stored
+
+    @cached_property
+    def _stored(self) -> Source:
+        """The same as it is stored: uint8 for masks."""
+        source = self.its.read_back(self)
+        if self.at is not None:
+            axes = zip(self.space.leading, self.at, self.leading_unit, self.leading, strict=True)
+            for axis, k, u, n in axes:
+                if u < n and axis in source.space.leading:
+                    source = source.point(axis, k)
+        return source
+
+    def open_back(self) -> ts.TensorStore:
+        """What is stored: z, y, x, and samples if units hold several."""
+        source = self._stored
+        if not source.leading:
+            return source.open()
+        handle = opened("back" + source.token(), source.reader.open)
+        return handle[ts.d[0].transpose[3]]
+
+    def read_all(self) -> ts.TensorStore:
+        """What is stored of the whole: its leading axes, z, y and x, also those of one point."""
+        return self.its.read_back(replace(self, at=None)).reader.open()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it as plain data."""
+        data = asdict(self)
+        options = data.pop("options")
+        return {**data, **options, "dtype": self.dtype.str}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Sink:
+        """What `to_dict` told of, from JSON too.
+
+        Examples
+        --------
+        >>> sink = make_sink("a.zarr", shape=(8, 9, 9), dtype="u2")
+        >>> Sink.from_dict(json.loads(json.dumps(sink.to_dict()))).token() == sink.token()
+        True
+        """
+        refuse_variables(data["kvstore"], str(data["name"]))
+        known: dict[str, Any] = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        for name in ("shape", "chunk", "shard", "codec", "leading", "leading_unit", "at"):
+            known[name] = None if known.get(name) is None else tuple(known[name])
+        space: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in known["space"].items()
+        }
+        if known.get("pyramid") is not None:
+            known["pyramid"] = Pyramid.from_dict(known["pyramid"])
+        options = registry.format_named(data["format"]).options
+        own = {f.name for f in fields(cls)}
+        known["options"] = {
+            name: data[name] for name in options if name in data and name not in own
+        }
+        return cls(**{**known, "dtype": np.dtype(known["dtype"]), "space": Space(**space)})
+
+    def token(self) -> str:
+        """The sink's identity for fingerprints: its place and everything stored in it but voxels."""
+        level = () if self.level is None else (self.level,)
+        return digest(self.kvstore, self.at, *level, *self.its.identity(self.whole))
+
+
+def _encoded(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else json.dumps(content, indent=1).encode()
+
+
+def make_sink(
+    path: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    shape: Sequence[int],
+    dtype: Any,
+    space: Space | None = None,
+    leading: Sequence[int] = (),
+    format: str | None = None,
+    labels: bool = False,
+    **options: Any,
+) -> Sink:
+    """Describe an output array; nothing is made yet.
+
+    Parameters
+    ----------
+    path : str, os.PathLike or dict
+        Where it goes: a path, a URL or the spec of a TensorStore key-value store.
+    shape : sequence of int
+        Of z, y, x; axes that ``space`` hides have extent 1 and are not stored.
+    dtype : dtype
+        Of the voxels; where a format has no bool, it is stored as uint8 0 and 1.
+    space : Space, optional
+        Axes, voxel size, unit and origin.
+    leading : sequence of int
+        Extents of the axes before these that ``space`` names.
+    format : str, optional
+        The name of a format; by default the one that the path ends with.
+    labels : bool
+        Whether voxels are labels.
+    **options
+        What the format takes: see `Volume.to`.
+
+    Raises
+    ------
+    ValueError
+        The format cannot hold the dtype, or does not take an option of another one.
+    TypeError
+        No format takes an option.
+    """
+    spec = output_spec(path if isinstance(path, str | os.PathLike) else dict(path))
+    name = url(spec).rstrip("/")
+    space = Space() if space is None else space.unsliced()
+    its = registry.format_of(name) if format is None else registry.format_named(format)
+    spec, told = its.placed(spec)
+    name = url(spec).rstrip("/")
+    options = {
+        **told,
+        **{option: v for option, v in options.items() if v is not None or option not in told},
+    }
+    z, y, x = (int(n) for n in shape)
+    full: Triple = (z, y, x)
+    hidden = [a for a in AXES if a not in space.axes and full[AXES.index(a)] != 1]
+    if hidden:
+        raise ValueError(
+            f"{name}: the axis {hidden[0]} is not among {space.axes} but has extent {full}"
+        )
+    stored = its.stored_dtype(np.dtype(dtype)).newbyteorder("=")
+    if stored not in its.dtypes:
+        allowed = ", ".join(d.name for d in its.dtypes)
+        raise ValueError(
+            f"{name}: {its.name} cannot hold {stored}; convert by astype() to one of {allowed}"
+        )
+    if its.is_file and spec.get("driver") != "file":
+        raise ValueError(f"{name}: {its.name} is one file, for local disks; write .zarr there")
+    given = _given(options, its, name)
+    before = tuple(int(n) for n in leading)
+    units = _leading_units(its, name, space, before, given)
+    told = {k: given.pop(k) for k in OPTIONS if k in given}
+    factors = factors_between(name, full, space, **told)
+    layout = its.layout(name, full, stored, space, **given)
+    sink = Sink(
+        name=name,
+        format=its.name,
+        shape=full,
+        dtype=stored,
+        chunk=layout.chunk,
+        shard=layout.shard,
+        codec=layout.codec,
+        space=space,
+        kvstore={**spec, "path": str(spec["path"]).rstrip("/")} if its.is_file else spec,
+        options=layout.options,
+        leading=before,
+        leading_unit=units,
+        mask=np.dtype(dtype).kind == "b" and stored.kind != "b",
+        labels=labels,
+    )
+    if factors:
+        method = told.get("method") or ("mode" if sink.mask or its.holds_labels(sink) else "mean")
+        sink = replace(sink, pyramid=_pyramid(its, sink, factors, method))
+    its.check(sink)
+    return sink
+
+
+def _pyramid(its: WritableFormat, sink: Sink, factors: Sequence[Triple], method: str) -> Pyramid:
+    """The levels of an output, each with chunks like those of the first."""
+    levels = [Level(sink.shape, sink.chunk, sink.shard, sink.space)]
+    for by in factors:
+        shape = smaller(levels[-1].shape, by)
+        chunk, shard = its.level_chunks(sink, shape)
+        levels.append(Level(shape, chunk, shard, space_of(levels[-1].space, by, method)))
+    return Pyramid(sink.name, method, tuple(factors), tuple(levels))
+
+
+def _leading_units(
+    its: WritableFormat, name: str, space: Space, leading: tuple[int, ...], given: dict[str, Any]
+) -> tuple[int, ...]:
+    """How many points of each leading axis a chunk holds; what ``given`` says of it is taken out."""
+    if not leading:
+        return ()
+    if its.channels == "none":
+        raise ValueError(
+            f"{name}: {its.name} holds one channel of one point in time, and the volume has "
+            f"{' x '.join(map(str, leading))}; choose one, as v[0], or write .zarr or .ome.zarr"
+        )
+    units = (1,) * len(leading)
+    if its.channels == "together":
+        units = tuple(1 if a == "t" else n for a, n in zip(space.leading, leading, strict=True))
+    for option in ("chunks", "shards"):
+        sizes = given.get(option)
+        if isinstance(sizes, Sequence | np.ndarray) and len(sizes) == len(space.all_axes):
+            asked = tuple(int(n) for n in sizes[: len(leading)])
+            given[option] = list(sizes[len(leading) :])
+            if option == "chunks":
+                units = asked
+            elif asked != units:
+                raise ValueError(
+                    f"{name}: shards={sizes!r} hold {asked} channels, and chunks {units}"
+                )
+    if its.channels == "together" and units[-1:] != leading[-1:] and space.has_channels:
+        raise ValueError(
+            f"{name}: chunks of {its.name} hold all channels, {leading[-1]}, not {units[-1]}"
+        )
+    if space.times and units[0] != 1:
+        raise ValueError(f"{name}: chunks of {units[0]} points in time; a chunk holds one")
+    if any(u not in (1, n) for u, n in zip(units, leading, strict=True)):
+        raise ValueError(
+            f"{name}: chunks of {units[-1]} channels; a chunk holds one channel, or all {leading[-1]}"
+        )
+    return units
+
+
+def _given(options: Mapping[str, Any], its: WritableFormat, name: str) -> dict[str, Any]:
+    """The options of an output that its format takes; others may be None."""
+    for option, value in options.items():
+        if option in its.options or (value is None and option in registry.options()):
+            continue
+        others = [f for f in registry.writable().values() if option in f.options]
+        if others:
+            endings = ", ".join(suffix for f in others for suffix in f.suffixes)
+            raise ValueError(f"{name}: {option}={value!r} is for {endings} outputs")
+        close = difflib.get_close_matches(option, registry.options(), 1, 0.6)
+        hint = f"; did you mean {close[0]}=?" if close else ""
+        raise TypeError(
+            f"{name}: there is no option {option}={value!r}{hint}; {its.name} takes "
+            f"{', '.join(its.options) or 'none'}"
+        )
+    return {option: value for option, value in options.items() if option in its.options}

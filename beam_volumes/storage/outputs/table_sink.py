@@ -1,0 +1,184 @@
+"""Output tables: written shard by shard, each whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from beam_volumes.storage.formats.format import PROVENANCE, RUN
+from beam_volumes.storage.formats.tables.format import Columns, TableFormat, table_formats
+from beam_volumes.storage.places.credentials import refuse_variables
+from beam_volumes.storage.places.ownership import OwnedOutput
+from beam_volumes.storage.places.place import Place, output_spec, url
+from beam_volumes.storage.sources.source import digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class TableSink(OwnedOutput):
+    """An output table.
+
+    Attributes
+    ----------
+    name : str
+        How messages name it: its path or URL.
+    format : str
+        The name of a `TableFormat`.
+    kvstore : dict
+        Its place: of a file or of a directory.
+    """
+
+    name: str
+    format: str
+    kvstore: dict[str, Any]
+
+    kind = "such a table"
+    _key = RUN
+    provenance_key = PROVENANCE
+
+    @classmethod
+    def of(cls, path: Any, format: str | None = None) -> TableSink:
+        """Describe an output table; nothing is made yet.
+
+        Examples
+        --------
+        >>> TableSink.of("s3://bucket/neurons.csv")
+        Traceback (most recent call last):
+        ...
+        ValueError: s3://bucket/neurons.csv: csv is one file, for local disks; write .parquet there
+        """
+        spec, known = output_spec(path), table_formats()
+        name = url(spec).rstrip("/")
+        spec = {**spec, "path": str(spec.get("path", "")).rstrip("/")}
+        if format is None:
+            format = os.path.splitext(name)[1].removeprefix(".")
+            if format not in known:
+                raise ValueError(
+                    f"{name}: cannot tell the format of a table from the name; end it with "
+                    f"{', '.join('.' + f for f in known)}, or pass format="
+                )
+        if format not in known:
+            raise ValueError(f"format={format!r}; use one of {', '.join(known)}")
+        if known[format].is_file and spec.get("driver") != "file":
+            raise ValueError(f"{name}: {format} is one file, for local disks; write .parquet there")
+        return cls(name, format, spec)
+
+    @property
+    def its(self) -> TableFormat:
+        """The format."""
+        return table_formats()[self.format]
+
+    @property
+    def is_file(self) -> bool:
+        return self.its.is_file
+
+    @property
+    def portable(self) -> bool:
+        """Whether other processes can open it."""
+        return self.kvstore.get("driver") != "memory"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything about it as plain data; `from_dict` takes it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> TableSink:
+        refuse_variables(data["kvstore"], str(data["name"]))
+        return cls(*(data[f.name] for f in fields(cls)))
+
+    def token(self) -> str:
+        """The sink's identity for fingerprints."""
+        return digest(self.kvstore, self.format)
+
+    # whose it is
+
+    def _is_in_bucket(self) -> bool:
+        return bool(Place.of(self.home).names())
+
+    def _is_replaceable(self) -> bool:
+        local = self.kvstore.get("driver") == "file"
+        is_directory = local and os.path.isdir(self.kvstore["path"])
+        if self.is_file:
+            return not is_directory
+        return is_directory or not local
+
+    def _owned(self) -> Callable[[str], bool] | None:
+        if self.is_file:
+            return None
+        part = re.compile(rf"part-\d+(-\d+)?\.{re.escape(self.format)}")
+        return lambda name: name in (RUN, PROVENANCE) or part.fullmatch(name) is not None
+
+    # writing it
+
+    def _part(self, shard: int | str) -> str:
+        name = f"{shard:05d}" if isinstance(shard, int) else shard
+        return f"part-{name}.{self.format}"
+
+    def _parts(self, shards: int | Sequence[str]) -> list[str]:
+        return [self._part(i) for i in (range(shards) if isinstance(shards, int) else shards)]
+
+    def write(self, shard: int | str, columns: Columns, run_id: str | None = None) -> None:
+        """Write a shard, whole or not at all; again gives the same.
+
+        Raises
+        ------
+        Superseded
+            The table is no longer that of the run ``run_id``.
+        """
+        self.check(run_id)
+        if self.state().get("finished"):
+            return
+        home = Place.of(self.home)
+        first = shard in (0, "0000000-00000")
+        for key, data in self.its.beside(columns).items() if first else ():
+            home.write(key, data)
+        home.write(self._part(shard), self.its.encode(columns))
+
+    def finish(
+        self, shards: int | Sequence[str], run_id: str | None = None, durable: bool = False
+    ) -> None:
+        """Make the table whole, of shards 0 to ``shards - 1``, or of those named; once is enough.
+
+        If ``durable``, a disk holds it before it is said to be whole.
+        """
+
+        def assemble(is_ours: Callable[[], bool]) -> Mapping[str, Any]:
+            have = set(Place.of(self.home).names())
+            parts = self._parts(shards)
+            missing = [part for part in parts if part not in have]
+            if missing or not parts:
+                raise OSError(
+                    f"{self.name}: {len(missing)} of {len(parts)} shards were not written, the first "
+                    f"{missing[:1]}"
+                )
+            found: Mapping[str, Any] = {}
+            if self.is_file:
+                found = self.its.assemble(self.kvstore["path"], self.home["path"], parts, is_ours)
+            return {"shards": shards, **found}
+
+        self.finish_once(run_id, durable, assemble)
+
+    # using it
+
+    def problems(self, run_id: str, checksums: bool = False) -> Iterator[str]:
+        """What is wrong with the table that a run should have written, all of which is read."""
+        noted = self.state()
+        if self.existing_run() != run_id:
+            yield f"{self.name} is gone or was written by another run"
+        elif not noted.get("finished"):
+            yield f"{self.name} is not finished"
+        else:
+            parts = self._parts(noted["shards"])
+            yield from self.its.problems(self.name, self.kvstore, parts, noted, checksums)
+
+    def read(self) -> pa.Table:
+        """The whole table, of the dtypes that were written."""
+        noted = self.state()
+        if not noted.get("finished"):
+            raise OSError(f"{self.name} is not finished")
+        return self.its.read(self.name, self.kvstore, self._parts(noted["shards"]), noted)

@@ -1,0 +1,103 @@
+"""What is there of an output's write units, and whether it is what was written."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.storage.outputs.sink import Sink
+from beam_volumes.storage.places.checksums import checksum
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.place import Place
+
+#: Decoded bytes that are read at a time to look at units.
+_AT_A_TIME = 64 << 20
+#: Bytes of what is remembered of listings.
+_REMEMBERED = 32 << 20
+
+
+class Listing:
+    """Which of a sink's units the store holds, by listing its layers, each once as far as possible."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._format = sink, sink.its
+        # Where units are no objects of their own, reading them is all that tells.
+        self._is_whole = self._format.key(sink, (0, 0, 0)) is None or sink.is_finished()
+        _, ny, nx = sink.grid.counts
+        remember = max(2, _REMEMBERED // max(1024, 8 * ny * nx))
+        self._listed = lru_cache(maxsize=remember)(self._list)
+
+    def has(self, index: int) -> bool:
+        """Whether a unit is stored."""
+        if self._is_whole:
+            return True
+        listed = self._listed(self._format.layer(self._sink, self._sink.grid.cell(index)[0]))
+        at = int(np.searchsorted(listed, index))
+        return at < len(listed) and bool(listed[at] == index)
+
+    def _list(self, prefix: str) -> np.ndarray:
+        """The units whose names begin so, sorted."""
+        sink = self._sink
+        names = Place.of(sink.home).names(prefix)
+        cells = (self._format.cell(sink, prefix + name) for name in names)
+        counts = sink.grid.counts
+        found = [
+            sink.grid.index(cell)
+            for cell in cells
+            if cell is not None and all(c < n for c, n in zip(cell, counts, strict=True))
+        ]
+        return np.sort(np.array(found, np.int64))
+
+
+class Reading:
+    """Decodes units, a bounded number of bytes at a time, and tells what is wrong with them."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._handles: dict[str, ts.TensorStore] = {}
+        self._flying: deque[tuple[str, Sink, int | None, Any]] = deque()
+
+    def read(self, name: str, sink: Sink, index: int, expected: int | None) -> Iterator[str]:
+        """Begin with a unit; yields what is wrong with those whose turn came before.
+
+        Parameters
+        ----------
+        name : str
+            How the unit is called.
+        sink : Sink
+        index : int
+        expected : int or None
+            The checksum that it should have.
+        """
+        try:
+            if sink.name not in self._handles:
+                # Checksums are those of what is stored, of masks too.
+                self._handles[sink.name] = sink.open_back()
+        except OSError as error:
+            yield f"{name} {error}"
+            return
+        while self._flying and self._bytes + sink.unit_bytes > _AT_A_TIME:
+            yield from self._next()
+        self._bytes += sink.unit_bytes
+        voxels = self._handles[sink.name][sink.grid.box(index).slices].read()
+        comes_back = not sink.its.loses(sink)
+        self._flying.append((name, sink, expected if comes_back else None, voxels))
+
+    def rest(self) -> Iterator[str]:
+        """Wait for all that was begun."""
+        while self._flying:
+            yield from self._next()
+
+    def _next(self) -> Iterator[str]:
+        name, sink, expected, voxels = self._flying.popleft()
+        self._bytes -= sink.unit_bytes
+        try:
+            if expected not in (None, checksum(voxels.result())):
+                yield f"{name} does not hold the voxels that were written (checksum)"
+        except (ValueError, OSError) as error:
+            yield f"{name} cannot be read: {str(explain(error, 'reading')).removeprefix('reading: ')}"

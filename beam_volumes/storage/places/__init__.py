@@ -1,0 +1,1 @@
+"""Paths and URLs: access, credentials, ownership, transfers and errors."""

@@ -1,0 +1,98 @@
+"""TensorStore's errors as one clear message with the right Python type."""
+
+from __future__ import annotations
+
+import re
+
+from beam_volumes.base.text import printable
+
+_NOISE = re.compile(
+    r" \[(?:tensorstore_spec|source locations|os_error_code|domain|chunk|http_response_\w+|x-amz[\w-]*|"
+    r"curl_code)='?.*",
+    re.S,
+)
+_ESCAPED = re.compile(r"\\x([2-7][0-9a-f])")
+_CODE = re.compile(r"^([A-Z][A-Z_]+): ")
+
+_DAMAGED = "the stored data are damaged: restore or rewrite them"
+_GONE = (
+    "what a run stores between its passes is removed when it ends or is replaced: if neither was meant, "
+    "start it anew with overwrite=True"
+)
+_KEYS = "check your keys, and whether they may read and write there"
+_REGION = "the bucket is elsewhere: check AWS_REGION and the storage's address"
+_REMEDIES: tuple[tuple[str, type[Exception], str], ...] = (
+    ("No space left", OSError, "the disk is full: free some space and run again with resume=True"),
+    ("Disk quota", OSError, "the quota is used up: free some space and run again with resume=True"),
+    (
+        "File too large",
+        OSError,
+        "a file size limit or a full disk: lift it and run again with resume=True",
+    ),
+    (
+        "retry attempts failed",
+        OSError,
+        "the storage is busy or out of reach: try again; a run that was begun goes on with resume=True",
+    ),
+    ("http_response_code='301'", OSError, _REGION),
+    ("AuthorizationHeaderMalformed", OSError, _REGION),
+    ("http_response_code='400'", OSError, "the storage does not understand: check its address"),
+    ("http_response_code='401'", PermissionError, _KEYS),
+    ("http_response_code='403'", PermissionError, _KEYS),
+    ("NoSuchBucket", FileNotFoundError, "check the bucket's name"),
+    ("bucket does not exist", FileNotFoundError, "check the bucket's name"),
+    ("PERMISSION_DENIED", PermissionError, "check who may read and write there"),
+    ("Permission denied", PermissionError, "check who may read and write there"),
+    ("Read-only file system", PermissionError, "choose another place"),
+    ("UNAUTHENTICATED", PermissionError, "check your credentials"),
+    (
+        "varlength chunks not supported",
+        OSError,
+        "N5 blocks of a varying number of elements are not read: write the array anew with default blocks",
+    ),
+    ("DATA_LOSS", OSError, _DAMAGED),
+    ("Error decoding", OSError, _DAMAGED),
+    ("NOT_FOUND: chunk", FileNotFoundError, _GONE),
+    ("NOT_FOUND", FileNotFoundError, "check the path"),
+    ("UNAVAILABLE", OSError, "the storage does not answer: try again"),
+    ("DEADLINE_EXCEEDED", OSError, "the storage does not answer: try again"),
+)
+
+
+def explain(error: BaseException, doing: str) -> Exception:
+    r"""The error to raise for one of TensorStore's, saying what was being done and the remedy.
+
+    Examples
+    --------
+    >>> explain(ValueError("PERMISSION_DENIED: no [source locations='x']"), "writing a.zarr")
+    PermissionError('writing a.zarr: no (check who may read and write there)')
+    >>> print(explain(OSError(r"Failed to create directory: a.zarr.run/\x33\x66"), "writing a.zarr"))
+    writing a.zarr: Failed to create directory: a.zarr.run/3f
+    """
+    if isinstance(error, VolumeError):
+        return error
+    text = str(error)
+    message = _CODE.sub("", _NOISE.sub("", text)).replace("\x00", "/").replace("\\x00", "/").strip()
+    # Abseil escapes every hexadecimal digit that follows an escape, and so whole names.
+    message = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), message)
+    message = printable(message)
+    for mark, kind, remedy in _REMEDIES:
+        if mark in text:
+            return kind(f"{doing}: {message} ({remedy})")
+    hint = f" ({_DAMAGED})" if doing.startswith("reading") else ""
+    return OSError(f"{doing}: {message}{hint}")
+
+
+class VolumeError(OSError):
+    r"""A volume cannot be read; the message is complete.
+
+    A file's bytes can stand in it, by way of a library's message: it is made printable.
+
+    Examples
+    --------
+    >>> print(VolumeError("0.png is damaged: \x1b[2J"))
+    0.png is damaged: \x1b[2J
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))

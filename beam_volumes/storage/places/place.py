@@ -1,0 +1,439 @@
+"""Places: paths and URLs as key-value stores of TensorStore, on a disk or in a bucket, and what lies there.
+
+A place travels and is written down as its `Spec`, which is plain data. A `Place` is what is done there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+import tensorstore as ts
+
+from beam_volumes.base.text import parsed_json
+from beam_volumes.storage.places.context import context, opened
+from beam_volumes.storage.places.credentials import check_no_secrets, with_secrets, without_secrets
+from beam_volumes.storage.places.errors import VolumeError, explain
+
+Spec = dict[str, Any]
+
+#: How many objects are asked for at a time.
+_BATCH = 256
+#: Files, or objects in a bucket, that are deleted between two looks at whether they may be.
+_AT_A_TIME = 64
+#: What TensorStore appends to the name of a file that it is writing.
+_LOCK = ".__lock"
+
+
+def kvstore_spec(place: str | os.PathLike[str] | Spec) -> Spec:
+    """The TensorStore key-value store spec of a path, a URL or a spec.
+
+    Examples
+    --------
+    >>> kvstore_spec("s3://bucket/some/run")
+    {'driver': 's3', 'bucket': 'bucket', 'path': 'some/run'}
+    """
+    if isinstance(place, dict):
+        check_no_secrets(place)
+        return dict(place)
+    text = os.fspath(place)
+    scheme = urlsplit(text).scheme if "://" in text else ""
+    if scheme in ("", "file"):
+        path = unquote(text.partition("://")[2]) if scheme else text
+        return {"driver": "file", "path": os.path.abspath(os.path.expanduser(path))}
+    if scheme in ("http", "https"):
+        check_no_secrets(text)
+        if not urlsplit(text).netloc:
+            raise ValueError(f"{text!r} is no address: it names no server")
+        try:
+            return dict(ts.KvStore.Spec(text).to_json())
+        except ValueError as error:
+            raise ValueError(f"{without_secrets(text)!r} is no address: {error}") from None
+    if scheme == "memory":
+        return {"driver": "memory", "path": text.partition("://")[2]}
+    driver = {"gs": "gcs", "s3": "s3"}.get(scheme)
+    if driver is None:
+        raise ValueError(
+            f"{without_secrets(text)!r}: no storage for {scheme}://; use a local path, s3://, gs://, "
+            "https:// or a TensorStore spec"
+        )
+    # not urlsplit: keys may hold ? and #
+    bucket, _, path = text.partition("://")[2].partition("/")
+    spec = {"driver": driver, "bucket": bucket, "path": path.lstrip("/")}
+    return spec | _endpoint() if driver == "s3" else spec
+
+
+def output_spec(place: str | os.PathLike[str] | Spec) -> Spec:
+    """The same of a place that is to be written to.
+
+    Examples
+    --------
+    >>> output_spec("https://example.org/a.zarr")
+    Traceback (most recent call last):
+    ValueError: https://example.org/a.zarr: web servers are read from; write to a local path, s3:// or gs://
+    """
+    spec = kvstore_spec(place)
+    if not can_be_written(spec):
+        what = "zip files" if spec.get("driver") == "zip" else "web servers"
+        raise ValueError(
+            f"{url(spec)}: {what} are read from; write to a local path, s3:// or gs://"
+        )
+    return spec
+
+
+def can_be_written(spec: Spec) -> bool:
+    """Whether objects can be written in a store of this kind."""
+    return spec.get("driver") not in ("http", "zip")
+
+
+def _endpoint() -> Spec:
+    """The S3 server that the environment names as AWS's own programs have it; workers are told too."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if not endpoint:
+        return {}
+    check_no_secrets(endpoint)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return {"endpoint": endpoint, "aws_region": region}
+
+
+def join(spec: Spec, *parts: str, directory: bool = False) -> Spec:
+    """The spec of something below a place."""
+    path = "/".join([str(spec.get("path", "")).rstrip("/"), *(p.strip("/") for p in parts)])
+    if directory and not path.endswith("/"):
+        path += "/"
+    return {**spec, "path": path if spec.get("driver") == "file" else path.lstrip("/")}
+
+
+def beside(spec: Spec, suffix: str) -> Spec:
+    """The spec of a place named like this one with a suffix, e.g. the run folder of an output."""
+    return {**spec, "path": str(spec.get("path", "")).rstrip("/") + suffix}
+
+
+def is_local(spec: Spec) -> bool:
+    """Whether a place is on a disk of this machine (or looks so: it may be shared)."""
+    return spec.get("driver") == "file"
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a local path is a pattern, and no file or folder of that name.
+
+    Examples
+    --------
+    >>> is_pattern("/data/s*.npy"), is_pattern("/data/s1.npy")
+    (True, False)
+    """
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def url(spec: Spec) -> str:
+    """How messages name a place.
+
+    Examples
+    --------
+    >>> url(kvstore_spec("gs://bucket/a/b.zarr"))
+    'gs://bucket/a/b.zarr'
+    """
+    driver, path = spec.get("driver"), str(spec.get("path", ""))
+    if driver == "file":
+        return path
+    if driver == "http":
+        server, mark, query = str(spec.get("base_url", "")).partition("?")
+        return without_secrets(f"{server.rstrip('/')}/{quote(path.lstrip('/'))}{mark}{query}")
+    if isinstance(spec.get("base"), dict):
+        return "/".join([url(spec["base"]).rstrip("/"), *([path] if path else [])])
+    scheme = {"gcs": "gs"}.get(str(driver), str(driver))
+    return f"{scheme}://{spec['bucket']}/{path}" if "bucket" in spec else f"{scheme}://{path}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a folder, of which there may be nothing yet, and the objects below it by their names.
+
+    An object is written as a whole: whoever reads sees all of it or none. Handles are opened once per
+    process, and never pickled.
+
+    Attributes
+    ----------
+    spec : dict
+    seen : dict or None
+        The objects that were read there, for a place that remembers them.
+    """
+
+    spec: Spec
+    seen: dict[str, bytes | None] | None = None
+
+    @classmethod
+    def of(cls, place: str | os.PathLike[str] | Spec) -> Place:
+        """Find the place of a path, a URL or a spec."""
+        return cls(kvstore_spec(place))
+
+    def remembering(self) -> Place:
+        """Return the place as one that reads no object twice, to find out what it is.
+
+        An object in a bucket or on a server that refuses to give it is as good as none.
+        """
+        return replace(self, seen={})
+
+    def below(self, *names: str) -> Place:
+        """Return a place below this one."""
+        return Place(join(self.spec, *names), None if self.seen is None else {})
+
+    @property
+    def text(self) -> str:
+        """How messages name it."""
+        return url(self.spec)
+
+    @property
+    def local(self) -> str | None:
+        """The local path, if it is one."""
+        return str(self.spec["path"]) if is_local(self.spec) else None
+
+    @property
+    def can_list(self) -> bool:
+        """Whether there is a way to ask what is there; a web server tells only of names that are known."""
+        return self.spec.get("driver") != "http"
+
+    @property
+    def directory(self) -> Spec:
+        """The spec of the folder that it is."""
+        return join(self.spec, directory=True)
+
+    @property
+    def store(self) -> ts.KvStore:
+        """The handle of that folder."""
+        folder = self.directory
+        key = json.dumps(folder, sort_keys=True)
+        return opened(f"folder {key}", lambda: _open(folder))
+
+    def name_of(self, key: str) -> str:
+        """Say how messages name an object."""
+        return url(join(self.spec, key))
+
+    # objects
+
+    def read(self, key: str) -> bytes | None:
+        """Read an object, or None where there is none."""
+        if self.seen is not None and key in self.seen:
+            return self.seen[key]
+        if self.local is not None and not os.path.isfile(os.path.join(self.local, key)):
+            data = None
+        else:
+            try:
+                data = next(iter(self.read_many([key])))
+            except PermissionError:
+                # Servers that tell nobody what there is refuse what is not there.
+                if self.seen is None or self.local is not None:
+                    raise
+                data = None
+        if self.seen is not None:
+            self.seen[key] = data
+        return data
+
+    def json(self, key: str) -> dict[str, Any] | None:
+        """Read the JSON object in a file below, or None."""
+        data = self.read(key)
+        if data is None:
+            return None
+        try:
+            value = parsed_json(data)
+        except ValueError as error:
+            raise VolumeError(f"{self.text}/{key} is damaged: {error}") from None
+        if not isinstance(value, dict):
+            raise VolumeError(f"{self.text}/{key} is damaged: not a JSON object")
+        return value
+
+    def read_many(self, keys: Iterable[str]) -> Iterator[bytes | None]:
+        """Read objects in the order of their keys, many requests at a time."""
+        keys, store = iter(keys), self.store
+        while batch := list(islice(keys, _BATCH)):
+            futures = [store.read(key) for key in batch]
+            for key, future in zip(batch, futures, strict=True):
+                try:
+                    found = future.result()
+                except Exception as error:
+                    raise explain(error, f"reading {self.name_of(key)}") from error
+                yield bytes(found.value) if found.state == "value" else None
+
+    def write(self, key: str, data: bytes) -> None:
+        """Put an object there or replace it."""
+        try:
+            self.store.write(key, data).result()
+        except Exception as error:
+            raise explain(error, f"writing {self.name_of(key)}") from error
+
+    def names(self, prefix: str = "") -> list[str]:
+        """List the names below a prefix that ends with a slash, without it, sorted; by default all."""
+        if self.local is not None and not os.path.isdir(self.local):
+            return []
+        return next(iter(self.names_many([prefix])))
+
+    def names_many(self, prefixes: Iterable[str]) -> Iterator[list[str]]:
+        """List as `names` does, for several prefixes at once."""
+        prefixes = iter(prefixes)
+        while batch := list(islice(prefixes, _BATCH)):
+            futures = [self.store.list(_below(p), strip_prefix_length=len(p)) for p in batch]
+            for prefix, future in zip(batch, futures, strict=True):
+                try:
+                    names = future.result()
+                except Exception as error:
+                    raise explain(error, f"listing {self.name_of(prefix)}") from error
+                yield sorted(name.decode() for name in names)
+
+    def folders(self, prefix: str) -> list[str]:
+        """List the folders directly below one on a disk, whose name ends with a slash, sorted."""
+        root = Path(self.spec["path"], prefix)
+        return sorted(p.name for p in root.iterdir() if p.is_dir()) if root.is_dir() else []
+
+    # removing
+
+    def delete(self, *keys: str) -> None:
+        """Delete objects, and all below the keys that end with a slash."""
+        for key in keys:
+            try:
+                if key.endswith("/"):
+                    self.store.delete_range(_below(key)).result()
+                else:
+                    self.store.write(key, None).result()
+            except Exception as error:
+                raise explain(error, f"writing to {self.name_of(key)}") from error
+        if self.local is not None:  # folders and left-over lock files are no objects
+            for key in keys:
+                if key.endswith("/"):
+                    shutil.rmtree(Path(self.local, key), ignore_errors=True)
+
+    def remove(self) -> None:
+        """Delete everything there; nothing there is no error."""
+        if self.local is not None:
+            shutil.rmtree(self.local, ignore_errors=True)
+            return
+        try:
+            self.store.delete_range(ts.KvStore.KeyRange()).result()
+        except ValueError as error:
+            raise explain(error, f"clearing {url(self.directory)}") from None
+
+    def tidy(self, *folders: str) -> None:
+        """Remove folders on a disk, and the place itself, where nothing is in them."""
+        if self.local is not None:
+            root = Path(self.local)
+            for folder in (*(root / name for name in folders), root):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def clear(
+        self, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None = None
+    ) -> bool:
+        """Delete everything below but one object, as long as ``may`` says so.
+
+        With ``owned``, only the objects of the names for which that is true.
+
+        Returns
+        -------
+        bool
+            Whether all is deleted; False once it may not be.
+        """
+        if self.local is not None:
+            return _clear_local(self.local, keep, may, owned)
+        keys = [k for k in self.names() if k != keep and (owned is None or owned(k))]
+        for at in range(0, len(keys), _AT_A_TIME):
+            if not may():
+                return False
+            deleting = [self.store.write(key, None) for key in keys[at : at + _AT_A_TIME]]
+            for key, one in zip(keys[at:], deleting, strict=False):
+                try:
+                    one.result()
+                except ValueError as error:
+                    raise explain(error, f"clearing {self.name_of(key)}") from None
+        return may()
+
+    def other_than(self, owned: Callable[[str], bool]) -> str | None:
+        """Find the first object below whose name is not one of those that are ``owned``."""
+        if self.local is None:
+            names: Iterable[str] = self.names()
+        else:
+            files = _files(self.local, [])
+            names = (_bare(os.path.relpath(file, self.local)) for file in files)
+        return next((name for name in names if not owned(name)), None)
+
+    def check_writable(self) -> None:
+        """Raise OSError if nothing can be written there, where there may be nothing yet; leave nothing.
+
+        Examples
+        --------
+        >>> Place.of("/proc/out.zarr").check_writable()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        OSError: writing to /proc/out.zarr: ...
+        """
+        if self.local is not None:
+            folder = os.path.abspath(self.local)
+            while not os.path.isdir(folder):
+                folder = os.path.dirname(folder)
+            try:
+                tempfile.TemporaryFile(dir=folder).close()
+            except OSError as error:
+                raise OSError(
+                    f"writing to {self.text}: {error.strerror} (check who may write to {folder})"
+                ) from None
+            return
+        key = f"writable-{uuid.uuid4().hex}"
+        try:
+            self.store.write(key, b"").result()
+            self.store.write(key, None).result()
+        except Exception as error:
+            raise explain(error, f"writing to {self.text}") from None
+
+
+def _open(folder: Spec) -> ts.KvStore:
+    # Objects are synchronised to the disk no more than the voxels they speak of: see `storage.durable`.
+    return ts.KvStore.open(with_secrets(folder), context=context()).result()
+
+
+def _below(prefix: str) -> ts.KvStore.KeyRange:
+    if not prefix:
+        return ts.KvStore.KeyRange()
+    return ts.KvStore.KeyRange(prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+def _clear_local(
+    path: str, keep: str, may: Callable[[], bool], owned: Callable[[str], bool] | None
+) -> bool:
+    kept = {os.path.join(path, keep), os.path.join(path, keep + _LOCK)}
+    folders: list[str] = []
+    for k, file in enumerate(_files(path, folders)):
+        if k % _AT_A_TIME == 0 and not may():
+            return False
+        is_owned = owned is None or owned(_bare(os.path.relpath(file, path)))
+        if file not in kept and is_owned:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(file)
+    if not may():
+        return False
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):  # one that is written into again is not empty
+            os.rmdir(folder)
+    return True
+
+
+def _bare(name: str) -> str:
+    """The name of the file that a lock file is for, or the name itself."""
+    return name.removesuffix(_LOCK)
+
+
+def _files(path: str, folders: list[str]) -> Iterator[str]:
+    """All files below a folder; its folders are put on the list, the outer ones first."""
+    for root, inside, files in os.walk(path):
+        below = [os.path.join(root, name) for name in inside]
+        links = [name for name in below if os.path.islink(name)]
+        folders += [name for name in below if name not in links]
+        yield from links
+        yield from (os.path.join(root, name) for name in files)

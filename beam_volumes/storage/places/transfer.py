@@ -1,0 +1,434 @@
+"""Reads into and writes from arrays of ours, a bounded number of bytes in flight.
+
+TensorStore copies straight between chunks and the array, strided or not. It would start all of a
+large read or write at once and hold every encoded chunk; here a transfer is cut into pieces of whole
+chunks, and a process-wide lane starts the next piece when one ends. So what a transfer needs beside
+the array is known: `in_flight` bytes of chunks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.geometry import Box, Triple
+from beam_volumes.storage.places.context import context, threads
+from beam_volumes.storage.places.errors import explain
+from beam_volumes.storage.places.place import url
+
+#: Decoded bytes that one piece of a transfer aims at.
+PIECE = 4 << 20
+#: What threads and the allocator keep of transfers, roughly.
+KEPT = 16 << 20
+_LOCAL, _MOST = 16 << 20, 64 << 20
+
+
+def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
+    """Decoded bytes of chunks that may be read at a time in a process, and as many written.
+
+    A thread decodes or encodes one chunk, so there are chunks for all of them if 64 MiB hold that
+    many; a chunk larger than that is alone. From and to buckets it is 64 MiB, for more requests hide
+    latency.
+
+    Examples
+    --------
+    >>> [in_flight(mib << 20, threads=2, remote=False) >> 20 for mib in (1, 4, 16, 48, 100)]
+    [16, 16, 32, 64, 100]
+    """
+    return max(chunk_bytes, _MOST if remote else max(_LOCAL, min(threads * chunk_bytes, _MOST)))
+
+
+class Transfer:
+    """A read or a write under way."""
+
+    def __init__(self, verb: str, box: Box, handle: ts.TensorStore) -> None:
+        self._of = verb, box, handle
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._left = 0
+        self._error: BaseException | None = None
+
+    @property
+    def doing(self) -> str:
+        """What it does, for messages."""
+        verb, box, handle = self._of
+        return f"{verb} {box} of {describe(handle)}"
+
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait for the end.
+
+        Raises
+        ------
+        OSError
+            With what was read or written, the cause and the remedy.
+        TimeoutError
+            When ``timeout`` seconds have passed.
+        """
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"{self.doing}: not done after {timeout} s")
+        if self._error is not None:
+            raise explain(self._error, self.doing) from None
+
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
+    def _expect(self, pieces: int) -> None:
+        self._left = pieces
+        if not pieces:
+            self._done.set()
+
+    def _ended(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._error = self._error or error
+            self._left -= 1
+            if not self._left:
+                self._done.set()
+
+
+#: Begins a piece and calls its argument when the piece has ended, from any thread. It must not
+#: wait: pieces begin in TensorStore's own threads.
+Begin = Callable[[Callable[[BaseException | None], None]], None]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What a lane begins: it costs so many bytes, and all in flight with it may be ``limit``."""
+
+    cost: int
+    limit: int
+    transfer: Transfer
+    begin: Begin
+
+
+class _Lane:
+    """Begins pieces in order while their bytes fit the next one's limit; any may run alone."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._pumping = False
+        self._lock = threading.Lock()
+        self._waiting: deque[_Piece] = deque()
+
+    def add(self, piece: _Piece) -> None:
+        with self._lock:
+            self._waiting.append(piece)
+
+    def pump(self) -> None:
+        """Begin what fits now; called again whenever a piece ends.
+
+        One thread at a time does it, so that pieces that end at once do not nest.
+        """
+        with self._lock:
+            if self._pumping:
+                return
+            self._pumping = True
+        while (piece := self._next()) is not None:
+            if piece.transfer.failed:
+                self._end(piece, None)
+                continue
+            try:
+                piece.begin(lambda error, piece=piece: self._ended(piece, error))  # type: ignore[misc]
+            except Exception as error:
+                self._end(piece, error)
+
+    def _next(self) -> _Piece | None:
+        with self._lock:
+            piece = self._waiting[0] if self._waiting else None
+            if piece is None or (self._bytes and self._bytes + piece.cost > piece.limit):
+                # whatever ends from here on pumps again
+                self._pumping = False
+                return None
+            self._bytes += piece.cost
+            return self._waiting.popleft()
+
+    def _ended(self, piece: _Piece, error: BaseException | None) -> None:
+        self._end(piece, error)
+        self.pump()
+
+    def _end(self, piece: _Piece, error: BaseException | None) -> None:
+        with self._lock:
+            self._bytes -= piece.cost
+        piece.transfer._ended(error)
+
+
+#: Futures under way, so that none is collected before its callback ran.
+_flying: dict[int, Any] = {}
+
+
+def _when(future: Any, then: Callable[[BaseException | None], None]) -> None:
+    def ended(future: Any) -> None:
+        _flying.pop(id(future), None)
+        then(future.exception())
+
+    _flying[id(future)] = future
+    future.add_done_callback(ended)
+
+
+_lanes = {(kind, remote): _Lane() for kind in ("read", "write") for remote in (False, True)}
+
+
+def read_into(handle: ts.TensorStore, box: Box, out: np.ndarray) -> Transfer:
+    """Start reading a box of voxels into an array.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        An opened `Source`.
+    box : Box
+        What to read, inside the handle's domain.
+    out : numpy.ndarray
+        Of the box's shape and the handle's dtype; may be a strided view, e.g. rows inside a padded
+        ring. It must not be touched until the transfer is done.
+    """
+    _check(handle, box, out)
+    layout = handle.chunk_layout
+    chunk = _or_shape(layout.read_chunk.shape, handle.shape)
+    shard = _or_shape(layout.write_chunk.shape, chunk)
+    origin = _or_shape(layout.grid_origin, (0, 0, 0))
+    inner = math.prod(-(-s // c) for s, c in zip(shard, chunk, strict=True))
+    itemsize = out.dtype.itemsize
+    # a piece of a shard reads the shard's index again: keep that below a hundredth
+    target = max(PIECE, 128 * 16 * inner) if inner > 1 else PIECE
+    transfer = Transfer("reading", box, handle)
+    remote = _remote(handle)
+    lane, limit = _lanes["read", remote], in_flight(math.prod(chunk) * itemsize, threads(), remote)
+    target_store = ts.array(out, dtype=handle.dtype, copy=False, write=True, context=context())
+    pieces = list(_pieces(box, chunk, origin, target // itemsize)) if out.size else []
+    transfer._expect(len(pieces))
+    for piece in pieces:
+        local = piece.translate([-a for a in box.start])
+
+        def begin(then: Any, piece: Box = piece, local: Box = local) -> None:
+            there = target_store[local.slices][ts.d[:].translate_to[piece.start]]
+            _when(there.write(handle[piece.slices]).commit, then)
+
+        cost = _decoded(piece, chunk, origin) * itemsize
+        lane.add(_Piece(cost, limit, transfer, begin))
+    lane.pump()
+    return transfer
+
+
+def read_channels(
+    handle: ts.TensorStore, parts: Sequence[tuple[int, Box, np.ndarray]], remote: bool
+) -> Transfer:
+    """Start reading boxes of several channels into arrays, where a chunk holds several channels.
+
+    Each chunk is decoded once: into an array of all channels that are wanted, from which they are copied.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        Of c, z, y, x.
+    parts : sequence of (int, Box, numpy.ndarray)
+        The channel, the box, and what is filled.
+    remote : bool
+    """
+    channels = [c for c, _, _ in parts]
+    first, last = min(channels), max(channels) + 1
+    z, y, x = (
+        (min(b.start[a] for _, b, _ in parts), max(b.stop[a] for _, b, _ in parts))
+        for a in range(3)
+    )
+    box = Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
+    layout = handle.chunk_layout
+    chunk4 = [
+        c or n for c, n in zip(layout.read_chunk.shape or (None,) * 4, handle.shape, strict=True)
+    ]
+    chunk = _or_shape(chunk4[1:], handle.shape[1:])
+    origin = _or_shape((layout.grid_origin or (0, 0, 0, 0))[1:], (0, 0, 0))
+    itemsize = handle.dtype.numpy_dtype.itemsize
+    together = max(chunk4[0], last - first) * itemsize
+    transfer = Transfer("reading", box, handle)
+    lane = _lanes["read", remote]
+    limit = in_flight(math.prod(chunk) * together, threads(), remote)
+    pieces = list(_pieces(box, chunk, origin, PIECE // together)) if box.size else []
+    transfer._expect(len(pieces))
+    for piece in pieces:
+
+        def begin(then: Any, piece: Box = piece) -> None:
+            decoded = np.empty((last - first, *piece.shape), handle.dtype.numpy_dtype)
+
+            def ended(error: BaseException | None) -> None:
+                for c, wanted, out in parts if error is None else ():
+                    common = piece.intersect(wanted)
+                    if common.size:
+                        to = common.translate([-a for a in wanted.start]).slices
+                        of = common.translate([-a for a in piece.start]).slices
+                        out[to] = decoded[c - first][of]
+                then(error)
+
+            into = ts.array(decoded, dtype=handle.dtype, copy=False, write=True, context=context())
+            z, y, x = piece.slices
+            there = handle[first:last, z, y, x]
+            _when(into.write(there).commit, ended)
+
+        lane.add(_Piece(_decoded(piece, chunk, origin) * together, limit, transfer, begin))
+    lane.pump()
+    return transfer
+
+
+def write_units(handle: ts.TensorStore, box: Box, array: np.ndarray) -> Transfer:
+    """Start writing whole units: each is one write to the store, and nothing is read.
+
+    Units cut off by the far edges of the volume count as whole; what of them lies outside is filled
+    with the fill value, in the same write.
+
+    Parameters
+    ----------
+    handle : tensorstore.TensorStore
+        An opened `Sink`.
+    box : Box
+        Starts on the grid of write units and ends on it or at the edge of the volume.
+    array : numpy.ndarray
+        Of the box's shape and the handle's dtype (bool stands for 0 and 1 of one byte); may be strided. It
+        must not be changed until the transfer is done. Where units hold several channels, both have
+        a fourth axis of these.
+    """
+    if array.dtype == bool and handle.dtype.numpy_dtype in (np.uint8, np.int8):
+        array = array.view(handle.dtype.numpy_dtype)
+    _check(handle, box, array)
+    layout = handle.chunk_layout.write_chunk.shape
+    unit = _or_shape(layout and layout[:3], handle.shape[:3])
+    for axis, a, b, u, n in zip("zyx", box.start, box.stop, unit, handle.shape[:3], strict=True):
+        if a % u or (b % u and b != n):
+            raise ValueError(
+                f"writing {box} of {describe(handle)}: {axis} {a}:{b} is not made of whole write units "
+                f"of {u} (volume {n}); align the slabs to the units {unit}"
+            )
+    transfer = Transfer("writing", box, handle)
+    remote = _remote(handle)
+    cost = math.prod((*unit, *array.shape[3:])) * array.dtype.itemsize
+    lane, limit = _lanes["write", remote], in_flight(cost, threads(), remote)
+    source = ts.array(array, dtype=handle.dtype, copy=False, context=context())
+    units = list(_pieces(box, unit, (0, 0, 0), 1)) if array.size else []
+    transfer._expect(len(units))
+    for piece in units:
+        local = piece.translate([-a for a in box.start])
+
+        def begin(then: Any, piece: Box = piece, local: Box = local) -> None:
+            data = source[local.slices][ts.d[:3].translate_to[piece.start]]
+            _write_unit(handle, piece, unit, data, then)
+
+        lane.add(_Piece(cost, limit, transfer, begin))
+    lane.pump()
+    return transfer
+
+
+def _write_unit(
+    handle: ts.TensorStore, piece: Box, unit: Triple, data: ts.TensorStore, then: Any
+) -> None:
+    ends = not any(handle.domain.implicit_upper_bounds)  # the store does where the volume does
+    layout = handle.chunk_layout
+    many = ends and layout.read_chunk.shape != layout.write_chunk.shape
+    if (ends or piece.shape == unit) and not many:
+        write = handle[piece.slices].write(data, can_reference_source_data_indefinitely=True)
+        _when(write.commit, then)
+        return
+    # One transaction covers the unit, with all chunks of a shard, so that TensorStore need not read what it
+    # would not overwrite.
+    transaction = ts.Transaction()
+    store = handle.with_transaction(transaction)
+    parts: list[tuple[Box, Any]] = [(piece, data)]
+    stop = list(piece.stop)
+    for axis, u in enumerate(unit):
+        end = piece.start[axis] + u
+        if stop[axis] < end and not ends:
+            start = (*piece.start[:axis], stop[axis], *piece.start[axis + 1 :])
+            beyond = Box(start, (*stop[:axis], end, *stop[axis + 1 :]))  # type: ignore[arg-type]
+            parts.append((beyond, 0 if handle.fill_value is None else handle.fill_value))
+            stop[axis] = end
+    left, failed = len(parts), None
+    lock = threading.Lock()
+
+    def copied(error: BaseException | None) -> None:
+        nonlocal left, failed
+        with lock:
+            left, failed = left - 1, failed or error
+            if left:
+                return
+        if failed is None:
+            _when(transaction.commit_async(), then)
+        else:
+            transaction.abort()
+            then(failed)
+
+    for box, value in parts:
+        write = store[box.slices].write(value, can_reference_source_data_indefinitely=True)
+        _when(write.copy, copied)
+
+
+def describe(handle: ts.TensorStore) -> str:
+    """How messages name what a handle shows."""
+    if handle.kvstore is None:
+        return "the volume"
+    # Some 250 bytes are lost in TensorStore each time: for messages only.
+    spec = handle.kvstore.spec().to_json()
+    # TensorStore has no URL for an S3 server that is not Amazon's.
+    text = url(spec) if "bucket" in spec else str(handle.kvstore.url)
+    return text.removeprefix("file://").rstrip("/")
+
+
+def _remote(handle: ts.TensorStore) -> bool:
+    if handle.kvstore is None:
+        return False
+    try:
+        return not str(handle.kvstore.url).startswith(("file:", "memory:"))
+    except (NotImplementedError, ValueError):  # there is none for an S3 server that is not Amazon's
+        return True
+
+
+def _check(handle: ts.TensorStore, box: Box, array: np.ndarray) -> None:
+    if array.shape[:3] != box.shape or array.ndim != handle.rank:
+        raise ValueError(f"an array of shape {array.shape} for the box {box} of shape {box.shape}")
+    if array.dtype != handle.dtype.numpy_dtype:
+        raise TypeError(f"an array of {array.dtype} for {describe(handle)} of {handle.dtype.name}")
+    domain = Box(handle.domain.inclusive_min[:3], handle.domain.exclusive_max[:3])  # type: ignore[arg-type]
+    if not domain.contains(box):
+        raise ValueError(f"the box {box} reaches outside {describe(handle)} of {domain}")
+
+
+def _or_shape(values: Sequence[int | None] | None, default: Sequence[int]) -> Triple:
+    z, y, x = (v or d for v, d in zip(values or (None, None, None), default, strict=True))
+    return (z, y, x)
+
+
+def _pieces(box: Box, chunk: Triple, origin: Triple, voxels: int) -> Iterator[Box]:
+    """Cut a box into pieces of whole chunks, each of about ``voxels`` or one chunk."""
+    step = list(chunk)
+    for axis in (2, 1, 0):
+        have = math.prod(step)
+        extent = box.stop[axis] - box.start[axis]
+        wanted = max(1, voxels // max(1, have))
+        step[axis] = chunk[axis] * wanted
+        if step[axis] < extent + chunk[axis]:
+            break
+    cuts = []
+    for a, b, s, o in zip(box.start, box.stop, step, origin, strict=True):
+        first = a + s - (a - o) % s
+        edges = [a, *range(first, b, s), b]
+        cuts.append(list(itertools.pairwise(edges)))
+    for z in cuts[0]:
+        for y in cuts[1]:
+            for x in cuts[2]:
+                yield Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
+
+
+def _decoded(box: Box, chunk: Triple, origin: Triple) -> int:
+    """Voxels of the chunks that a box touches."""
+    n = 1
+    for a, b, c, o in zip(box.start, box.stop, chunk, origin, strict=True):
+        n *= c * ((b - 1 - o) // c - (a - o) // c + 1)
+    return n

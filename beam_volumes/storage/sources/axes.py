@@ -1,0 +1,370 @@
+"""From the axes a file has to t, c, z, y, x."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorstore as ts
+
+from beam_volumes.base.space import AXES, LEADING, METRES, Space, times
+from beam_volumes.base.text import printable
+from beam_volumes.storage.places.errors import VolumeError
+
+if TYPE_CHECKING:
+    from beam_volumes.storage.sources.source import Source
+
+#: What arrays without names of axes are taken for.
+DEFAULT_AXES = {2: "yx", 3: "zyx", 4: "czyx", 5: "tczyx"}
+
+UNITS = {
+    "angstrom": ("å", "Å", "ångström", "Ångström", "angstroem"),
+    "nanometer": ("nm", "nanometre", "nanometers", "nanometres"),
+    "micrometer": (
+        "um",
+        "µm",
+        "μm",
+        "micron",
+        "microns",
+        "micrometre",
+        "micrometers",
+        "micrometres",
+    ),
+    "millimeter": ("mm", "millimetre", "millimeters", "millimetres"),
+    "centimeter": ("cm", "centimetre", "centimeters", "centimetres"),
+    "meter": ("m", "metre", "meters", "metres"),
+    "picometer": ("pm", "picometre", "picometers", "picometres"),
+    "kilometer": ("km", "kilometre", "kilometers", "kilometres"),
+    "inch": ("in", "inches"),
+    "decimeter": ("dm", "decimetre", "decimeters", "decimetres"),
+    "foot": ("ft", "feet"),
+    "mil": ("mils", "thou"),
+}
+_UNIT_NAMES = {alias: name for name, aliases in UNITS.items() for alias in (name, *aliases)}
+#: Words, whose case is of no matter. That of symbols is: Mm are megameters.
+_UNIT_WORDS = {alias: name for alias, name in _UNIT_NAMES.items() if len(alias) > 3}
+
+#: The option of formats that may turn or reverse axes.
+AFFINE = (
+    "str",
+    'What to do where the file says that its axes are turned or reversed in space: ``"drop"`` takes '
+    "voxels as they are stored, with their size and without an origin; "
+    '``"reorient"`` orders and reverses axes so that positions increase along z, y and x. By default such a '
+    "file is refused.",
+)
+
+
+class UnclearSpace(ValueError):
+    """What a file says of its voxels' places needs a decision of the user, by ``affine=``."""
+
+
+class UnclearPlace(VolumeError, UnclearSpace):
+    """A file does not say where its voxels lie."""
+
+
+class UnclearSize(UnclearSpace):
+    """A file says a voxel size that is none; ``voxel_size=`` replaces it."""
+
+
+def check_affine(affine: str | None, name: str) -> None:
+    """Refuse other values of the option ``affine``."""
+    if affine not in (None, "drop", "reorient"):
+        raise ValueError(f"{printable(name)}: affine={affine!r}; use 'drop' or 'reorient'")
+
+
+def turned(name: str, what: str, can_reorient: bool = True) -> UnclearSpace:
+    """The refusal of a file whose axes are turned or reversed: ``what`` it does."""
+    remedy = " or affine='reorient' to bring them in the order of space" if can_reorient else ""
+    return UnclearSpace(
+        f"{printable(name)}: {what}; say affine='drop' to take voxels as they are stored, with their size "
+        f"and without an origin{remedy}"
+    )
+
+
+def unit_name(unit: str | None) -> str | None:
+    """The OME-NGFF name of a unit of length.
+
+    Examples
+    --------
+    >>> unit_name("um")
+    'micrometer'
+    """
+    if unit is None:
+        return None
+    text = unit.strip() if isinstance(unit, str) else ""
+    name = _UNIT_NAMES.get(text) or _UNIT_WORDS.get(text.lower())
+    if name is None:
+        known = ", ".join(f"{k} ({v[0]})" for k, v in UNITS.items())
+        raise ValueError(f"unit={unit!r} is no unit of length; use one of {known}")
+    return name
+
+
+def in_one_unit(units: Sequence[Any]) -> tuple[str | None, list[Fraction]] | None:
+    """One unit for lengths along several axes.
+
+    Parameters
+    ----------
+    units : sequence
+        What a file says of each axis: any name of a unit. What is no text, or an empty one, is not said.
+
+    Returns
+    -------
+    (str or None, list of Fraction) or None
+        The unit, and what each axis' lengths are multiplied by: those of several units become micrometers.
+        An axis without a unit has that of the others. None if lengths of some axes cannot be compared.
+
+    Examples
+    --------
+    >>> in_one_unit(["um", "micron", None])
+    ('micrometer', [Fraction(1, 1), Fraction(1, 1), Fraction(1, 1)])
+    >>> in_one_unit(["um", "nm", "nm"])
+    ('micrometer', [Fraction(1, 1), Fraction(1, 1000), Fraction(1, 1000)])
+    >>> in_one_unit(["um", "pixel", "pixel"]), in_one_unit(["um", None, "nm"])
+    (None, None)
+    """
+    names: list[str | None] = []
+    for unit in units:
+        text = unit.strip() if isinstance(unit, str) else ""
+        try:
+            names.append(unit_name(text) if text else None)
+        except ValueError:
+            names.append(text.lower())
+    told = {name for name in names if name is not None}
+    if len(told) <= 1:
+        one = next(iter(told), None)
+        return (one if one in METRES else None), [Fraction(1)] * len(names)
+    if None in names or not told <= set(METRES):
+        return None
+    base = Fraction(METRES["micrometer"])
+    return "micrometer", [Fraction(METRES[str(name)]) / base for name in names]
+
+
+def converted(
+    units: Sequence[Any], *lengths: Sequence[float] | None
+) -> tuple[str | None, list[list[float] | None]]:
+    """Lengths along several axes in one unit, as `in_one_unit` has it; None where they cannot be compared.
+
+    Examples
+    --------
+    >>> converted(["um", "nm", "nm"], [1, 200, 200], None)
+    ('micrometer', [[1.0, 0.2, 0.2], None])
+    """
+    found = in_one_unit(units)
+    if found is None:
+        return None, [None] * len(lengths)
+    unit, by = found
+    return unit, [
+        None if given is None else [times(v, f) for v, f in zip(given, by, strict=True)]
+        for given in lengths
+    ]
+
+
+def space_said(
+    space: Space,
+    name: str,
+    voxel_size: float | Sequence[float] | None = None,
+    unit: str | None = None,
+    origin: float | Sequence[float] | None = None,
+) -> Space:
+    """The space of a volume with what the user says of it; the rest stays.
+
+    Parameters
+    ----------
+    space : Space
+    name : str
+        How messages name the volume.
+    voxel_size, origin : float or sequence of float, optional
+        One number, or one for each axis that the user sees, in ``unit``.
+    unit : str, optional
+        A unit of length, by any of its usual names. Without ``voxel_size`` it is what the numbers
+        that are known were in all along; with it, an origin that is known is converted.
+
+    Examples
+    --------
+    >>> known = Space(voxel_size=(0.008,) * 3, unit="micrometer", origin=(0.8, 0, 0))
+    >>> space_said(known, "em", 16, "nm").origin, space_said(known, "em", unit="nm").origin
+    ((800.0, 0.0, 0.0), (0.8, 0, 0))
+    """
+    named = unit_name(unit)
+    if named is not None and voxel_size is not None and {space.unit, named} <= set(METRES):
+        space = space.in_unit(named)
+    if voxel_size is not None:
+        sizes = _per_axis("voxel_size", voxel_size, space, name, positive=True)
+        full = [1.0, 1.0, 1.0] if space.voxel_size is None else list(space.voxel_size)
+        for axis, size in zip(space.visible, sizes, strict=True):
+            full[axis] = size
+        space = space.resized((full[0], full[1], full[2]))
+    if named is not None:
+        space = replace(space, unit=named)
+    if origin is not None:
+        at = list(space.origin)
+        for axis, place in zip(
+            space.visible, _per_axis("origin", origin, space, name), strict=True
+        ):
+            at[axis] = place
+        space = replace(space, origin=(at[0], at[1], at[2]), sliced_from=None)
+    return space
+
+
+def _per_axis(
+    what: str, given: Any, space: Space, name: str, positive: bool = False
+) -> list[float]:
+    """Finite numbers, one for each axis that the user sees."""
+    many = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+    try:
+        numbers = [float(v) for v in given] if many else [float(given)] * len(space.axes)
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) != len(space.axes) or not all(
+        math.isfinite(v) and (v > 0 or not positive) for v in numbers
+    ):
+        raise ValueError(
+            f"{what}={given!r}: {name} needs one {'positive ' if positive else ''}number, or one per axis "
+            f"{', '.join(space.axes)}"
+        )
+    return numbers
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which dimensions are fixed, and which are the volume's axes."""
+
+    fixed: tuple[tuple[int, int], ...]
+    dims: tuple[tuple[str, int], ...]
+    channels: tuple[str, ...] = ()
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of space that the user sees, in the order z, y, x."""
+        names = dict(self.dims)
+        return tuple(a for a in AXES if a in names)
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Those before them, in the order t, c."""
+        names = dict(self.dims)
+        return tuple(a for a in LEADING if a in names)
+
+    def before(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Values per dimension of the file as values per leading axis."""
+        dims = dict(self.dims)
+        return tuple(values[dims[a]] for a in self.leading)
+
+    def triple(self, values: Sequence[Any], default: Any) -> tuple[Any, Any, Any]:
+        """Values per dimension of the file as values per z, y, x."""
+        dims = dict(self.dims)
+        z, y, x = (values[dims[a]] if a in dims else default for a in AXES)
+        return (z, y, x)
+
+    def apply(self, store: Any) -> Any:
+        """The leading axes, z, y, x, from 0, of a `tensorstore.TensorStore` or `tensorstore.Spec`."""
+        origin = store.domain.inclusive_min
+        store = store[ts.d[:].label[("",) * store.rank]]
+        if self.fixed:
+            dims = [d for d, _ in self.fixed]
+            store = store[ts.d[dims][tuple(origin[d] + i for d, i in self.fixed)]]
+        kept = sorted(d for _, d in self.dims)
+        order = [kept.index(dict(self.dims)[a]) for a in (*self.leading, *self.axes)]
+        if order != sorted(order):
+            store = store[ts.d[order].transpose[list(range(len(order)))]]
+        first = (slice(None),) * len(self.leading)
+        store = store[first + tuple(slice(None) if a in self.axes else ts.newaxis for a in AXES)]
+        return store[ts.d[:].translate_to[(0,) * store.rank]]
+
+
+def names_of_axes(names: Sequence[str | None] | None, ndim: int, name: str) -> tuple[str, ...]:
+    """The names of a file's axes: its own where they make sense, else by their number."""
+    if names is not None and len(names) == ndim:
+        short = [{"channel": "c", "time": "t"}.get(str(n).lower(), str(n).lower()) for n in names]
+        if set(short) <= set("tczyx") and len(set(short)) == ndim and {"y", "x"} <= set(short):
+            return tuple(short)
+    if ndim not in DEFAULT_AXES:
+        raise ValueError(
+            f"{name} has {ndim} dimensions; a volume has 2 (y, x) to 5 (t, c, z, y, x), "
+            "or names its axes with these letters"
+        )
+    return tuple(DEFAULT_AXES[ndim])
+
+
+def select(
+    axes: Sequence[str],
+    sizes: Sequence[int],
+    index: Mapping[str, int | str] | None,
+    name: str,
+    channels: Sequence[str] = (),
+) -> Selection:
+    """Choose the volume in an array that may have t and c too: these stay, unless a point is chosen.
+
+    Parameters
+    ----------
+    axes, sizes : sequence
+        Name and extent of each dimension.
+    index : mapping, optional
+        A position, or for ``c`` a channel's name, per axis to drop. Axes t and c of extent 1 drop
+        by themselves.
+    name : str
+        How messages name the array.
+    channels : sequence of str
+        Names of the channels, if known.
+    """
+    index = dict(index or {})
+    shown = ", ".join(f"{a}: {n}" for a, n in zip(axes, sizes, strict=True))
+    unknown = set(index) - set(axes)
+    if unknown:
+        raise ValueError(
+            f"index={index}: {name} has no axis {sorted(unknown)[0]!r} (it has {shown})"
+        )
+    fixed, dims = [], []
+    for d, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        if axis in index:
+            fixed.append((d, position_along(axis, index[axis], size, channels, name)))
+        elif axis in LEADING and size == 1:
+            fixed.append((d, 0))
+        else:
+            dims.append((axis, d))
+    names = dict(zip(axes, sizes, strict=True))
+    named = (
+        "c" in dict(dims) and len(channels) == names["c"] and len(set(channels)) == len(channels)
+    )
+    return Selection(tuple(fixed), tuple(dims), tuple(channels) if named else ())
+
+
+def oriented(source: Source, back: Sequence[bool], affine: str | None) -> Source:
+    """A source of which some of z, y, x run backwards in space, as the option ``affine`` says.
+
+    Its voxel size is positive already, and its origin that of the voxel that is stored first.
+    """
+    if not any(back):
+        return source
+    names = " and ".join(a for a, is_back in zip(AXES, back, strict=True) if is_back)
+    if affine is None:
+        raise turned(source.name, f"its metadata reverse {names} in space")
+    if affine == "drop":
+        return replace(source, space=replace(source.space, origin=(0.0, 0.0, 0.0)))
+    size = source.space.voxel_size
+    assert size is not None
+    z, y, x = (
+        o - s * (n - 1) if is_back else o
+        for o, s, n, is_back in zip(source.space.origin, size, source.shape, back, strict=True)
+    )
+    view = source.view((0, 1, 2), (back[0], back[1], back[2]))
+    return replace(view, space=replace(view.space, origin=(z, y, x)))
+
+
+def position_along(
+    axis: str, value: int | str, size: int, channels: Sequence[str], name: str
+) -> int:
+    """The position that an entry of ``index=`` means along an axis, checked."""
+    if isinstance(value, str):
+        if axis != "c" or value not in channels:
+            known = f"channels: {', '.join(channels)}" if channels else "it names no channels"
+            raise ValueError(f"index={{{axis!r}: {value!r}}}: {name} has no such channel; {known}")
+        return list(channels).index(value)
+    position = int(value) + size if int(value) < 0 else int(value)
+    if not 0 <= position < size:
+        raise ValueError(f"index={{{axis!r}: {value}}}: {name} has {size} along {axis}")
+    return position

@@ -1,0 +1,124 @@
+"""Names that differ in a number: their order, and the numbers that are left out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import Any
+
+from beam_volumes.storage.sources.missing_slices import stand_ins
+
+#: Names that a message lists.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Series:
+    """Names that count up, e.g. ``iso.2600.png`` to ``iso.2849.png``: small, however many they are."""
+
+    prefix: str
+    first: int
+    step: int
+    count: int
+    width: int
+    suffix: str
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> str:
+        return f"{self.prefix}{self.first + i * self.step:0{self.width}d}{self.suffix}"
+
+
+def natural_key(name: str) -> tuple[Any, ...]:
+    """Sorts names as people do: ``s9`` before ``s10``.
+
+    Examples
+    --------
+    >>> sorted(["s10.png", "s9.png"], key=natural_key)
+    ['s9.png', 's10.png']
+    """
+    parts = re.split(r"(\d+)", name)
+    return (tuple(int(p) if p.isdigit() else p.lower() for p in parts), name)
+
+
+def in_natural_order(names: Sequence[str]) -> list[str]:
+    """Names as `natural_key` sorts them, a hundred thousand in a tenth of a second if they count up.
+
+    Examples
+    --------
+    >>> in_natural_order(["s10.png", "s9.png", "s010.png"])
+    ['s9.png', 's010.png', 's10.png']
+    >>> in_natural_order(["b1.png", "a10.png", "a9.png"])
+    ['a9.png', 'a10.png', 'b1.png']
+    """
+    parts = _one_number(names)
+    if parts is None:
+        return sorted(names, key=natural_key)
+    return [name for _, name in sorted(zip(map(int, parts[1]), names, strict=True))]
+
+
+def series_of(
+    names: Sequence[str], where: str, missing: str = "error"
+) -> tuple[Series | tuple[str, ...], Mapping[int, int | None]]:
+    """Sorted names as a `Series` if they count up, and what is read for numbers that are left out.
+
+    Raises
+    ------
+    FileNotFoundError
+        Numbers are left out, and ``missing`` does not say what is read in their place.
+    ValueError
+        Two names have the same number.
+    """
+    parts = _one_number(names)
+    if parts is None:
+        return tuple(names), {}
+    prefix, digits, suffix = parts
+    numbers = [int(d) for d in digits]
+    gaps = [b - a for a, b in pairwise(numbers)]
+    if 0 in gaps:
+        i = gaps.index(0)
+        raise ValueError(f"{where}: {names[i]} and {names[i + 1]} have the same number")
+    step = math.gcd(*gaps)
+    padded = digits[0].startswith("0") or len(set(map(len, digits))) == 1
+    width = len(digits[0]) if padded else 1
+    there = [(n - numbers[0]) // step for n in numbers]
+    series = Series(prefix, numbers[0], step, there[-1] + 1, width, suffix)
+    absent = []
+    if len(there) < len(series):
+        absent = sorted(set(range(len(series))) - set(there))
+    if absent and missing == "error":
+        shown = ", ".join(series[z] for z in absent[:_SHOWN])
+        more = f" and {len(absent) - _SHOWN} more" if len(absent) > _SHOWN else ""
+        raise FileNotFoundError(
+            f"{where}: {len(absent)} slice{'s are' if len(absent) > 1 else ' is'} missing between "
+            f"{names[0]} and {names[-1]}: {shown}{more}; restore what is missing, choose the slices by a "
+            'glob, or give missing="repeat" or missing="fill"'
+        )
+    instead = stand_ins(there, absent, missing) if absent else {}
+    if [f"{prefix}{n:0{width}d}{suffix}" for n in numbers] == list(names):
+        return series, instead
+    named = dict(zip(there, names, strict=True))
+    return tuple(named.get(z, series[z]) for z in range(len(series))), instead
+
+
+def _one_number(names: Sequence[str]) -> tuple[str, list[str], str] | None:
+    """What comes before the one number in which names differ, its digits, and what comes after it."""
+    if len(names) < 2:
+        return None
+    # What the first and the last of all have in common, all between them have too.
+    first, last = min(names), max(names)
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    prefix = first[: sum(1 for _ in alike)]
+    while prefix and prefix[-1].isdecimal():
+        prefix = prefix[:-1]
+    rest = names[0][len(prefix) :]
+    n = next((k for k, letter in enumerate(rest) if not letter.isdecimal()), len(rest))
+    suffix = rest[n:]
+    if not all(name.endswith(suffix) for name in names):
+        return None
+    digits = [name[len(prefix) : len(name) - len(suffix)] for name in names]
+    return (prefix, digits, suffix) if all(map(str.isdecimal, digits)) else None
