@@ -25,6 +25,12 @@ from .ops.elementary import sin as sin
 from .ops.elementary import sinh as sinh
 from .ops.elementary import tan as tan
 from .ops.elementary import tanh as tanh
+from .ops.extrema.extrema import local_maxima as local_maxima
+from .ops.extrema.extrema import local_minima as local_minima
+from .ops.extrema.peaks import peak_local_max as peak_local_max
+from .ops.extrema.reconstruction import h_maxima as h_maxima
+from .ops.extrema.reconstruction import h_minima as h_minima
+from .ops.extrema.reconstruction import reconstruction as reconstruction
 from .ops.filters.derivatives import gaussian_gradient_magnitude as gaussian_gradient_magnitude
 from .ops.filters.derivatives import gaussian_laplace as gaussian_laplace
 from .ops.filters.derivatives import generic_gradient_magnitude as generic_gradient_magnitude
@@ -156,15 +162,9 @@ from .ops.morphology.distance import cumsum as cumsum
 from .ops.morphology.distance import distance_transform_cdt as distance_transform_cdt
 from .ops.morphology.distance import distance_transform_edt as distance_transform_edt
 from .ops.morphology.distance import signed_distance as signed_distance
-from .ops.morphology.extrema import local_maxima as local_maxima
-from .ops.morphology.extrema import local_minima as local_minima
 from .ops.morphology.footprints import ball as ball
 from .ops.morphology.footprints import cross as cross
 from .ops.morphology.footprints import cube as cube
-from .ops.morphology.peaks import peak_local_max as peak_local_max
-from .ops.morphology.reconstruction import h_maxima as h_maxima
-from .ops.morphology.reconstruction import h_minima as h_minima
-from .ops.morphology.reconstruction import reconstruction as reconstruction
 from .ops.networks.predict import predict as predict
 from .ops.networks.probe import probe_model as probe_model
 from .ops.pointwise import abs as abs
@@ -180,7 +180,7 @@ from .plan.planner import plan as plan
 from .runs.verify import verify as verify
 from .session.masks import MaskWarning as MaskWarning
 from .show.preview import preview as preview
-from .show.view import view as view
+from .show.viewer.view import view as view
 from .storage.inputs.unfinished import UnfinishedWarning as UnfinishedWarning
 from .transforms import ApplyStages as ApplyStages
 from .transforms import Compute as Compute

@@ -27,9 +27,9 @@ from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
 from beam_volumes.runs.summary import Costs
 from beam_volumes.session.provenance import versions
+from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.format import Format, Listing
 from beam_volumes.storage.formats.hdf5.files import split
-from beam_volumes.storage.inputs import unfinished
 from beam_volumes.storage.inputs.opening import asked_at, open_source
 from beam_volumes.storage.outputs import provenance
 from beam_volumes.storage.outputs.checking import Check

@@ -16,7 +16,7 @@ from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.runs.journal import Journal, find_run
 from beam_volumes.show.pages.table_page import is_table
-from beam_volumes.show.view import Viewer, free_name
+from beam_volumes.show.viewer.view import Viewer, free_name
 
 
 def register(verbs: Any) -> None:

@@ -15,8 +15,8 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
-from beam_volumes.storage.outputs.added_levels import Added, HasLevels
-from beam_volumes.storage.outputs.added_levels import added as added_to
+from beam_volumes.storage.added_levels import Added, HasLevels
+from beam_volumes.storage.added_levels import added as added_to
 from beam_volumes.storage.places.place import Spec, beside, kvstore_spec
 from beam_volumes.storage.sources.pyramid import METHODS
 

@@ -13,7 +13,7 @@ import numpy as np
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.space import Space
 from beam_volumes.transforms.row_types import row_type
-from beam_volumes.transforms.steps.slab import KeyedSlab, Slab, SlabKey
+from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 
 
 @row_type

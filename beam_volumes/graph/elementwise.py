@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from beam_volumes.kernels import pairs
-from beam_volumes.kernels.elementary import exp_log, functions
+from beam_volumes.kernels.elementary import exp_log, functions, pairs
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Exact by IEEE 754 or integer arithmetic, hence the same everywhere.

@@ -8,8 +8,8 @@ from typing import Any
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.journal import Journal, run_folder
 from beam_volumes.runs.manifest import Manifest
-from beam_volumes.storage.inputs.stamps import Stamp, stamps
 from beam_volumes.storage.places.place import Spec, join, output_spec
+from beam_volumes.storage.sources.stamps import Stamp, stamps
 from beam_volumes.version import __version__
 
 

@@ -18,7 +18,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.labels.surveys.label_surveys import FilterSurvey
 from beam_volumes.plan.cut.passes import Levels
 from beam_volumes.plan.plan import Plan
-from beam_volumes.storage.inputs.unfinished import outside
+from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
 #: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.

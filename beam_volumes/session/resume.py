@@ -54,11 +54,11 @@ from beam_volumes.session.identity import make_manifest, python_version, scratch
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.inputs.opening import reopened
-from beam_volumes.storage.inputs.stamps import changed, renewed
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Spec, join, kvstore_spec, url
 from beam_volumes.storage.sources.source import Source
+from beam_volumes.storage.sources.stamps import changed, renewed
 from beam_volumes.version import __version__
 
 # The two ways in.

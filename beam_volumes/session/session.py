@@ -18,13 +18,13 @@ from beam_volumes.session.once import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
 from beam_volumes.storage.inputs.arrays import ArraySink
-from beam_volumes.storage.inputs.stamps import changed
 from beam_volumes.storage.outputs import provenance
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places import temporary
 from beam_volumes.storage.places.claims import ANY, Superseded, lost
 from beam_volumes.storage.places.durable import flush
 from beam_volumes.storage.places.place import Place, is_local, url
+from beam_volumes.storage.sources.stamps import changed
 from beam_volumes.sweep.meter import Meter
 
 

@@ -30,6 +30,7 @@ with _unsaid("apitools not found"):
 from beam_volumes.transforms.compute import Compute  # noqa: E402
 from beam_volumes.transforms.compute_all import ComputeAll  # noqa: E402
 from beam_volumes.transforms.failures import Failed  # noqa: E402
+from beam_volumes.transforms.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.steps.components import (  # noqa: E402
     LabelComponents,
     MergeEquivalences,
@@ -41,7 +42,6 @@ from beam_volumes.transforms.steps.measure import MeasureSlabs  # noqa: E402
 from beam_volumes.transforms.steps.predict import Predict  # noqa: E402
 from beam_volumes.transforms.steps.read_all import ReadAll  # noqa: E402
 from beam_volumes.transforms.steps.scan import SlabScan  # noqa: E402
-from beam_volumes.transforms.steps.slab import Slab, SlabKey  # noqa: E402
 from beam_volumes.transforms.steps.slabs import ApplyStages, ReadSlabs  # noqa: E402
 from beam_volumes.transforms.steps.tables import RegionTable  # noqa: E402
 from beam_volumes.transforms.steps.watch import WatchSlices  # noqa: E402

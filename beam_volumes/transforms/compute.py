@@ -33,7 +33,7 @@ from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.machines import hires
 from beam_volumes.transforms.passes import States, build, end, input_names
-from beam_volumes.transforms.steps.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MOST_BYTES
 from beam_volumes.transforms.waiting import beginning
 
 

@@ -37,7 +37,7 @@ from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.machines import hires, machine_hints
-from beam_volumes.transforms.steps.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MOST_BYTES
 
 _CONTINUED = RunOptions(resume=True)
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.jit import kernel
-from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.filters.stages import Neighbourhood
+from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 

@@ -10,13 +10,13 @@ from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds import lookup as lookup_rounds
 from beam_volumes.across.rounds.lookup import Tally, filter_flow, lookup_flow
 from beam_volumes.base.geometry import Grid
-from beam_volumes.ops.labels.mappings import ArrayMapping, ParquetMapping
 from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
     LookupCompletion,
     LookupSurvey,
 )
+from beam_volumes.ops.labels.surveys.mappings import ArrayMapping, ParquetMapping
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import Block

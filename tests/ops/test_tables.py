@@ -101,8 +101,8 @@ def test_region_adjacency(case, with_boundary):
 @given(cases(), st.integers(0, 60), st.integers(1, 4))
 def test_labels_by_value(case, size, k):
     """Filtered and given new values, in memory and by key."""
-    from beam_volumes.ops.labels.mappings import ArrayMapping
     from beam_volumes.ops.labels.relabel import by_key
+    from beam_volumes.ops.labels.surveys.mappings import ArrayMapping
 
     labels, slab, window = case
     v = bv.open(labels)

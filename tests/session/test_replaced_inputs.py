@@ -8,8 +8,8 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.session import merging
-from beam_volumes.storage.inputs import stamps
 from beam_volumes.storage.places.extent import Extent
+from beam_volumes.storage.sources import stamps
 
 VOXELS = np.arange(4 * 8 * 8, dtype="u2").reshape(4, 8, 8)
 QUIET = {"runner": None, "progress": False, "slab": (1, 8, 8), "workers": 1}

@@ -16,8 +16,8 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.base.text import parsed_json
 from beam_volumes.cli.view import items
-from beam_volumes.show.chunks import Chunks
-from beam_volumes.show.serving import Server
+from beam_volumes.show.viewer.chunks import Chunks
+from beam_volumes.show.viewer.serving import Server
 from tests.peers import in_ci
 from tests.show import browser
 from tests.tiers import thorough
@@ -131,7 +131,7 @@ def told(viewer):
 
 @pytest.mark.parametrize(("client", "scheme"), [("2.40.1", "precomputed"), ("2.41.2", "zarr3")])
 def test_ome_zarr_05_is_read_as_it_is_by_clients_that_can(tmp_path, monkeypatch, client, scheme):
-    monkeypatch.setattr("beam_volumes.show.client.version", lambda _: client)
+    monkeypatch.setattr("beam_volumes.show.viewer.client.version", lambda _: client)
     name = str(tmp_path / "em.ome.zarr")
     bv.compute(bv.open(EM, voxel_size=(20, 10, 10), unit="nm").to(name), runner=None)
     with bv.view(bv.open(name)) as viewer:
@@ -240,7 +240,7 @@ def test_mistakes(tmp_path, monkeypatch):
     monkeypatch.setattr(bv.options, "max_inmemory", 100)
     with pytest.raises(ValueError, match="has to be computed whole"):
         bv.view(bv.label(bv.open(EM) > 3))
-    monkeypatch.setattr("beam_volumes.show.client.find_spec", lambda name: None)
+    monkeypatch.setattr("beam_volumes.show.viewer.client.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'beam-volumes\[view\]'"):
         bv.view(EM)
 

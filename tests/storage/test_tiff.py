@@ -21,10 +21,10 @@ from scipy import ndimage as ndi
 import beam_volumes as bv
 from beam_volumes.base.geometry import Box
 from beam_volumes.storage import open_source, read_into
-from beam_volumes.storage.formats.tiff import files as tiff_files
 from beam_volumes.storage.formats.tiff import format as tiff
 from beam_volumes.storage.formats.tiff import reading as tiff_reading
 from beam_volumes.storage.inputs.opening import reopened
+from beam_volumes.storage.places import remote_file
 from beam_volumes.storage.places.errors import VolumeError
 
 SLIDE = Path(__file__).parents[2] / ".." / "shared" / "data" / "slides" / "CMU-1-Small-Region.svs"
@@ -454,8 +454,8 @@ def test_a_file_that_is_replaced(tmp_path):
 
 def test_elsewhere_than_on_a_disk(tmp_path, monkeypatch):
     asked = []
-    pread = tiff_files.Object.pread
-    monkeypatch.setattr(tiff_files.Object, "pread", lambda o, *a: asked.append(a) or pread(o, *a))
+    pread = remote_file.Object.pread
+    monkeypatch.setattr(remote_file.Object, "pread", lambda o, *a: asked.append(a) or pread(o, *a))
     x = voxels("u2", (3, 60, 70))
     store = ts.KvStore.open({"driver": "memory"}, context=bv.storage.context.context()).result()
     for name, how in (("a.tif", {"compression": "zlib", "tile": (32, 32)}), ("b.tif", {})):

@@ -23,7 +23,7 @@ from beam_volumes.cli.main import main as command
 from beam_volumes.expansion.catalogue import CATALOGUE, ReadConfig, urn_of
 from beam_volumes.expansion.rows import SlabRow, row_of, slab_of_row
 from beam_volumes.expansion.service import configured, serving
-from beam_volumes.transforms.steps.slab import Slab
+from beam_volumes.transforms.slab import Slab
 from tests.transforms.trees import membranes, stored
 
 YAML = Path(__file__).parents[2] / "templates" / "yaml"

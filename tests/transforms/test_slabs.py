@@ -14,8 +14,8 @@ from beam_volumes.base.geometry import NO_HALO, Box, Grid
 from beam_volumes.base.space import Space
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.transforms import SlabKey
+from beam_volumes.transforms.slab import SlabCoder, SlabKeyCoder
 from beam_volumes.transforms.steps.grids import as_halo, slab_grid
-from beam_volumes.transforms.steps.slab import SlabCoder, SlabKeyCoder
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
 from beam_volumes.transforms.steps.write import write_slab
 from tests.tiers import examples

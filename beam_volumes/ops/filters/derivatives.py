@@ -10,7 +10,6 @@ from numpy.typing import DTypeLike
 
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.filters.linear import (
     accumulator,
@@ -21,6 +20,7 @@ from beam_volumes.ops.filters.linear import (
     separable,
 )
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import kernel_input, stage_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint, cross_around
 

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.filters import generic as kernels
-from beam_volumes.ops.building import holding, kernel_input, stage_in
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.filters.linear import accumulator
+from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.identity import identity

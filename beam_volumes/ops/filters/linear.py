@@ -12,9 +12,9 @@ from beam_volumes.graph.arithmetic import rounded
 from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary.exp_log import gaussian_weights
-from beam_volumes.ops.building import holding, kernel_input, stage_in, stage_of, triple
 from beam_volumes.ops.filters import kernel_choice, stages
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in, stage_of, triple
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding

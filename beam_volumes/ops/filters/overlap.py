@@ -13,9 +13,9 @@ from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.nodes import StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import first_channel, together
 from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import first_channel, together
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.identity import identity
 from beam_volumes.sweep.stage import Padding

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from numpy.typing import ArrayLike
 
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 

@@ -14,7 +14,6 @@ from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import together
 from beam_volumes.ops.filters.derivatives import sobel
 from beam_volumes.ops.filters.linear import gaussian_filter
 from beam_volumes.ops.filters.tensor_stages import (
@@ -26,6 +25,7 @@ from beam_volumes.ops.filters.tensor_stages import (
 )
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import together
 from beam_volumes.ops.parameters.docs import documented
 
 Sigma = float | str | Sequence[float | str]

@@ -10,7 +10,7 @@ from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import Node
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import first_channel
+from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from beam_volumes.base.space import Space
 from beam_volumes.graph.nodes import SourceNode, StageNode, ViewNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import constant_in, exact, kernel_input, triple
 from beam_volumes.ops.geometry.stages import Along, Axes, Positions
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import constant_in, exact, kernel_input, triple
 from beam_volumes.ops.parameters.docs import documented
 
 #: numpy.pad's names of boundary modes.

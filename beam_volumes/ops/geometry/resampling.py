@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.nodes import Node, SourceNode, StageNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import constant_in, kernel_input, triple
 from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import constant_in, kernel_input, triple
 from beam_volumes.ops.parameters.docs import documented
 
 #: A window of downsampling may have so many voxels.

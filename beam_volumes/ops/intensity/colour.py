@@ -14,9 +14,9 @@ from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import colour
-from beam_volumes.ops.building import kernel_input, together
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
+from beam_volumes.ops.parameters.building import kernel_input, together
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Block, Stage
 

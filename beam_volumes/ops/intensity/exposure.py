@@ -13,7 +13,6 @@ from beam_volumes.graph.elementwise import checked_dtype
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.elementary import exp_log
-from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.stages import cumulative_share, ends, on_curve
 from beam_volumes.ops.measure import folds
@@ -21,6 +20,7 @@ from beam_volumes.ops.measure.distributions import histogram
 from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import kernel_input
 from beam_volumes.ops.parameters.docs import documented
 
 

@@ -16,12 +16,12 @@ from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import slice_contrast as kernels
-from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions
 from beam_volumes.ops.measure.distributions import percentile
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.stage import Block, Stage
 

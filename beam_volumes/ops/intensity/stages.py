@@ -11,8 +11,8 @@ from beam_volumes.graph.nodes import ConstantValue, Formula, FormulaValue, Value
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
 from beam_volumes.kernels.intensity import curve
-from beam_volumes.ops.building import stage_in
 from beam_volumes.ops.measure.threshold_formulas import bin_edges
+from beam_volumes.ops.parameters.building import stage_in
 from beam_volumes.sweep.stage import Block, Stage
 
 

@@ -13,14 +13,14 @@ from beam_volumes.across.fragments import RULES
 from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import first_channel, triple
 from beam_volumes.ops.geometry.joining import concatenate
 from beam_volumes.ops.geometry.stages import Along, Axes
-from beam_volumes.ops.labels.mappings import check_labels
 from beam_volumes.ops.labels.surveys.fragment_surveys import FragmentSurvey, Stitch
 from beam_volumes.ops.labels.surveys.instance_stages import FUNCTION_BYTES, Tiles
+from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.labels.surveys.tilings import Covered, Owned, Tiling
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import first_channel, triple
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.identity import identity
 

@@ -20,10 +20,10 @@ from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.identity import identity

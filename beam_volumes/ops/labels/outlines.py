@@ -13,8 +13,8 @@ from beam_volumes.base.space import METRES, Space
 from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.labels.surveys.table_surveys import SHARE, Rows, RowSurveyor, TableSurvey
+from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import Surveyor

@@ -17,8 +17,6 @@ from beam_volumes.graph.labelled import voxels_per_label
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.building import stage_of
-from beam_volumes.ops.labels.mappings import ParquetMapping, check_labels, check_missing
 from beam_volumes.ops.labels.stored_tables import column_values
 from beam_volumes.ops.labels.surveys.chain_survey import Chain, behind
 from beam_volumes.ops.labels.surveys.label_surveys import (
@@ -29,6 +27,8 @@ from beam_volumes.ops.labels.surveys.label_surveys import (
     TallySurvey,
     UniqueSurvey,
 )
+from beam_volumes.ops.labels.surveys.mappings import ParquetMapping, check_labels, check_missing
+from beam_volumes.ops.parameters.building import stage_of
 from beam_volumes.storage.places.extent import Extent
 
 #: Rows of a mapping that is kept in memory by every worker.

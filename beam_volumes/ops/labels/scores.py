@@ -15,8 +15,8 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.mappings import check_labels
 from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.labels.surveys.overlap_surveys import ContingencySurvey
 from beam_volumes.ops.measure.statistics import count_nonzero
 from beam_volumes.ops.morphology.basic import binary_dilation, grey_dilation, grey_erosion

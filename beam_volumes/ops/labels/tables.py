@@ -14,9 +14,9 @@ from beam_volumes.graph.nodes import Barrier
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import first_channel
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 
 

@@ -13,7 +13,6 @@ from beam_volumes.graph.nodes import AcrossNode, Barrier, Node, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import first_channel, kernel_input
 from beam_volumes.ops.labels.agglomerate import cut
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import behind
@@ -27,6 +26,7 @@ from beam_volumes.ops.labels.tables import (
     regionprops_table,
 )
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import first_channel, kernel_input
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL

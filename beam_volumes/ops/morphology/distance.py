@@ -12,10 +12,10 @@ from beam_volumes.across.scans import cumsum_dtype
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.morphology import distance as kernels
-from beam_volumes.ops.building import stage_of
 from beam_volumes.ops.morphology import stages as scan_stages
 from beam_volumes.ops.morphology import surveys as scan_surveys
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import stage_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.pointwise import where
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.models import Model
 from beam_volumes.ops.networks.patches import Patches
 from beam_volumes.ops.networks.trial import Trial, tried
 from beam_volumes.ops.networks.turns import Turns
+from beam_volumes.ops.parameters.building import triple
 
 #: Voxels of a patch, and of a batch, that nobody has chosen.
 _PATCH_VOXELS, _BATCH_VOXELS = 1 << 21, 1 << 18

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from beam_volumes.base.geometry import Triple
-from beam_volumes.ops.building import triple
 from beam_volumes.ops.networks.models import Network
+from beam_volumes.ops.parameters.building import triple
 
 
 @dataclass(frozen=True)

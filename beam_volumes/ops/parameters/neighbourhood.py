@@ -12,8 +12,8 @@ from beam_volumes.base.geometry import Triple
 from beam_volumes.base.space import AXES
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels.casting import kernel_dtype
-from beam_volumes.ops.building import constant_in, exact, triple
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import constant_in, exact, triple
 from beam_volumes.sweep.stage import Padding
 
 #: Name, dtype, voxels before, extent and padding of a stage.

@@ -13,10 +13,10 @@ import tensorstore as ts
 
 from beam_volumes.base.space import METRES, ImpossibleSpace
 from beam_volumes.base.text import printable
+from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.chunked.tensorstore_spec import open_spec
 from beam_volumes.storage.formats.format import Format
 from beam_volumes.storage.formats.registry import formats, open_options
-from beam_volumes.storage.inputs import unfinished
 from beam_volumes.storage.inputs.arrays import open_array
 from beam_volumes.storage.inputs.objects import ArrayObject, described, is_array_object, open_object
 from beam_volumes.storage.inputs.renaming import letters_of, pointed, renamed

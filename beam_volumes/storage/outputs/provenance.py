@@ -14,10 +14,10 @@ from typing import Any
 
 from beam_volumes.base.text import parsed_json
 from beam_volumes.storage.formats.format import PROVENANCE
-from beam_volumes.storage.inputs.stamps import DOCUMENTS
 from beam_volumes.storage.places.ownership import OwnedOutput, home_of
 from beam_volumes.storage.places.place import Place, kvstore_spec
 from beam_volumes.storage.sources.source import Source
+from beam_volumes.storage.sources.stamps import DOCUMENTS
 
 #: Files of an input that are looked at, and its places.
 _FILES, _PLACES = 256, 8

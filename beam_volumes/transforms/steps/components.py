@@ -32,13 +32,13 @@ from beam_volumes.across.rounds.lookup import Part, Tally, given_flow
 from beam_volumes.base.geometry import NO_HALO, Grid, Halo
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.labels.mappings import check_missing, mapping_arrays
+from beam_volumes.ops.labels.surveys.mappings import check_missing, mapping_arrays
 from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
+from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
-from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
 from beam_volumes.transforms.waiting import Meet, together
 

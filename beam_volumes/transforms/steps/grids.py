@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.transforms.steps.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MOST_BYTES
 
 #: What users may give as a halo: one number, or per axis one number or (before, after).
 HaloLike = int | Sequence[int | Sequence[int]]

@@ -31,10 +31,10 @@ from beam_volumes.transforms import seen
 from beam_volumes.transforms.compute import check_numbers
 from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
+from beam_volumes.transforms.slab import Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.components import grid_of, index_of
 from beam_volumes.transforms.steps.grids import SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.steps.slab import Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs
 from beam_volumes.transforms.waiting import together
 

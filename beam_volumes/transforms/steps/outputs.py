@@ -18,8 +18,8 @@ from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.ownership import OutputExistsError
+from beam_volumes.transforms.slab import Slab
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.steps.slab import Slab
 from beam_volumes.transforms.waiting import Meet, together
 
 #: Of a volume: shape, dtype and space.

@@ -19,6 +19,7 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.networks.predict import predict
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -27,7 +28,6 @@ from beam_volumes.transforms.steps.render import (
     render,
     stage_names,
 )
-from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs, function_name, place_of
 
 

@@ -14,8 +14,8 @@ from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
+from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 from beam_volumes.transforms.steps.grids import HaloLike
-from beam_volumes.transforms.steps.slab import KeyedSlab, Slab, SlabKey
 from beam_volumes.transforms.steps.slabs import (
     ReadSlabs,
     function_name,

@@ -22,6 +22,7 @@ from beam_volumes.plan.cut.compile import ancestors
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.passes import slab_ranges
+from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import HaloLike, as_halo, halo_of, remedy, slab_grid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -31,7 +32,6 @@ from beam_volumes.transforms.steps.render import (
     render,
     stage_names,
 )
-from beam_volumes.transforms.steps.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.waiting import beginning
 
 

@@ -20,10 +20,10 @@ from beam_volumes.ops.parameters.checks import voxel_sizes
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import FirstRound, RunFlow
+from beam_volumes.transforms.slab import Slab, slab_of
 from beam_volumes.transforms.steps.components import ABOUT, LabelComponents, grid_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import render
-from beam_volumes.transforms.steps.slab import Slab, slab_of
 from beam_volumes.transforms.steps.slabs import ReadSlabs, check_readable
 from beam_volumes.transforms.waiting import together
 

@@ -30,9 +30,9 @@ from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.transforms import seen
 from beam_volumes.transforms.failures import Failed
 from beam_volumes.transforms.passes import slab_ranges
+from beam_volumes.transforms.slab import KeyedSlab, Slab
 from beam_volumes.transforms.steps.grids import HaloLike, SlabGrid, halo_of
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.steps.slab import KeyedSlab, Slab
 from beam_volumes.transforms.waiting import together
 
 _TOLD, _NAMED = "told", 20

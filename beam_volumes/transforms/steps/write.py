@@ -27,6 +27,7 @@ from beam_volumes.transforms import seen
 from beam_volumes.transforms.complete import CheckComplete
 from beam_volumes.transforms.compute import Compute
 from beam_volumes.transforms.failures import Excepting, Failed
+from beam_volumes.transforms.slab import Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.outputs import (
     Boxes,
     CheckEach,
@@ -36,7 +37,6 @@ from beam_volumes.transforms.steps.outputs import (
     kind_of,
     one_kind,
 )
-from beam_volumes.transforms.steps.slab import Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.slabs import function_name, place_of
 from beam_volumes.transforms.waiting import together
 

@@ -28,7 +28,7 @@ from beam_volumes.across.tables import as_labels
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.labels import lookup as kernels
 from beam_volumes.kernels.labels.regions import table_of
-from beam_volumes.ops.labels.mappings import check_labels, check_missing, mapping_arrays
+from beam_volumes.ops.labels.surveys.mappings import check_labels, check_missing, mapping_arrays
 from beam_volumes.ops.labels.surveys.table_surveys import SHARE, Rows, RowSurveyor, labels_in
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.second_sweep import check_same, digested

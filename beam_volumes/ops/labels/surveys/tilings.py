@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from beam_volumes.base.geometry import Box, Grid, Triple
-from beam_volumes.ops.building import triple
 from beam_volumes.ops.geometry.stages import Along
+from beam_volumes.ops.parameters.building import triple
 from beam_volumes.sweep.stage import digest
 
 Range = tuple[int, int]

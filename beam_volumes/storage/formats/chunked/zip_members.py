@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from beam_volumes.base.text import printable
-from beam_volumes.storage.formats.tiff.files import Object, Stream
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Place, Spec, is_local, url
+from beam_volumes.storage.places.remote_file import Object, Stream
 
 
 def check_all_is_read(spec: Any) -> None:

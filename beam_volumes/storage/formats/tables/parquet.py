@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from beam_volumes.storage.formats import unfinished
 from beam_volumes.storage.formats.tables.format import Columns, TableFormat
-from beam_volumes.storage.inputs import unfinished
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.storage.places.place import Place, Spec, is_local, join, kvstore_spec, url

@@ -5,7 +5,6 @@ What a header says is held against the file's length before anything is read or 
 
 from __future__ import annotations
 
-import io
 import os
 import struct
 import threading
@@ -19,9 +18,9 @@ import numpy as np
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.context import opened
-from beam_volumes.storage.places.credentials import with_secrets
-from beam_volumes.storage.places.errors import VolumeError, explain
+from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.place import Spec, url
+from beam_volumes.storage.places.remote_file import Object
 
 #: More directories than this are no image.
 MOST_PAGES = 1 << 24
@@ -233,70 +232,6 @@ class File:
         return found
 
 
-class Object:
-    """An object of a key-value store that is not a disk; ``size`` is its length."""
-
-    def __init__(self, spec: Spec) -> None:
-        import tensorstore as ts
-
-        from beam_volumes.storage.places.context import context
-
-        folder, _, self._key = str(spec["path"]).rpartition("/")
-        self._name = url(spec)
-        below = {**spec, "path": folder + "/" if folder else ""}
-        self._store = ts.KvStore.open(with_secrets(below), context=context()).result()
-        self.size = self._length()
-
-    def _read(self, start: int, stop: int) -> Any:
-        return self._store.read(self._key, byte_range=slice(start, stop))
-
-    def pread(self, count: int, at: int) -> bytes:
-        if count <= 0:
-            return b""
-        try:
-            found = self._read(at, at + count).result()
-        except Exception as error:
-            raise explain(error, f"reading {self._name}") from None
-        if found.state != "value":
-            raise VolumeError(f"{printable(self._name)} is gone: restore it")
-        return bytes(found.value)
-
-    def _length(self) -> int:
-        """Its length, which no store tells: found by asking which bytes there are, 16 at a time."""
-        try:
-            is_there = self._read(0, 1).result().state == "value"
-        except Exception as error:
-            if "OUT_OF_RANGE" in str(error):
-                return 0
-            raise explain(error, f"opening {self._name}") from None
-        if not is_there:
-            raise FileNotFoundError(f"{printable(self._name)} does not exist; check the path")
-        low, high = 1, 1 << 48
-        while high - low > 1:
-            step = max(1, (high - low) // 17)
-            asked = [low + step * k for k in range(1, 17) if low + step * k < high]
-            if low < 1 << 40 and high == 1 << 48:
-                asked = [b for b in (1 << k for k in range(16, 48, 2)) if low < b < high]
-            there = [self._has(f) for f in [(b, self._read(b - 1, b)) for b in asked]]
-            for b, yes in zip(asked, there, strict=True):
-                if yes:
-                    low = b
-                else:
-                    high = b
-                    break
-        return low
-
-    def _has(self, asked: tuple[int, Any]) -> bool:
-        try:
-            return len(asked[1].result().value) == 1
-        except Exception as error:
-            text = str(error)
-            # Some servers answer with a range that ends before it begins.
-            if any(t in text for t in ("OUT_OF_RANGE", "416", "not valid", "Content-Range")):
-                return False
-            raise explain(error, f"opening {self._name}") from None
-
-
 def opened_file(spec: Spec) -> File:
     """A file that this process has open, as it is there now."""
     who: object = ""
@@ -307,32 +242,6 @@ def opened_file(spec: Spec) -> File:
             raise VolumeError(f"{printable(url(spec))} is missing: restore it") from None
         who = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
     return opened(f"tiff {url(spec)} {who}", lambda: File(spec))  # type: ignore[no-any-return]
-
-
-class Stream(io.RawIOBase):
-    """A file as libraries read it, by a position of its own."""
-
-    def __init__(self, file: File | Object) -> None:
-        self._file, self._at = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = max(0, offset + (0, self._at, self._file.size)[whence])
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, out: Any) -> int:
-        data = self._file.pread(min(len(out), max(0, self._file.size - self._at)), self._at)
-        out[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from beam_volumes.storage.formats.tiff.segments import JPEGS, OLD_JPEG, Segments
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place, Spec
+from beam_volumes.storage.places.remote_file import Stream
 from beam_volumes.storage.sources.axes import Selection, select
 from beam_volumes.storage.sources.missing_slices import MISSING, ZEROS, check_missing, stand_ins
 from beam_volumes.storage.sources.source import DTYPES, Source
@@ -114,7 +115,7 @@ def _metadata(file: File, place: Place) -> contextlib.AbstractContextManager[tif
     if place.local is not None:
         path = place.local
         return _understood(file, lambda: tifffile.TiffFile(path))
-    stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+    stream = io.BufferedReader(Stream(file), 1 << 16)
     name = os.path.basename(place.text)
     return _understood(file, lambda: tifffile.TiffFile(stream, name=name))
 
@@ -377,7 +378,7 @@ def page_of(file: File, place: Place, name: str) -> Page:
     key: Any = (file.flavour, *((c, directory.data(file, c)) for c in _DECIDING))
     segments = None if jpeg else _known.get(key)
     if segments is None:
-        stream = io.BufferedReader(tags.Stream(file), 1 << 16)
+        stream = io.BufferedReader(Stream(file), 1 << 16)
         with _understood(file, lambda: tifffile.TiffFile(stream)) as tiff:
             segments = _segments(tiff.pages.first, place)
         if len(_known) >= 256:

@@ -13,14 +13,14 @@ from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.show.chunks import SIDE, Chunks
-from beam_volumes.show.client import Client, client_folder, reads_ome_zarr_05
 from beam_volumes.show.colours import is_labels, window_of
-from beam_volumes.show.layers import image_layer, label_layer, region_layer, state
 from beam_volumes.show.pages.table_page import is_table
 from beam_volumes.show.sections import MOST_CHANNELS, sections
-from beam_volumes.show.serving import Server, as_json
-from beam_volumes.show.settled import settled
+from beam_volumes.show.viewer.chunks import SIDE, Chunks
+from beam_volumes.show.viewer.client import Client, client_folder, reads_ome_zarr_05
+from beam_volumes.show.viewer.layers import image_layer, label_layer, region_layer, state
+from beam_volumes.show.viewer.precomputed_values import settled
+from beam_volumes.show.viewer.serving import Server, as_json
 from beam_volumes.storage.inputs.opening import asked_at
 
 #: What Neuroglancer reads by itself, if it lies on a disk: by the names of formats.

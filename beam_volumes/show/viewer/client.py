@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from beam_volumes.base.text import parsed_json
-from beam_volumes.show.serving import Server, as_json
+from beam_volumes.show.viewer.serving import Server, as_json
 
 #: What a session of the client is called in its address.
 NAME = "view"

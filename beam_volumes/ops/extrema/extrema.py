@@ -12,9 +12,9 @@ from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.kernels.morphology import plateaus as kernels
-from beam_volumes.ops.building import kernel_input, stage_of
 from beam_volumes.ops.labels.components import binary_propagation
 from beam_volumes.ops.measure.statistics import all as every
+from beam_volumes.ops.parameters.building import kernel_input, stage_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import touching
 from beam_volumes.sweep.stage import Block, Stage

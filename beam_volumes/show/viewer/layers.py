@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.space import Space
-from beam_volumes.show.chunks import nanometres
 from beam_volumes.show.colours import CHANNELS, Window
 from beam_volumes.show.pages.table_page import FORMATS
+from beam_volumes.show.viewer.chunks import nanometres
 
 #: Regions of a table that are shown: the largest ones.
 MOST_REGIONS = 2000

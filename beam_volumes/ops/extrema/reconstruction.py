@@ -14,7 +14,6 @@ from beam_volumes.graph.nodes import Barrier, StageNode
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.building import kernel_input
 from beam_volumes.ops.labels.relabel import relabel
 from beam_volumes.ops.labels.surveys.chain_survey import behind
 from beam_volumes.ops.labels.surveys.saddle_survey import SaddleSurvey
@@ -23,6 +22,7 @@ from beam_volumes.ops.labels.watershed import basins_of
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.measure.reductions import min as least
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import kernel_input
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import touching
 from beam_volumes.sweep.stage import Block, Stage

@@ -1,0 +1,1 @@
+"""Local extrema, peaks and morphological reconstruction."""

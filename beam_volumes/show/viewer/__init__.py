@@ -1,0 +1,1 @@
+"""Serving a volume to viewers: chunks, layers and the server."""
