@@ -223,7 +223,7 @@ def seconds_of_stages(wanted: tuple, count: int) -> tuple[float, float]:
     from beam_volumes.plan.planner import plan
     from beam_volumes.profile.measure import measure
 
-    items = measure(plan(*wanted, held=True, **limits(count))).items
+    items = measure(plan(*wanted, in_memory_results=True, **limits(count))).items
     stages = [i for i in items if i.activity.kind == "stage"]
     return sum(i.wall for i in stages), sum(i.cpu for i in stages)
 

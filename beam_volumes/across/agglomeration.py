@@ -22,7 +22,7 @@ import numpy as np
 from beam_volumes.kernels.labels import agglomeration as kernels
 
 #: Sums and counts that add up to less are added and compared exactly.
-MOST = 1 << 62
+MAXIMUM = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def settle(
         fractions = np.empty((n, 4), np.int64)
         fractions[:, :2] = edges.known
         # A score above the threshold has no larger count than that.
-        fitting = most // int(threshold) + 1 if 1 <= threshold < MOST else count
+        fitting = most // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
         least = _least(threshold, min(count, fitting))
     elif how == kernels.QUANTILE:
         share = _least(linkage.quantile, _total(edges.known, "counts"))
@@ -204,7 +204,7 @@ def settle(
         tuple(map(np.int64, share)),
         tuple(map(np.int64, least)),
         np.float64(threshold),
-        tuple(np.int64(-1 if x is None else min(x, MOST)) for x in (max_size, min_size)),
+        tuple(np.int64(-1 if x is None else min(x, MAXIMUM)) for x in (max_size, min_size)),
         (links, fractions, values, np.empty(n, np.uint64), bins),
         (sizes, stuck, numbers, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
         (np.zeros(room, np.uint64), np.empty(room, np.int32)),
@@ -242,7 +242,7 @@ def settle(
 def _total(numbers: np.ndarray, what: str) -> int:
     """A bound of the sum of absolute numbers."""
     total = float(np.abs(numbers).sum(dtype=np.float64)) * 1.001 if numbers.size else 0.0
-    if total >= MOST:
+    if total >= MAXIMUM:
         raise ValueError(
             f"agglomerate: {what} of affinities add up to {total:.3g}, and scores are compared exactly below "
             "2**62: scale and round the affinities first, e.g. to uint8"
@@ -260,8 +260,8 @@ def _least(bound: float, most: int) -> tuple[int, int]:
     >>> _least(0.1, 100), _least(0.1, 1 << 60), _least(0.30000000000000004, 10), _least(5.0, 9)
     ((10, 99), (3602879701896397, 36028797018963968), (1, 3), (5, 1))
     """
-    if abs(bound) >= MOST:
-        return (MOST if bound > 0 else -MOST), 1
+    if abs(bound) >= MAXIMUM:
+        return (MAXIMUM if bound > 0 else -MAXIMUM), 1
     wanted = Fraction(bound)
     if wanted.denominator <= most:
         return wanted.numerator, wanted.denominator

@@ -20,13 +20,13 @@ import numpy as np
 from beam_volumes.kernels.morphology.distance import FAR
 
 #: The largest state of one element, in bytes.
-MOST_STATE = 4_000_000
+MAX_STATE = 4_000_000
 
 Combine = Callable[[Any, Any], Any]
 
 
 def state_tiles(
-    rows: int, cols: int, itemsize: int, most: int = MOST_STATE
+    rows: int, cols: int, itemsize: int, most: int = MAX_STATE
 ) -> list[tuple[slice, slice]]:
     """The xy tiles of a plane of state: as few and as even as fit in ``most`` bytes each.
 

@@ -35,7 +35,7 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
         dry(found.targets, options)
         return
     outcome = compute.run(
-        found.targets, options, note=found, tell=lambda planned: tell(summary(planned), options)
+        found.targets, options, note=found, on_plan=lambda planned: tell(summary(planned), options)
     )
     finish(outcome, found.names, options)
     if outcome.ran:

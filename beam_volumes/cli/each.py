@@ -19,7 +19,7 @@ from beam_volumes.recipes.each import Item, Targets, expands, input_of, items, r
 from beam_volumes.recipes.recipe import Recipe
 
 #: Volumes that failed of which the summary says why.
-MOST = 100
+MAXIMUM = 100
 
 
 def run_each(
@@ -90,10 +90,10 @@ def summary(number: int, failed: dict[str, str], seconds: float) -> Iterator[str
         f"{number - len(failed)} of {counted(number, 'volume')} done in {seconds_text(seconds)}"
     )
     yield f"{all_well}, {len(failed)} failed:" if failed else all_well
-    for path, error in list(failed.items())[:MOST]:
+    for path, error in list(failed.items())[:MAXIMUM]:
         yield f"  {path}: {error}"
-    if len(failed) > MOST:
-        yield f"  and {len(failed) - MOST} more"
+    if len(failed) > MAXIMUM:
+        yield f"  and {len(failed) - MAXIMUM} more"
 
 
 def _one_by_one(

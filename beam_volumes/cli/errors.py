@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from beam_volumes.cli.error_remedies import worded
 from beam_volumes.cli.say import tell
-from beam_volumes.cli.wording import worded
 
 #: What a user can mend: a mistake in the request, or files that are not as they should be.
 USER_MISTAKES = (ValueError, TypeError, OSError)

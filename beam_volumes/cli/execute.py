@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Rows of a table that are printed.
-MOST_ROWS = 10_000
+MAX_ROWS = 10_000
 
 
 def execute(
@@ -53,7 +53,7 @@ def execute(
         options,
         note=built.names,
         recipe=built.recipe,
-        tell=lambda planned: None if brief else tell(_begins(planned, note), options),
+        on_plan=lambda planned: None if brief else tell(_begins(planned, note), options),
     )
     finish(outcome, built.names, options, brief)
     return outcome if outcome.ran else None
@@ -111,7 +111,7 @@ def results(names: Sequence[str | None], found: Sequence[Any]) -> list[str]:
 
 def table_text(table: pyarrow.Table) -> str:
     """A table as CSV, or how many rows it has where those are too many to be looked at."""
-    if table.num_rows > MOST_ROWS:
+    if table.num_rows > MAX_ROWS:
         return f"{table.num_rows:,} rows: give the table a path to have them, e.g. table.parquet"
     return csv_text({name: table[name].to_numpy() for name in table.column_names}).rstrip()
 

@@ -14,10 +14,10 @@ import numpy as np
 
 import beam_volumes as bv
 from beam_volumes.base.text import counted, format_bytes, parsed_json
+from beam_volumes.cli.error_remedies import worded
 from beam_volumes.cli.errors import FAILED, message
 from beam_volumes.cli.options import budgeting, no_others, opening, parse_index, parse_options, verb
 from beam_volumes.cli.say import say
-from beam_volumes.cli.wording import worded
 from beam_volumes.graph.opening import of_source
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
@@ -42,10 +42,10 @@ from beam_volumes.storage.sources.stack import matching
 #: Bins of the line of a histogram, and what its bars are drawn with.
 BINS, BARS = 32, " ▁▂▃▄▅▆▇█"
 #: Damaged chunks and volumes of a group that are listed; the search for damage ends there.
-MOST = 100
+MAXIMUM = 100
 
 #: Steps that are named of what made a volume.
-MOST_STEPS = 20
+MAX_STEPS = 20
 
 #: What was found, as plain data: `lines` makes texts of it.
 Facts = dict[str, Any]
@@ -246,13 +246,13 @@ def checked(source: Source) -> Facts:
     damaged = []
     for damage in check.problems():
         damaged.append(damage._asdict())
-        if len(damaged) == MOST:
+        if len(damaged) == MAXIMUM:
             break
     return {
         "chunks": check.chunks,
         "not stored": check.absent,
         "damaged": damaged,
-        "is_all": len(damaged) < MOST,
+        "is_all": len(damaged) < MAXIMUM,
     }
 
 
@@ -300,8 +300,8 @@ def of_group(path: str, dataset: str | None, listing: Listing) -> Facts:
         "kind": "group",
         "path": path,
         "what": listing.what,
-        "volumes": [{"dataset": n, **_brief(path, dataset=n)} for n in names[:MOST]],
-        "more": [*names[MOST:]],
+        "volumes": [{"dataset": n, **_brief(path, dataset=n)} for n in names[:MAXIMUM]],
+        "more": [*names[MAXIMUM:]],
         "is_all": listing.is_all,
     }
 
@@ -431,7 +431,7 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
     sweep = facts["sweep"]
     rows["a sweep"] = f"reads {format_bytes(sweep['bytes'])} in {counted(sweep['chunks'], 'chunk')}"
     if facts.get("datasets"):
-        rows["datasets"] = ", ".join(facts["datasets"][:MOST])
+        rows["datasets"] = ", ".join(facts["datasets"][:MAXIMUM])
     for n, level in enumerate(facts.get("levels", ())):
         rows[f"level {n}"] = f"{level['path']}: {_one_line(level, chunks=True)}"
     rows |= _provenance_rows(facts.get("provenance"))
@@ -448,7 +448,7 @@ def _volume_lines(facts: Facts) -> Iterator[str]:
         for damage in check["damaged"]:
             yield f"damaged: {damage['where']}: {damage['why']}"
         if not check["is_all"]:
-            yield f"and more: the search ended at {MOST}"
+            yield f"and more: the search ended at {MAXIMUM}"
 
 
 def _table(rows: Mapping[str, str]) -> Iterator[str]:
@@ -465,11 +465,11 @@ def _provenance_rows(told: Facts | None) -> dict[str, str]:
     versions, steps = told.get("versions") or {}, told.get("steps") or []
     inputs = [str(i.get("name")) for i in told.get("inputs") or ()]
     named = [str(s["step"]) for s in steps if "step" in s and s.get("of")]
-    more = ", ..." if len(named) > MOST_STEPS else ""
+    more = ", ..." if len(named) > MAX_STEPS else ""
     return {
         "made by": f"beam_volumes {versions.get('beam_volumes')}, ended {told.get('ended')}",
-        "made of": ", ".join(inputs[:MOST]),
-        "made with": ", ".join(named[:MOST_STEPS]) + more,
+        "made of": ", ".join(inputs[:MAXIMUM]),
+        "made with": ", ".join(named[:MAX_STEPS]) + more,
     }
 
 

@@ -7,9 +7,9 @@ import os
 import re
 from typing import Any
 
+from beam_volumes.cli.error_remedies import worded
 from beam_volumes.cli.options import no_others, numbers, opened, opening, spacing, verb
 from beam_volumes.cli.say import say, tell
-from beam_volumes.cli.wording import worded
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.recipes.build import Built

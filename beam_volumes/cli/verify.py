@@ -12,7 +12,7 @@ from beam_volumes.cli.say import say
 from beam_volumes.runs.verify import Check
 
 #: Problems that are printed; the search ends there.
-MOST = 100
+MAXIMUM = 100
 
 
 def register(verbs: Any) -> None:
@@ -35,11 +35,11 @@ def act(parser: argparse.ArgumentParser, args: argparse.Namespace, others: list[
     check = Check.of(args.run, args.checksums)
     problems = check.problems()
     code = 0
-    for problem in islice(problems, MOST):
+    for problem in islice(problems, MAXIMUM):
         code = FAILED
         say(" ".join(problem.split()))
     if next(problems, None) is not None:
-        say(f"and more: the search ended at {MOST}")
+        say(f"and more: the search ended at {MAXIMUM}")
     elif not code:
         say(check.summary())
     return code

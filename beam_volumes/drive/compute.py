@@ -17,7 +17,7 @@ from beam_volumes.drive.fork_server import start_ahead
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.drive.local_pipeline import local_launcher
 from beam_volumes.drive.runner_names import is_local
-from beam_volumes.graph.computing import computes
+from beam_volumes.graph.compute_seconds import computes
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.opening import of_source
@@ -30,7 +30,7 @@ from beam_volumes.plan.cost.machine import check_crowds
 from beam_volumes.plan.cost.memory import note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
 from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.fit.work import computing, moving
+from beam_volumes.plan.fit.work import compute_seconds, transfer_seconds
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
@@ -197,12 +197,12 @@ def run(
     *,
     note: Any = None,
     recipe: Any = None,
-    tell: Callable[[Plan], None] | None = None,
+    on_plan: Callable[[Plan], None] | None = None,
 ) -> Outcome:
     """As `compute`, with the plan and what the run took; `resume` will give the ``note``.
 
     ``recipe`` is told beside the outputs, as what they were made of.
-    ``tell`` is called with the plan before anything is looked at or begun.
+    ``on_plan`` is called with the plan before anything is looked at or begun.
     """
     for t in targets:
         if isinstance(t, Volume) and t.nbytes > settings.max_inmemory:
@@ -213,8 +213,8 @@ def run(
     drive, options, planned = _prepared(targets, options)
     _start_ahead(options)
     check_accelerator(planned, options.accelerator)
-    if tell is not None:
-        tell(planned)
+    if on_plan is not None:
+        on_plan(planned)
     scratch = _check_places(planned, options)
     warn_of_masks(planned)
     request = Request(options.runner is not None, note)
@@ -302,7 +302,9 @@ def _planned(targets: Sequence[Wanted], options: RunOptions) -> Plan:
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
     kept = written or options.journal is not None
-    return make_plan(targets, replace(options, held=options.runner is None and not kept))
+    return make_plan(
+        targets, replace(options, in_memory_results=options.runner is None and not kept)
+    )
 
 
 def _check_places(planned: Plan, options: RunOptions) -> str | None:
@@ -361,7 +363,7 @@ def _works(plan: Plan) -> list[Work]:
             _yields(plan, p),
             len(p.grid),
             p.bytes_read + p.bytes_written,
-            computing([p]) + moving([p]),
+            compute_seconds([p]) + transfer_seconds([p]),
         )
         for p in plan.passes
     ]

@@ -9,7 +9,7 @@ import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 
 #: A job of thirteen million ways starts within seconds; one of 10^11 had not after nine minutes.
-_MOST_WAYS = 10**8
+_MAX_WAYS = 10**8
 
 
 def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator[beam.Pipeline]:
@@ -32,12 +32,12 @@ def jobs(passes: int, pipeline_of: Callable[[range], beam.Pipeline]) -> Iterator
     start = 0
     while True:
         stop = passes
-        while (count := ways(pipeline := pipeline_of(range(start, stop)))) > _MOST_WAYS:
+        while (count := ways(pipeline := pipeline_of(range(start, stop)))) > _MAX_WAYS:
             stop -= 1
             if stop <= start:
                 raise ValueError(
                     f"FlinkRunner would not start the job of pass {start + 1}: its optimizer follows each "
-                    f"of {count:.0e} ways through its steps, and more than {_MOST_WAYS:.0e} are refused. "
+                    f"of {count:.0e} ways through its steps, and more than {_MAX_WAYS:.0e} are refused. "
                     "Compute the tables that others rest on by themselves, with a path, and the rest from "
                     "what they hold; or take runner='DirectRunner'"
                 )

@@ -10,8 +10,8 @@ import numpy as np
 
 from beam_volumes.base.space import Space
 from beam_volumes.graph import elementwise
-from beam_volumes.graph.broadcasting import together, volume_beside
-from beam_volumes.graph.held import volume_of
+from beam_volumes.graph.array_stage import volume_of
+from beam_volumes.graph.broadcasting import aligned_volume, together
 from beam_volumes.graph.nodes import Formula, FormulaValue, Node, StageNode, Value
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.spaces import shared_space
@@ -68,7 +68,7 @@ def with_arrays_opened(operands: Sequence[Any]) -> tuple[Any, ...]:
     if like is None and any(isinstance(o, Scalar) and o.shape for o in operands):
         return tuple(operands)
     return tuple(
-        volume_beside(o, like) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o
+        aligned_volume(o, like) if (isinstance(o, np.ndarray) and o.ndim) or _is_foreign(o) else o
         for o in operands
     )
 

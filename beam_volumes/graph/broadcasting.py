@@ -45,7 +45,7 @@ class Repeated(Regrid):
             out.slice(k, y0, y1)[...] = block.slice(0 if self._repeats(0) else z + k)[rows, cols]
 
 
-def volume_beside(array: Any, like: Space | None) -> Volume:
+def aligned_volume(array: Any, like: Space | None) -> Volume:
     """An array as a volume, whose axes are the last ones of another, as numpy has it."""
     if isinstance(array, np.ndarray) and array.ndim == 1:
         array = array[None]
@@ -92,7 +92,7 @@ def _repeated(
     if v.grid_shape == grid:
         return Volume(v.nodes, space)
     stage = Repeated("broadcast", v.dtype, v.grid_shape, grid)
-    return v.each(lambda node: StageNode.of(stage, (node,)), space)
+    return v.map_channels(lambda node: StageNode.of(stage, (node,)), space)
 
 
 def _along(space: Space, other: Space, axis: int) -> Space:

@@ -72,7 +72,7 @@ def indexed(volume: Volume, key: Any) -> Volume:
             start[i], stop[i] = found
     box = Box(tuple(start), tuple(stop))  # type: ignore[arg-type]
     space = replace(chosen.space.shifted(box.start), axes=tuple(kept))
-    cropped = chosen.each(lambda node: CropNode.of(node, box), space)
+    cropped = chosen.map_channels(lambda node: CropNode.of(node, box), space)
     return _stepped(cropped, [steps[i] for i in space.visible])
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from beam_volumes.base.docstrings import filled
-from beam_volumes.graph.held import volume_of
+from beam_volumes.graph.array_stage import volume_of
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.scalar import Scalar
@@ -20,7 +20,7 @@ from beam_volumes.storage.sources.axes import space_said
 from beam_volumes.storage.sources.source import Source
 
 #: Each channel is a part of the plan.
-MOST_CHANNELS = 4096
+MAX_CHANNELS = 4096
 
 
 @checked_keywords
@@ -132,9 +132,9 @@ def of_source(source: Source) -> Volume:
     space = replace(source.space, times=extents.get("t", 0))
     if "c" not in extents:
         return Volume(SourceNode.of(source), space)
-    if extents["c"] > MOST_CHANNELS:
+    if extents["c"] > MAX_CHANNELS:
         raise ValueError(
-            f"{source.name} has {extents['c']:,} channels, and {MOST_CHANNELS:,} are the most: choose one by "
+            f"{source.name} has {extents['c']:,} channels, and {MAX_CHANNELS:,} are the most: choose one by "
             "index={'c': 0}, or say axes='tzyx' if they are points in time"
         )
     channels = (source.point("c", k) for k in range(extents["c"]))

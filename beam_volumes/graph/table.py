@@ -308,7 +308,7 @@ class Table(dict[str, np.ndarray]):
         <BLANKLINE>
         """
         sink = TableSink.of(path, format)
-        sink.its.check(sink.name, self.columns)
+        sink.writer.check(sink.name, self.columns)
         return TableTarget(self, sink)
 
     def at(self, index: Any, column: str) -> np.ndarray:

@@ -272,7 +272,7 @@ class Volume(ArrayMethods, LazyOperators):
         """
         return Volume(self.nodes, space_of(self, other, voxel_size, unit, origin))
 
-    def each(self, function: Callable[[Node], Node], space: Space | None = None) -> Volume:
+    def map_channels(self, function: Callable[[Node], Node], space: Space | None = None) -> Volume:
         """Make a volume of what a function makes of each channel: for operations, which know nodes.
 
         Parameters
@@ -290,7 +290,7 @@ class Volume(ArrayMethods, LazyOperators):
         Examples
         --------
         >>> v = bv.open(np.zeros((2, 4, 5, 6)))
-        >>> v.each(lambda node: node).shape
+        >>> v.map_channels(lambda node: node).shape
         (2, 4, 5, 6)
         """
         return Volume(tuple(map(function, self.nodes)), self.space if space is None else space)
@@ -439,7 +439,7 @@ class Volume(ArrayMethods, LazyOperators):
         if target == self.dtype:
             return self
         stage = Elementwise("astype", target, "astype", (("input", 0),))
-        return self.each(lambda node: StageNode.of(stage, (node,)))
+        return self.map_channels(lambda node: StageNode.of(stage, (node,)))
 
     def clip(self, min: Any = None, max: Any = None) -> Volume:
         """Limit the values of voxels to a range, as `beam_volumes.clip` does.

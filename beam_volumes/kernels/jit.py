@@ -68,10 +68,12 @@ class Compiled:
 
 
 @contextmanager
-def compilations(tell: Callable[[str | None], None] | None = None) -> Iterator[list[Compiled]]:
+def compilations(
+    on_compile: Callable[[str | None], None] | None = None,
+) -> Iterator[list[Compiled]]:
     """What this process compiles while the context lasts, in a list that grows.
 
-    ``tell`` is called with a kernel's name when its compilation begins, and with None when it has ended.
+    ``on_compile`` is called with the kernel's name when compilation begins, and with None when it ends.
 
     Examples
     --------
@@ -84,19 +86,19 @@ def compilations(tell: Callable[[str | None], None] | None = None) -> Iterator[l
     [('twice', 'float32')]
     """
     found: list[Compiled] = []
-    with event.install_listener("numba:compile", _Listener(found, tell)):
+    with event.install_listener("numba:compile", _Listener(found, on_compile)):
         yield found
 
 
 class _Listener(event.Listener):
-    def __init__(self, found: list[Compiled], tell: Callable[[str | None], None] | None):
-        self.found, self.tell = found, tell
+    def __init__(self, found: list[Compiled], on_compile: Callable[[str | None], None] | None):
+        self.found, self.on_compile = found, on_compile
         self.begun: list[float] = []
 
     def on_start(self, event: Any) -> None:
         self.begun.append(time.perf_counter())
-        if self.tell is not None and len(self.begun) == 1:
-            self.tell(_name(event))
+        if self.on_compile is not None and len(self.begun) == 1:
+            self.on_compile(_name(event))
 
     def on_end(self, event: Any) -> None:
         if not self.begun:  # it began, in another thread, before this listener was there
@@ -105,8 +107,8 @@ class _Listener(event.Listener):
         if not self.begun:  # else a part of another
             types = ", ".join(map(str, event.data["args"]))
             self.found.append(Compiled(_name(event), types, seconds))
-            if self.tell is not None:
-                self.tell(None)
+            if self.on_compile is not None:
+                self.on_compile(None)
 
 
 def _name(event: Any) -> str:

@@ -21,7 +21,7 @@ from beam_volumes.base.drawing import (
 from beam_volumes.base.text import counted, format_bytes
 
 #: Steps of a pass, and passes, that are drawn.
-MOST_STEPS, MOST_PASSES = 40, 30
+MAX_STEPS, MAX_PASSES = 40, 30
 _W, _H, _GAP_X, _GAP_Y, _HEAD, _EDGE = 172, 26, 34, 8, 44, 14
 _FILLS = {
     "source": HELD,
@@ -51,7 +51,7 @@ def plan_svg(told: Told, internal: Collection[str] = ()) -> str:
         An SVG.
     """
     passes: Sequence[Told] = told["passes"]
-    drawn = [_laid_out(p) for p in passes[:MOST_PASSES]]
+    drawn = [_laid_out(p) for p in passes[:MAX_PASSES]]
     width = max([600.0, *(w for _, w, _ in drawn)]) + 2 * _EDGE
     height = _EDGE + 40 + sum(h + _EDGE for _, _, h in drawn) + 20
     d = Drawing(width, height, "A plan: what each pass reads, computes and writes")
@@ -104,9 +104,9 @@ def _items(p: Told) -> list[Told]:
             {"kind": kind, "name": name, "of": [k - 1] if k else []}
             for k, (kind, name) in enumerate(flat)
         ]
-    if len(items) <= MOST_STEPS:
+    if len(items) <= MAX_STEPS:
         return items
-    first, last = MOST_STEPS // 2, len(items) - MOST_STEPS // 2
+    first, last = MAX_STEPS // 2, len(items) - MAX_STEPS // 2
     between = {"kind": "stage", "name": f"… {last - first} more steps", "of": [first - 1]}
 
     def moved(k: int) -> int:

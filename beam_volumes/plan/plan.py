@@ -19,10 +19,10 @@ from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
-from beam_volumes.plan.fit.patches import told
+from beam_volumes.plan.fit.patches import describe_patches
 from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.run_options import RunOptions
@@ -173,16 +173,16 @@ class Plan:
         )
 
     @property
-    def crew(self) -> Crew:
+    def concurrency(self) -> Concurrency:
         """Slabs in flight, processes and threads."""
-        return Crew(self.workers, self.processes, self.threads)
+        return Concurrency(self.workers, self.processes, self.threads)
 
-    def of_crew(self, crew: Crew) -> Plan:
+    def of_crew(self, concurrency: Concurrency) -> Plan:
         """Let others carry out the plan; its slabs stay.
 
         Parameters
         ----------
-        crew : Crew
+        concurrency : Crew
             Slabs in flight, processes and threads.
 
         Returns
@@ -194,10 +194,15 @@ class Plan:
         --------
         >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
         >>> one, two = (bv.plan(bv.mean(v), workers=n) for n in (1, 2))
-        >>> one.of_crew(two.crew).workers
+        >>> one.of_crew(two.concurrency).workers
         2
         """
-        return replace(self, workers=crew.workers, processes=crew.processes, threads=crew.threads)
+        return replace(
+            self,
+            workers=concurrency.workers,
+            processes=concurrency.processes,
+            threads=concurrency.threads,
+        )
 
     @property
     def slab_memory(self) -> int:
@@ -207,17 +212,17 @@ class Plan:
     @property
     def predicted_memory(self) -> int:
         """Predicted peak bytes on one machine: processes x base + slabs in flight x slab peak."""
-        return memory.of_machine(self.base, self.slab_memory, self.crew)
+        return memory.of_machine(self.base, self.slab_memory, self.concurrency)
 
     @property
     def process_memory(self) -> int:
         """Predicted peak bytes of one worker process."""
-        return memory.of_process(self.base, self.slab_memory, self.crew)
+        return memory.of_process(self.base, self.slab_memory, self.concurrency)
 
     @property
     def sweeps_a_process(self) -> int:
         """Slabs in flight in one worker process."""
-        return self.crew.sweeps
+        return self.concurrency.sweeps
 
     @property
     def bytes_read(self) -> int:
@@ -330,7 +335,7 @@ class Plan:
                 slab=slab,
                 window=self.window,
                 base=self.base_asked,
-                held=any(isinstance(sink, ArraySink) for sink in self.results),
+                in_memory_results=any(isinstance(sink, ArraySink) for sink in self.results),
             )
             return self.planner(self.targets, options)
         except ValueError:
@@ -486,11 +491,11 @@ def _in_brief(plan: Plan, p: Pass) -> str:
 
 def _points(plan: Plan, p: Pass) -> str:
     """How many points a pass is of, and what it finds of them all."""
-    told = f"{len(p.grid)} points in time"
+    describe_patches = f"{len(p.grid)} points in time"
     if len(plan.passes) == 1:
-        return told
+        return describe_patches
     finds = f", which finds {', '.join(p.of_all_points)} of all points" if p.of_all_points else ""
-    return f"pass {p.index + 1}{finds}: {told}"
+    return f"pass {p.index + 1}{finds}: {describe_patches}"
 
 
 def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
@@ -509,7 +514,7 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
     steps = p.program.steps
     for i, step in enumerate(steps):
         lines.append("  " + _step(plan, p, step))
-        if said := told(p, i, timed, plan.threads):
+        if said := describe_patches(p, i, timed, plan.threads):
             lines.append(f"    {said}")
     for f in p.program.folds:
         name, many = steps[f.fed[0].voxels.step].name, len(f.fed)

@@ -31,7 +31,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.table import Table, TableTarget
 from beam_volumes.graph.target import Target
 from beam_volumes.graph.volume import Volume
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import BASE_BEAM, TABLES, left_for_slab, of_base, of_machine
 from beam_volumes.plan.cut.fingerprint import fingerprint
 from beam_volumes.plan.cut.in_place import Named, check_in_place, inputs_below, run_folders
@@ -45,7 +45,7 @@ from beam_volumes.plan.fit.fitting import (
     slab_shape,
     too_coarse,
 )
-from beam_volumes.plan.fit.more_slabs import Fit, busier
+from beam_volumes.plan.fit.more_slabs import Fit, with_more_slabs
 from beam_volumes.plan.fit.rechunking import in_two_stages
 from beam_volumes.plan.in_process import is_large, why_in_process
 from beam_volumes.plan.over_points import Before, plan_across, with_known
@@ -86,7 +86,7 @@ def plan(
     slab: Sequence[int] | None = None,
     window: int | None = None,
     base: int | None = None,
-    held: bool | None = None,
+    in_memory_results: bool | None = None,
 ) -> Plan:
     """Plan a computation; nothing is read or written.
 
@@ -104,7 +104,7 @@ def plan(
     base : int, optional
         Bytes that a worker process takes before any voxel and any kernel; those of the process
         where `compute` would run this by default.
-    held : bool, optional
+    in_memory_results : bool, optional
         Whether arrays that come back are put together in this process's memory, instead of
         being stored and read, as `compute` does in this process. They are not part of ``memory``
         then.
@@ -150,10 +150,10 @@ def plan(
         slab=slab,
         window=window,
         base=BASE_BEAM if base is None else base,
-        held=bool(held),
+        in_memory_results=bool(in_memory_results),
     )
     by_pipeline = partial(make_plan, targets, options)
-    if base is None and held is None and processes == 1:
+    if base is None and in_memory_results is None and processes == 1:
         return in_process_or(by_pipeline, targets, options)
     return by_pipeline()
 
@@ -169,8 +169,8 @@ def in_process_or(
         return by_pipeline()
     # What a run is continued from lies in its folder, with what it gives back.
     written = any(isinstance(t, Target | TableTarget) for t in targets)
-    held = not written and options.journal is None
-    alone = replace(options, processes=1, base=None, held=held)
+    in_memory_results = not written and options.journal is None
+    alone = replace(options, processes=1, base=None, in_memory_results=in_memory_results)
     try:
         made = make_plan(targets, alone)
     except MemoryTooSmall:
@@ -266,7 +266,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
             # One array for all points, each of which writes its parts.
             its = t.space if len(t.space.axes) > 1 else replace(t.space, axes=AXES)
             sink = intermediate(t.nodes[0], its, "result", t.shape[: len(its.leading)])
-            if options.held:
+            if options.in_memory_results:
                 sink = intermediates[-1] = ArraySink.of(sink)
             voxels += zip(t.nodes, sink.parts, strict=True)
             results.append(sink)
@@ -275,7 +275,7 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
             # A line or a single voxel is stored with all axes: what is read has y and x.
             space = t.space.of_one("c") if len(t.space.axes) > 1 else None
             sink = intermediate(node, space, "result")
-            if options.held:
+            if options.in_memory_results:
                 sink = intermediates[-1] = ArraySink.of(sink)
             voxels.append((node, sink))
             results.append(sink)
@@ -285,14 +285,14 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
     kernels = (*_kernels(voxels, values, barriers), *([TABLES] if tables else []))
     base = of_base(options.base, kernels)
 
-    def fit_to(crew: Crew, chunks: Mapping[str, Triple]) -> Fit:
+    def fit_to(concurrency: Concurrency, chunks: Mapping[str, Triple]) -> Fit:
         rechunked.clear()
         rechunked.update(chunks)
         why = {
             token: f"in chunks of {chunk}, to be read {_ONCE}" for token, chunk in chunks.items()
         }
-        budget = left_for_slab(total, base, crew)
-        limits = Limits(budget, crew, slab, window)
+        budget = left_for_slab(total, base, concurrency)
+        limits = Limits(budget, concurrency, slab, window)
         pencils = False
         apart: dict[str, str] = {}
         while True:
@@ -308,24 +308,24 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
             if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
                 break
             pencils = True
-        return Fit(crew, budget, passes, used, smallest, reasons, tuple(intermediates))
+        return Fit(concurrency, budget, passes, used, smallest, reasons, tuple(intermediates))
 
-    crew = Crew.of(options.slabs_in_flight, options.processes, options.threads)
-    fit = fit_to(crew, {})
+    concurrency = Concurrency.of(options.slabs_in_flight, options.processes, options.threads)
+    fit = fit_to(concurrency, {})
     if slab is None and window is None:
-        fit = in_two_stages(fit, partial(fit_to, crew))
+        fit = in_two_stages(fit, partial(fit_to, concurrency))
     if not fit.is_within_budget:
-        refuse(fit.smallest, total, base, fit.crew)
-    least = of_machine(base, fit.smallest.memory, fit.crew)
+        refuse(fit.smallest, total, base, fit.concurrency)
+    least = of_machine(base, fit.smallest.memory, fit.concurrency)
     if options.workers is None:
-        fit = busier(fit, total, base, options.processes, options.threads)
+        fit = with_more_slabs(fit, total, base, options.processes, options.threads)
     made = Plan(
         tuple(fit.passes),
         tuple(targets),
         total,
-        fit.crew.workers,
-        fit.crew.processes,
-        fit.crew.threads,
+        fit.concurrency.workers,
+        fit.concurrency.processes,
+        fit.concurrency.threads,
         base,
         least,
         tuple(fit.reasons),

@@ -94,7 +94,7 @@ class RunOptions:
     %(window)s
     base : int or None
         Bytes a worker process takes before any voxel and any kernel; None is measured of this process.
-    held : bool
+    in_memory_results : bool
         Whether arrays that come back are put together in this process's memory.
     %(journal)s
     keep_journal : bool
@@ -130,7 +130,7 @@ class RunOptions:
     slab: Sequence[int] | None = None
     window: int | None = None
     base: int | None = BASE_BEAM
-    held: bool = False
+    in_memory_results: bool = False
     journal: Any = None
     keep_journal: bool = True
     resume: bool = False

@@ -17,11 +17,11 @@ import yaml
 from beam_volumes.base.text import nearest
 
 #: More than any recipe needs; stops a file that grows by aliases of aliases.
-MOST_ENTRIES = 20_000
-MOST_DEPTH = 50
-MOST_BYTES = 1 << 20
+MAX_ENTRIES = 20_000
+MAX_DEPTH = 50
+MAX_BYTES = 1 << 20
 #: Longer whole numbers become floats: no parameter is so large, and to write it out would take long.
-MOST_DIGITS = 40
+MAX_DIGITS = 40
 
 _INT = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -102,8 +102,8 @@ def load(text: str, name: str) -> Entry:
     >>> entry.plain(), entry.value["b"].where
     ({'a': 1, 'b': ['x', 2.5]}, 'r.yaml:2')
     """
-    if len(text) > MOST_BYTES:
-        raise RecipeError(name, f"has {len(text)} characters; a recipe has up to {MOST_BYTES}")
+    if len(text) > MAX_BYTES:
+        raise RecipeError(name, f"has {len(text)} characters; a recipe has up to {MAX_BYTES}")
     try:
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
@@ -162,7 +162,7 @@ class _Reader:
     def entry(self, node: Any, place: Any, depth: int) -> Entry:
         where = f"{self._name}:{place.start_mark.line + 1}"
         self._count += 1
-        if self._count > MOST_ENTRIES or depth > MOST_DEPTH:
+        if self._count > MAX_ENTRIES or depth > MAX_DEPTH:
             raise RecipeError(
                 where, "the recipe is too large, nested too deeply, or refers to itself"
             )
@@ -201,7 +201,7 @@ def plain_scalar(text: str) -> Any:
         return _WORDS[text]
     if _INT.fullmatch(text):
         base = {"0x": 16, "0o": 8}.get(text[:2], 10)
-        return int(text, base) if len(text) <= MOST_DIGITS else float(text) if base == 10 else text
+        return int(text, base) if len(text) <= MAX_DIGITS else float(text) if base == 10 else text
     return float(text) if _FLOAT.fullmatch(text) else text
 
 

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from beam_volumes.base.text import nearest
-from beam_volumes.recipes.document import MOST_BYTES, Entry, RecipeError, parse_value
+from beam_volumes.recipes.document import MAX_BYTES, Entry, RecipeError, parse_value
 
 _TOP = ("input", "inputs", "variables", "steps", "output", "outputs", "memory", "workers")
 _SECTIONS = ("variables", "steps", "inputs")
@@ -119,7 +119,7 @@ def _check_growth(root: Entry, variables: dict[str, Entry]) -> None:
             left += entry.value.values() if isinstance(entry.value, dict) else entry.value
         elif isinstance(entry.value, str):
             grown += sum(sizes.get(name, 0) for name in _VARIABLE.findall(entry.value))
-            if grown > MOST_BYTES:
+            if grown > MAX_BYTES:
                 raise entry.error("variables make the recipe too large")
 
 

@@ -22,7 +22,7 @@ from beam_volumes.storage.formats.unfinished import outside
 from beam_volumes.storage.sources.source import Source
 
 #: Chunks that are looked at, spread over the volume, and the most bytes of one that is decoded for it.
-_LOOKS, _MOST = 3, 16 << 20
+_LOOKS, _MAXIMUM = 3, 16 << 20
 #: What has been warned of in this process.
 _told: set[tuple[str, str]] = set()
 
@@ -137,7 +137,7 @@ def _samples(source: Source) -> Iterator[Box]:
         return
     if source.held or source.array is not None:  # rows of some slices
         unit = (1, min(shape[1], max(1, (1 << 20) // shape[2])), shape[2])
-    elif max(math.prod(unit), source.decode_bytes) > _MOST:
+    elif max(math.prod(unit), source.decode_bytes) > _MAXIMUM:
         return
     counts = [-(-n // u) for n, u in zip(shape, unit, strict=True)]
     seen: set[Triple] = set()

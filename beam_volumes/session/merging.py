@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from beam_volumes.across.rounds.flow import Flow, at_once
+from beam_volumes.across.rounds.flow import Flow, single_round
 from beam_volumes.graph.nodes import evaluate, number_token
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.points import PointsPass
 from beam_volumes.runs.failure import revived
-from beam_volumes.session.large import InJournal, at_hand, numbers_of
+from beam_volumes.session.numbers import InJournal, numbers_of, resolve_numbers
 from beam_volumes.session.points import finish_tables
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.program import Surveyed
@@ -34,7 +34,7 @@ def flows_of(plan: Plan, pass_index: int) -> dict[str, Flow]:
     flows = {b.token: b.survey.flow(p.grid, p.limit_bytes) for b in p.program.surveys}
     # One process has room for what the slabs that are in flight at a time leave.
     if len(p.grid) <= plan.sweeps_a_process:
-        return {token: at_once(flow) for token, flow in flows.items()}
+        return {token: single_round(flow) for token, flow in flows.items()}
     return flows
 
 
@@ -74,7 +74,7 @@ def finish_pass(
     """
     p = session.plan.passes[pass_index]
     journal = session.journal
-    near = at_hand(known, p.values, journal)
+    near = resolve_numbers(known, p.values, journal)
     if journal is not None and (failure := journal.failure(session.launch)) is not None:
         raise revived(failure)
     with session.noted(f"finish-{pass_index}"):

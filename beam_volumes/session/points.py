@@ -25,7 +25,7 @@ Numbers = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class PartOfAll(Sink):
+class TimePointSink(Sink):
     """A part of an output that is made and finished as a whole by the run of all points."""
 
     def exists(self) -> bool:
@@ -98,12 +98,12 @@ def shard_of(point: int, shard: int) -> str:
 
 
 def compute_point(
-    session: Session, p: PointsPass, k: int, known: Numbers, tell: Callable[[float], None]
+    session: Session, p: PointsPass, k: int, known: Numbers, on_progress: Callable[[float], None]
 ) -> tuple[SlabResult, dict[str, Any]]:
     """Compute point ``k``; what was written, and what was found by token.
 
-    ``known`` is what passes before have found of all points. ``tell`` is told after each slab of it what
-    part of the point is done.
+    ``known`` is what passes before have found of all points. After each slab,
+    ``on_progress`` is called with the finished share of the point.
     """
     from beam_volumes.session.local import run_local  # it sweeps slabs, of which this is one
 
@@ -120,7 +120,7 @@ def compute_point(
             for own in whole.parts
             if own.at is not None and (own.level, own.at[1:]) == (part.level, rest)
         )
-        made: Sink = PartOfAll.of(like.at_time(k))
+        made: Sink = TimePointSink.of(like.at_time(k))
         return made
 
     plan = at_point(p.point, k, part_of)
@@ -146,7 +146,7 @@ def compute_point(
     found: dict[str, dict[int, tuple[bool, int]]] = {name: {} for name in outputs}
 
     def count(result: SlabResult) -> None:
-        tell(next(swept) / slabs)
+        on_progress(next(swept) / slabs)
         all_.seconds += result.seconds
         all_.bytes_read += result.bytes_read
         all_.bytes_written += result.bytes_written

@@ -44,7 +44,7 @@ from beam_volumes.version import __version__
 
 FORMAT = 1
 #: Steps, and inputs, that are told; items and characters of a parameter.
-_MOST, _ITEMS, _LENGTH = 2000, 64, 400
+_MAXIMUM, _ITEMS, _LENGTH = 2000, 64, 400
 _LIBRARIES = ("numpy", "tensorstore", "numba", "apache-beam", "pyarrow", "imagecodecs")
 
 
@@ -62,9 +62,9 @@ def about(plan: Plan, recipe: Any = None) -> dict[str, Any]:
     steps = list(_steps(levels))
     return {
         "recipe": recipe,
-        "steps": steps[:_MOST],
+        "steps": steps[:_MAXIMUM],
         "steps_in_all": len(steps),
-        "inputs": [provenance.told(s) for s in list(sources.values())[:_MOST]],
+        "inputs": [provenance.told(s) for s in list(sources.values())[:_MAXIMUM]],
         "versions": versions(),
     }
 

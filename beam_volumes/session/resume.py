@@ -41,7 +41,7 @@ import cloudpickle
 from beam_volumes.base.nesting import check_not_nested
 from beam_volumes.base.text import counted
 from beam_volumes.graph.nodes import Value
-from beam_volumes.plan.cost.concurrency import Crew, default_workers
+from beam_volumes.plan.cost.concurrency import Concurrency, default_workers
 from beam_volumes.plan.cost.memory import left_for_slab, of_base
 from beam_volumes.plan.estimate.scratch import with_scratch
 from beam_volumes.plan.fit.fitting import costed, refuse
@@ -296,12 +296,14 @@ def _token_now(source: Source) -> str:
 
 def for_this_machine(plan: Plan, options: RunOptions) -> Plan:
     """The plan of a run for the machine and the runner that the options are of."""
-    crew = Crew.of(options.slabs_in_flight, options.processes, None)
+    concurrency = Concurrency.of(options.slabs_in_flight, options.processes, None)
     return replace(
-        plan.of_crew(crew),
+        plan.of_crew(concurrency),
         memory=options.memory_bytes,
         base=of_base(options.base, plan.kernels),
-        workers_asked=plan.workers_asked if crew.workers == plan.workers else crew.workers,
+        workers_asked=plan.workers_asked
+        if concurrency.workers == plan.workers
+        else concurrency.workers,
     )
 
 
@@ -362,34 +364,34 @@ def _in_its_own_slabs(plan: Plan, manifest: Manifest) -> Plan:
         )
     if all(p.point is not None for p in plan.passes):
         return plan  # points in time are the same in any slabs of theirs
-    for crew in _crews(plan):
+    for concurrency in _crews(plan):
         parts = []
-        budget = left_for_slab(plan.memory, plan.base, crew)
+        budget = left_for_slab(plan.memory, plan.base, concurrency)
         for p, then in zip(plan.passes, begun, strict=True):
             if p.point is not None:
                 parts.append(p.partition)
                 continue
             z, y, x = then["slab"]
-            parts += fit([p.program], (z, y, x), then["window"], crew, budget)
+            parts += fit([p.program], (z, y, x), then["window"], concurrency, budget)
         largest = max(parts, key=lambda part: part.memory)
         if largest.memory <= budget:
             break
     else:
-        refuse(largest, plan.memory, plan.base, crew)
+        refuse(largest, plan.memory, plan.base, concurrency)
     found = zip(plan.passes, parts, strict=True)
     passes = [
         p if p.point is not None else costed(p.index, p.program, part, p.values, budget)
         for p, part in found
     ]
-    return replace(plan.of_crew(crew), passes=tuple(passes))
+    return replace(plan.of_crew(concurrency), passes=tuple(passes))
 
 
-def _crews(plan: Plan) -> Iterator[Crew]:
+def _crews(plan: Plan) -> Iterator[Concurrency]:
     """The plan's, and those with fewer slabs in flight if it chose how many."""
-    yield plan.crew
+    yield plan.concurrency
     if plan.workers_asked is None:
         for workers in range(plan.workers - 1, default_workers() - 1, -1):
-            yield Crew.of(workers, plan.processes, plan.threads)
+            yield Concurrency.of(workers, plan.processes, plan.threads)
 
 
 def check_outputs_are_there(plan: Plan, journal: Journal) -> None:

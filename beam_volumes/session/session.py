@@ -14,7 +14,7 @@ from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
 from beam_volumes.runs.parts import Parts
 from beam_volumes.session.identity import journal_place, make_manifest, stamps_of
-from beam_volumes.session.once import OncePerProcess
+from beam_volumes.session.process_cache import OncePerProcess
 from beam_volumes.session.provenance import document
 from beam_volumes.session.saved_plan import Request, save_plan
 from beam_volumes.storage.inputs.arrays import ArraySink

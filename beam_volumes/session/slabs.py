@@ -16,10 +16,10 @@ from beam_volumes.runs.failure import revived
 from beam_volumes.runs.record import Record, packed, ranges
 from beam_volumes.session import merging
 from beam_volumes.session.compilation import compilation_told
-from beam_volumes.session.large import at_hand
+from beam_volumes.session.heartbeat import OnPart, reported
+from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
-from beam_volumes.session.under_way import Tell, told
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
 from beam_volumes.sweep.error_context import error_context
@@ -82,10 +82,10 @@ def sweep_slab(
     box = session.plan.passes[pass_index].grid.box(index)
     where = f"pass {pass_index + 1}, slab {index} {box}"
     noted = session.noted(f"pass-{pass_index}-slab-{index}")
-    under_way = told(session.parts, session.journal, pass_index, index, stop)
-    with noted, error_context(where), compilation_told(session.journal), under_way as tell:
+    under_way = reported(session.parts, session.journal, pass_index, index, stop)
+    with noted, error_context(where), compilation_told(session.journal), under_way as on_progress:
         try:
-            return _swept(session, pass_index, index, known, answers, count, tell)
+            return _swept(session, pass_index, index, known, answers, count, on_progress)
         except OSError:
             # What it reads or writes may be gone because the run has ended, or is another's by now.
             record = _finished_meanwhile(session, pass_index, index)
@@ -114,7 +114,7 @@ def _swept(
     known: dict[str, Any],
     answers: Mapping[str, Any] | None,
     count: Callable[[SlabResult], None] | None,
-    tell: Tell,
+    on_progress: OnPart,
 ) -> SlabPartials:
     p = session.plan.passes[pass_index]
     sinks = [output.sink for output in p.program.outputs]
@@ -123,10 +123,10 @@ def _swept(
     started = time.time()
     configure(session.plan.threads)
     if isinstance(p, PointsPass):
-        near = at_hand(known, p.values, session.journal)
-        result, states = compute_point(session, p, index, near, tell)
+        near = resolve_numbers(known, p.values, session.journal)
+        result, states = compute_point(session, p, index, near, on_progress)
     else:
-        result = _one_sweep(session, p, index, known, answers, sinks, tell)
+        result = _one_sweep(session, p, index, known, answers, sinks, on_progress)
         states = dict(result.states)
         for b, _ in merging.loads(session.plan, pass_index):
             found = result.summaries[b.token]
@@ -161,9 +161,9 @@ def _one_sweep(
     known: dict[str, Any],
     answers: Mapping[str, Any] | None,
     sinks: Sequence[Any],
-    tell: Tell,
+    on_progress: OnPart,
 ) -> SlabResult:
-    near = at_hand(known, p.values, session.journal)
+    near = resolve_numbers(known, p.values, session.journal)
     values = {v.token: evaluate(v, near) for v in p.values}
     # However many sweeps a runner starts at once in a process, so many are admitted.
     with gate.admitted(session.sweeps or session.plan.sweeps_a_process) as arena:
@@ -178,13 +178,13 @@ def _one_sweep(
             overlap=p.partition.overlap,
             answers=answers,
             limit_bytes=p.limit_bytes,
-            may_write=NowAndThen(lambda: session.check(sinks)),
-            tell=tell,
+            check_ownership=RateLimited(lambda: session.check(sinks)),
+            on_progress=on_progress,
             meter=session.meters[p.index] if session.meters else None,
         )
 
 
-class NowAndThen:
+class RateLimited:
     """Calls a check, but not more often than costs a hundredth of the time."""
 
     def __init__(self, check: Callable[[], None]) -> None:

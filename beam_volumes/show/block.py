@@ -15,7 +15,7 @@ from beam_volumes.show.sampling import FEWEST, Section, along, coarser, fitting
 from beam_volumes.storage.sources.source import Source
 
 #: Channels that a copy has.
-MOST_CHANNELS = 4
+MAX_CHANNELS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,8 @@ def thinned(volume: Volume, most: int = 256, most_bytes: int = 2 << 30) -> Thinn
     """Read a stored volume thinned; None if that would take more than so many bytes of chunks."""
     if volume.space.times:
         volume = at_points(volume, 0)
-    if len(volume.nodes) > MOST_CHANNELS:
-        volume = volume.sel(c=list(range(MOST_CHANNELS)))
+    if len(volume.nodes) > MAX_CHANNELS:
+        volume = volume.sel(c=list(range(MAX_CHANNELS)))
     sources = [n.source for n in volume.nodes if isinstance(n, SourceNode)]
     if len(sources) < len(volume.nodes) or 0 in volume.grid_shape:
         return None
@@ -98,7 +98,7 @@ def _step(source: Source, most: int, most_bytes: int) -> Triple | None:
         n = source.shape[a]
         return min(source.units_touched(a, (0, n)), -(-n // step[a]))
 
-    each = math.prod(source.read_unit) * source.dtype.itemsize * source.together
+    each = math.prod(source.read_unit) * source.dtype.itemsize * source.channels_per_chunk
     while touched(0) * touched(1) * touched(2) * each > most_bytes:
         a = max(range(3), key=lambda k: (touched(k), -step[k]))
         if source.shape[a] // (2 * step[a]) < FEWEST:

@@ -15,7 +15,7 @@ from beam_volumes.show.picture import picture, png_uri, windows_of
 from beam_volumes.show.sections import sections
 
 #: Pixels of a thumbnail, bytes that may be read for each of its sections.
-SIZE, MOST_BYTES = 128, 4 << 20
+SIZE, MAX_BYTES = 128, 4 << 20
 
 
 def html(item: Volume | Plan | Table) -> str:
@@ -62,7 +62,7 @@ def _thumbnail(volume: Volume) -> str:
     if len(sources) < len(volume.nodes) or any(s.stored.reader.remote for s in sources):
         return ""
     try:
-        found = sections(volume, most=SIZE, most_bytes=MOST_BYTES)
+        found = sections(volume, most=SIZE, most_bytes=MAX_BYTES)
         windows, labels = windows_of(found, (0.5, 99.5))
         image = picture(found, SIZE, windows, labels)
     except Exception:  # whatever it is, the numbers are still worth showing

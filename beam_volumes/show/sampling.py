@@ -117,7 +117,7 @@ def steps_of(source: Source, axis: int, most: int, most_bytes: int) -> tuple[int
         n, a = source.shape[axes[k]], axes[k]
         return min(source.units_touched(a, (0, n)), -(-n // steps[k]))
 
-    each = math.prod(source.read_unit) * source.dtype.itemsize * source.together
+    each = math.prod(source.read_unit) * source.dtype.itemsize * source.channels_per_chunk
     while touched(0) * touched(1) * each > most_bytes:
         k = int((touched(1), -steps[1]) > (touched(0), -steps[0]))
         if source.shape[axes[k]] // (2 * steps[k]) < FEWEST:

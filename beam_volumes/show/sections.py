@@ -34,7 +34,7 @@ from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.stage import Regrid
 
 #: Channels that are shown at a time.
-MOST_CHANNELS = 6
+MAX_CHANNELS = 6
 #: Sides of the parts of planes that are tried, where whole planes take too much reading.
 SIDES = (None, 1024, 512, 256, 128)
 
@@ -94,10 +94,10 @@ def sections(
             )
         told.append(f"point {t} of {volume.space.times} in time")
         volume = at_points(volume, t)
-    if len(volume.nodes) > MOST_CHANNELS:
-        told.append(f"the first {MOST_CHANNELS} of {len(volume.nodes)} channels")
-        names = volume.space.channels[:MOST_CHANNELS]
-        volume = Volume(volume.nodes[:MOST_CHANNELS], replace(volume.space, channels=names))
+    if len(volume.nodes) > MAX_CHANNELS:
+        told.append(f"the first {MAX_CHANNELS} of {len(volume.nodes)} channels")
+        names = volume.space.channels[:MAX_CHANNELS]
+        volume = Volume(volume.nodes[:MAX_CHANNELS], replace(volume.space, channels=names))
     if 0 in volume.grid_shape:
         return Sections(volume, (), "it has no voxels")
     nodes = [n for n in volume.nodes if isinstance(n, SourceNode)]

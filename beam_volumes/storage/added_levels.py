@@ -286,7 +286,7 @@ def _level(
     )
     # As in a pyramid that is written at once, chunks in shards may be larger than the level.
     sink = replace(sink, chunk=level.chunk, shard=level.shard)
-    sink.its.check(sink)
+    sink.writer.check(sink)
     return sink
 
 

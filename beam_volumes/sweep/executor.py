@@ -23,10 +23,10 @@ from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import read_stack
-from beam_volumes.sweep.doing import Doing
-from beam_volumes.sweep.holding import let_go
+from beam_volumes.sweep.activity import ActivityContext
 from beam_volumes.sweep.meter import Meter
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
+from beam_volumes.sweep.release import release_unused
 from beam_volumes.sweep.resources import Arena, in_strips
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
@@ -47,8 +47,8 @@ def sweep(
     overlap: Overlap = OVERLAPS[0],
     answers: Mapping[str, Any] | None = None,
     limit_bytes: int = 1 << 30,
-    may_write: Callable[[], None] | None = None,
-    tell: Callable[[float], None] | None = None,
+    check_ownership: Callable[[], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
     meter: Meter | None = None,
 ) -> SlabResult:
     """Run a program over one slab of its domain.
@@ -74,9 +74,9 @@ def sweep(
         By barrier, what its completions take for this slab.
     limit_bytes : int
         Bytes that surveys may keep of the slab.
-    may_write : callable, optional
+    check_ownership : callable, optional
         Called before units are written; raises if they must not be.
-    tell : callable, optional
+    on_progress : callable, optional
         Told after each window what part of the slab is done; raises to stop the sweep.
     meter : Meter, optional
         What is to add up where the time goes.
@@ -90,9 +90,9 @@ def sweep(
     Exception
         What a stage, a read or a write raised, with the stage and its slices in the message.
     """
-    let_go(s.stage.holds for s in program.steps if s.stage is not None)
+    release_unused(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)
-    run.writes.may_write, run.tell = may_write, tell
+    run.writes.check_ownership, run.on_progress = check_ownership, on_progress
     for seen in program.surveys:
         own = tuple(values[t] for t in seen.values)
         share = limit_bytes // len(program.surveys)
@@ -117,15 +117,15 @@ class _Sweep:
         meter: Meter | None = None,
     ):
         self.program, self.box, self.threads = program, box, threads
-        self._doing = Doing(program, meter)
+        self._doing = ActivityContext(program, meter)
         self.alone = meter is not None and meter.alone
-        self.tell: Callable[[float], None] | None = None
+        self.on_progress: Callable[[float], None] | None = None
         self.values = values
         self.surveyors: list[Surveyor] = []
         self.completers: dict[int, Completer] = {}
         self.plan = schedule(program, box.ranges, window, overlap)
         self.y, self.x = (program.regions(a, box.ranges) for a in (1, 2))
-        self.ey, self.ex = program.extents(1, self.y), program.extents(2, self.x)
+        self.padded_y, self.padded_x = program.extents(1, self.y), program.extents(2, self.x)
         self.sinks: list[Any] = [
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
             for o in program.outputs
@@ -180,7 +180,7 @@ class _Sweep:
                 isinstance(sink, np.ndarray)
                 and sink[self._box(k).slices].flags.c_contiguous
                 and output.edge.offset == (0, 0, 0)
-                and [self.plan.regions[i], self.ey[i], self.ex[i]] == self.shares[k]
+                and [self.plan.regions[i], self.padded_y[i], self.padded_x[i]] == self.shares[k]
                 and self.program.steps[i].source is None
                 and not self.program.constant_slice(i)
                 and i not in found.values()
@@ -194,7 +194,7 @@ class _Sweep:
         return Box((z[0], y[0], x[0]), (z[1], y[1], x[1]))
 
     def _cut_rings(self, arena: Arena) -> list[Ring]:
-        shapes = ring_shapes(self.program, self.plan, (self.ey, self.ex))
+        shapes = ring_shapes(self.program, self.plan, (self.padded_y, self.padded_x))
         capacity, base = list(self.plan.capacity), list(self.plan.base)
         for i in self.in_place.values():
             shapes[i] = ((0, 0, 0), shapes[i][1])
@@ -208,7 +208,9 @@ class _Sweep:
                 array[-1] = as_dtype(self.program.padding(i).cval, array.dtype)
         return [
             Ring(a, c, b, y[0], x[0])
-            for a, c, b, y, x in zip(arrays, capacity, base, self.ey, self.ex, strict=True)
+            for a, c, b, y, x in zip(
+                arrays, capacity, base, self.padded_y, self.padded_x, strict=True
+            )
         ]
 
     def run(self) -> SlabResult:
@@ -225,8 +227,8 @@ class _Sweep:
                 if window.domain[0] < self.box.stop[0]:
                     self._survey(window.domain)
                 self.writes.write(window)
-                if self.tell is not None:
-                    self.tell((k + 1) / len(self.plan.windows))
+                if self.on_progress is not None:
+                    self.on_progress((k + 1) / len(self.plan.windows))
             for seen, surveyor in zip(self.program.surveys, self.surveyors, strict=True):
                 self.result.summaries[seen.token] = surveyor.finish()
             self.writes.finish()
@@ -390,16 +392,19 @@ class _Sweep:
         )
 
     def _fill_rims(self, i: int, new: Range) -> None:
-        y, x, ey, ex = self.y[i], self.x[i], self.ey[i], self.ex[i]
-        if (y, x) == (ey, ex) or y[0] == y[1] or x[0] == x[1]:
+        y, x, padded_y, padded_x = self.y[i], self.x[i], self.padded_y[i], self.padded_x[i]
+        if (y, x) == (padded_y, padded_x) or y[0] == y[1] or x[0] == x[1]:
             return
         ring, padding = self.rings[i], self.program.padding(i)
         maps = []
-        for axis, extent in ((1, ey), (2, ex)):
+        for axis, extent in ((1, padded_y), (2, padded_x)):
             index = pad_index(*extent, self.program.steps[i].shape[axis], padding.modes[axis])
             maps.append(np.where(index >= 0, index - extent[0], -1))
         slots = ring.slots(np.arange(*new, dtype=np.int64))
-        rows, cols = (y[0] - ey[0], y[1] - ey[0]), (x[0] - ex[0], x[1] - ex[0])
+        rows, cols = (
+            (y[0] - padded_y[0], y[1] - padded_y[0]),
+            (x[0] - padded_x[0], x[1] - padded_x[0]),
+        )
         cval = as_dtype(padding.cval, ring.array.dtype)
         in_strips(
             len(slots),
@@ -445,7 +450,7 @@ class _Sweep:
         """Bytes of the chunks that this slab reads of sources that are decoded together."""
         source = self.program.steps[together[0]].source
         assert source is not None
-        units = source.together
+        units = source.channels_per_chunk
         for axis, regions in enumerate((self.plan.regions, self.y, self.x)):
             first = min(regions[i][0] for i in together)
             last = max(regions[i][1] for i in together)

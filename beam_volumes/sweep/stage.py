@@ -158,7 +158,7 @@ class Stage:
         """
         return (1, 1, 1)
 
-    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.holding`.
+    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.release`.
     holds: ClassVar[str] = ""
     #: Whether it computes on an accelerator where there is one.
     accelerated: ClassVar[bool] = False

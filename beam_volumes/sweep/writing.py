@@ -14,7 +14,7 @@ from beam_volumes.base.geometry import Box
 from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.checksums import checksum
 from beam_volumes.storage.places.transfer import Transfer, write_units
-from beam_volumes.sweep.doing import Doing
+from beam_volumes.sweep.activity import ActivityContext
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.rings import Ring, copy
@@ -84,13 +84,13 @@ class Writes:
         in_place: Mapping[int, int],
         threads: int,
         alone: bool,
-        doing: Doing,
+        doing: ActivityContext,
         result: SlabResult,
     ):
         self.program, self.rings, self.sinks, self.shares = program, rings, sinks, shares
         self.in_place, self.threads, self.alone = in_place, threads, alone
         self.doing, self.result = doing, result
-        self.may_write: Callable[[], None] | None = None
+        self.check_ownership: Callable[[], None] | None = None
         self.under_way: deque[tuple[int, int, int, Transfer]] = deque()
         self.written = [share.start[0] for share in shares]
 
@@ -126,8 +126,8 @@ class Writes:
                 with self.doing("check", k, z, doing):
                     self._note_units(output.sink, box, view)
                 with self.doing("write", k, z, doing):
-                    if self.may_write is not None:
-                        self.may_write()
+                    if self.check_ownership is not None:
+                        self.check_ownership()
                     transfer = write_units(self.sinks[k], box, view)
                 self.under_way.append((*z, k, transfer))
                 if self.alone:

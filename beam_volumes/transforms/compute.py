@@ -25,15 +25,15 @@ from beam_volumes.plan.planner import make_plan
 from beam_volumes.plan.run_options import RunOptions, documented
 from beam_volumes.session.begin import begin
 from beam_volumes.session.identity import journal_place
-from beam_volumes.session.large import at_hand
 from beam_volumes.session.masks import warn_of_masks
+from beam_volumes.session.numbers import resolve_numbers
 from beam_volumes.session.places import check_portable, check_scratch
 from beam_volumes.session.session import Session
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import url
 from beam_volumes.transforms.machines import hires
 from beam_volumes.transforms.passes import States, build, end, input_names
-from beam_volumes.transforms.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MAX_BYTES
 from beam_volumes.transforms.waiting import beginning
 
 
@@ -223,7 +223,7 @@ def _unused(name: str, names: Iterable[str]) -> str:
 
 
 def _number(known: States, session: Session, value: Value) -> Any:
-    return evaluate(value, at_hand(known, [value], session.journal))
+    return evaluate(value, resolve_numbers(known, [value], session.journal))
 
 
 def check_numbers(plan: Plan, has_journal: bool) -> None:
@@ -234,19 +234,19 @@ def check_numbers(plan: Plan, has_journal: bool) -> None:
     ValueError
     """
     for value in plan.results:
-        if isinstance(value, Value) and value.nbytes > MOST_BYTES:
+        if isinstance(value, Value) and value.nbytes > MAX_BYTES:
             raise ValueError(
                 f"{value.name} is an array of {value.shape} {value.dtype}, "
                 f"{format_bytes(value.nbytes)}, and would be one element, of at most "
-                f"{format_bytes(MOST_BYTES)}: crop the volume, or take it from "
+                f"{format_bytes(MAX_BYTES)}: crop the volume, or take it from "
                 "bv.compute(..., runner=...), which gives it back through the run's journal"
             )
     folds = [f.reduction for p in plan.passes for f in p.program.folds]
     total = sum(r.dtype.itemsize * math.prod(r.shape) for r in folds)
-    if total > MOST_BYTES and not has_journal:
+    if total > MAX_BYTES and not has_journal:
         raise ValueError(
             f"the numbers of this run, {', '.join(r.name for r in folds)}, are {format_bytes(total)} "
-            f"together, and elements are at most {format_bytes(MOST_BYTES)}: give journal=, a place that "
+            f"together, and elements are at most {format_bytes(MAX_BYTES)}: give journal=, a place that "
             "the workers reach, where they are kept"
         )
 

@@ -37,7 +37,7 @@ from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.machines import hires, machine_hints
-from beam_volumes.transforms.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MAX_BYTES
 
 _CONTINUED = RunOptions(resume=True)
 
@@ -336,11 +336,11 @@ def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:
 
 def _check_size(results: Mapping[str, Any]) -> None:
     sizes = {name: len(pickle.dumps(result, protocol=5)) for name, result in results.items()}
-    if sum(sizes.values()) > MOST_BYTES:
+    if sum(sizes.values()) > MAX_BYTES:
         name = max(sizes, key=lambda n: sizes[n])
         raise ValueError(
             f"the results are {format_bytes(sum(sizes.values()))}, and {name!r} is the largest with "
-            f"{format_bytes(sizes[name])}; elements are at most {format_bytes(MOST_BYTES)}: write it with "
+            f"{format_bytes(sizes[name])}; elements are at most {format_bytes(MAX_BYTES)}: write it with "
             ".to(path)"
         )
 

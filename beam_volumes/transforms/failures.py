@@ -12,7 +12,7 @@ from apache_beam.pvalue import TaggedOutput
 
 from beam_volumes.base.text import printable
 from beam_volumes.storage.places.claims import Superseded
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.row_types import row_type
 from beam_volumes.transforms.waiting import together
 
@@ -148,7 +148,7 @@ class _Trying(beam.DoFn):
         try:
             result = self.function(element, **sides)
         except Exception as error:
-            seen.FAILED.inc()
+            pipeline_metrics.FAILED.inc()
             yield TaggedOutput(_BAD, failed(self.step, self.where(element), error))
             return
         yield result

@@ -20,11 +20,11 @@ from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.error_transport import told
 from beam_volumes.session import merging, slabs
-from beam_volumes.session.large import by_name, numbers_of
+from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session
 from beam_volumes.sweep.reduction import Reduction
 from beam_volumes.sweep.writing import SlabResult
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.machines import asking
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking, whole
 
@@ -350,15 +350,17 @@ class _Sweep(beam.DoFn):
         plan = self.session.plan
         p = plan.passes[self.index]
         if not swept:
-            seen.SKIPPED.inc()
+            pipeline_metrics.SKIPPED.inc()
             return
         for result in swept:
-            seen.took(result.seconds)
-            seen.read(result.bytes_read)
-            seen.wrote(result.bytes_written)
-        seen.VOXELS.inc(p.grid.box(slab).size)
-        seen.reads(input_names(plan))
-        seen.writes(o.sink.name for o in p.program.outputs if o.sink not in plan.intermediates)
+            pipeline_metrics.took(result.seconds)
+            pipeline_metrics.read(result.bytes_read)
+            pipeline_metrics.wrote(result.bytes_written)
+        pipeline_metrics.VOXELS.inc(p.grid.box(slab).size)
+        pipeline_metrics.reads(input_names(plan))
+        pipeline_metrics.writes(
+            o.sink.name for o in p.program.outputs if o.sink not in plan.intermediates
+        )
 
     def swept(
         self, slab: tuple[int], came: Iterable[tuple[int, bytes]], known: States
@@ -428,7 +430,7 @@ def _finish(
             # A step that succeeds cannot know of those before it: their counts are lost with them.
             begun = session.journal.attempts_of(index).values()
             if again := sum(begun) - len(begun):
-                seen.RETRIES.inc(again)
+                pipeline_metrics.RETRIES.inc(again)
     # For a message: what is large stays in the journal.
     return after if session.journal is None else by_name(known, after, index)
 

@@ -15,10 +15,10 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.runs.error_transport import told
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
-MOST_PIECE = 4 << 20
+MAX_PIECE = 4 << 20
 #: Messages of fewer bytes are not compressed: it takes longer than to carry them.
 _SMALL = 1024
 _PICKLE = b"\x80"  # what a pickle begins with, and a zstd frame does not
@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<16sII")
 Keyed: Any = Tuple[Tuple[int, ...], bytes]
 
 
-def pieces(value: Any, most: int = MOST_PIECE) -> Iterator[bytes]:
+def pieces(value: Any, most: int = MAX_PIECE) -> Iterator[bytes]:
     """A picklable value as pieces of few megabytes, compressed.
 
     Examples
@@ -249,5 +249,5 @@ class _Step(_First):
         self, group: tuple[Key, Iterable[bytes]], ready: Any = None
     ) -> Iterator[TaggedOutput]:
         values = whole(group[1])
-        seen.MERGE_INPUTS.update(len(values))
+        pipeline_metrics.MERGE_INPUTS.update(len(values))
         return self.sent(tuple(group[0]), values)

@@ -16,7 +16,7 @@ from beam_volumes.base.geometry import NO_HALO, Box, Halo, Triple
 from beam_volumes.base.space import Space
 
 #: Runners buffer elements whole, and some fail on larger ones.
-MOST_BYTES = 8 << 20
+MAX_BYTES = 8 << 20
 _LEVEL = 1
 
 

@@ -61,7 +61,7 @@ def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
     return given.pipeline, {"ready": AsIter(ready)}
 
 
-class Meet(beam.PTransform):
+class WaitOn(beam.PTransform):
     """Values of several PCollections under their common keys: a dict of them to ``(key, dict of lists)``.
 
     As `CoGroupByKey`, with keys of a type that is known: other SDKs' runners compare the coders of keys

@@ -9,7 +9,7 @@ from beam_volumes.across.rounds.flow import group_by_key, run
 from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.base.geometry import Grid
 from beam_volumes.transforms.passes import slab_ranges
-from beam_volumes.transforms.rounds import MOST_PIECE, pieces
+from beam_volumes.transforms.rounds import MAX_PIECE, pieces
 from tests.tiers import thorough
 
 #: Slabs of 16 x 256 x 256, and few or many of them.
@@ -46,7 +46,7 @@ def test_no_key_has_more_than_its_share(made, grid):
         groups = list(group_by_key(pairs))
         most.append(max((len(values) for _, values in groups), default=0))
         largest = max((values for _, values in groups), key=len, default=[])
-        assert all(len(piece) < MOST_PIECE + 100 for value in largest for piece in pieces(value))
+        assert all(len(piece) < MAX_PIECE + 100 for value in largest for piece in pieces(value))
         return groups
 
     out = run(flow, given, group)

@@ -52,7 +52,7 @@ def test_tiles_cover_and_fit(shape):
     seen = np.zeros(shape, np.uint8)
     for y, x in scans.state_tiles(*shape, 4):
         seen[y, x] += 1
-        assert 0 < seen[y, x].size * 4 <= scans.MOST_STATE
+        assert 0 < seen[y, x].size * 4 <= scans.MAX_STATE
     assert (seen == 1).all()
 
 

@@ -48,8 +48,8 @@ ALLOWED = [
     os.devnull,
 ]
 #: Of processors: what blows up takes for ever, what does not a second, and on any machine less than this.
-MOST_SECONDS = 120.0
-MOST_BYTES = 400 << 20
+MAX_SECONDS = 120.0
+MAX_BYTES = 400 << 20
 
 
 class Watch:
@@ -137,8 +137,8 @@ def harmless(world: Path, watch: Watch, text: str) -> None:
         code, err = run(world, text)
     finally:
         watch.on = False
-    assert time.process_time() - began < MOST_SECONDS
-    assert peak_memory() - memory < MOST_BYTES
+    assert time.process_time() - began < MAX_SECONDS
+    assert peak_memory() - memory < MAX_BYTES
     assert code in (0, 2), err
     if code:
         assert err.startswith("beam-volumes: error: ") and err.count("\n") == 1, err

@@ -78,7 +78,7 @@ def test_lines_are_reduced_as_volumes_are(dtype, data):
     lazy = [getattr(bv, n)(bv.open(x), said, **how) for n in wanted]
     slab = tuple(draw(st.integers(1, n)) for n in shape)
     window = draw(st.sampled_from([None, 1, 2, 40]))
-    most = draw(st.sampled_from([projection.MOST, 4]))  # carries, and blocks in halves
+    most = draw(st.sampled_from([projection.MAXIMUM, 4]))  # carries, and blocks in halves
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "MOST", most)
         patch.setattr(projections, "_CELLS", draw(st.sampled_from([1 << 16, 7])))

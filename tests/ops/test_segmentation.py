@@ -18,7 +18,7 @@ from tests.tiers import thorough
 
 pytestmark = thorough
 SHAPE = (10, 13, 15)
-LOW, HIGH, SMALLEST, LEAST, CUT, MOST = 30, 245, 6, 90, 110, 400
+LOW, HIGH, SMALLEST, MINIMUM, CUT, MAXIMUM = 30, 245, 6, 90, 110, 400
 
 #: Slab, window, and the tree of labels: rows of a leaf, nodes below one, levels.
 CUTS = [
@@ -50,7 +50,7 @@ def united(fragments, affinities):
     """What the chain makes of fragments."""
     graph = bv.region_adjacency(fragments, affinities=affinities)
     sizes = bv.regionprops_table(fragments, properties=["num_pixels"])
-    merges = bv.agglomerate(graph, "mean", threshold=LEAST, sizes=sizes, max_size=MOST)
+    merges = bv.agglomerate(graph, "mean", threshold=MINIMUM, sizes=sizes, max_size=MAXIMUM)
     segments = bv.relabel(fragments, bv.cut(merges, CUT), missing="keep", dtype=np.uint32)
     return merges, segments
 
@@ -61,7 +61,7 @@ def expected(tmp_path_factory):
     affinities = likely()
     fragments = grown(basins_of_affinities(affinities, LOW, HIGH), affinities, LOW, SMALLEST)
     sizes = dict(zip(*(a.tolist() for a in np.unique(fragments, return_counts=True)), strict=True))
-    merges = greedy(edges_of(fragments, affinities), "mean", LEAST, sizes, MOST)
+    merges = greedy(edges_of(fragments, affinities), "mean", MINIMUM, sizes, MAXIMUM)
     segments = segmented(fragments, merges, CUT)
     kinds = [len(np.unique(a)) for a in (fragments, segments)]
     assert len(merges) > 10 and kinds[0] > 2 * kinds[1] > 10, (len(merges), kinds)

@@ -123,5 +123,5 @@ def test_of_arrays_in_memory_voxels_are_counted(turned):
 
 def test_results_in_memory_that_are_read_back_are_explained_before_they_are_there():
     v = bv.median_filter(bv.open(np.zeros((30, 40, 50), "u1")), 3)
-    plan = bv.plan(v, bv.pad(v, 1), held=True, slab=(7, 9, 11))
+    plan = bv.plan(v, bv.pad(v, 1), in_memory_results=True, slab=(7, 9, 11))
     assert "read back from what comes back in memory" in plan.explain(verbose=True)

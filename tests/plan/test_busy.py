@@ -5,7 +5,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.plan.cost import machine
-from beam_volumes.plan.cost.concurrency import Crew, larger_crews
+from beam_volumes.plan.cost.concurrency import Concurrency, larger_crews
 from beam_volumes.session.identity import make_manifest
 from beam_volumes.session.resume import _in_its_own_slabs
 
@@ -84,8 +84,8 @@ def test_a_run_begun_in_larger_slabs_goes_on_with_fewer_of_them(tmp_path, two_co
 
 
 def test_processes_for_each_slab_are_as_many_as_slabs(two_cores):
-    (crew,) = larger_crews(0.2, None, None, most=10)
-    assert crew == Crew(workers=2, processes=2, threads=1)
+    (concurrency,) = larger_crews(0.2, None, None, most=10)
+    assert concurrency == Concurrency(workers=2, processes=2, threads=1)
     assert list(larger_crews(0.2, 1, None, most=1)) == []
 
 

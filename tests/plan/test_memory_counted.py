@@ -14,7 +14,7 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.kernels import cache
 from beam_volumes.plan.cost import machine, memory
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.fit.partitioning import partitioned
 from beam_volumes.storage.sources.source import Source
 from beam_volumes.sweep.schedule import OVERLAPS, gathered, schedule
@@ -72,7 +72,7 @@ def test_no_slab_holds_more_than_was_counted(data):
     window = data.draw(st.integers(1, 20))
     overlap = data.draw(st.sampled_from(OVERLAPS))
     (p,) = bv.plan(bv.sum(volume), memory="64GiB", slab=slab, window=window).passes
-    part = partitioned(p.program, slab, window, overlap, Crew(threads=2))
+    part = partitioned(p.program, slab, window, overlap, Concurrency(threads=2))
     counted = [
         int(n) for n in re.findall(r"\((\d+) slices of", " ".join(q.name for q in part.parts))
     ]

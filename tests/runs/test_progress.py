@@ -23,8 +23,8 @@ from beam_volumes.runs.journal import Compiling
 from beam_volumes.runs.parts import Parts
 from beam_volumes.runs.progress import last_started
 from beam_volumes.runs.remaining import Remaining
-from beam_volumes.session import under_way
-from beam_volumes.session.under_way import told
+from beam_volumes.session import heartbeat
+from beam_volumes.session.heartbeat import reported
 from beam_volumes.storage.places.place import Place
 from tests.waiting import wait_until
 
@@ -187,9 +187,9 @@ def test_slabs_tell_how_far_they_are(journal, tmp_path):
     other = Journal.create(tmp_path / "y.run", Manifest("two", {}))
     for followed, parts in ((Parts(), True), (other, False)):
         watch = Watch(followed, [Work("p", 4)], seen.append)
-        with told(*((followed, None) if parts else (None, followed)), 0, 2) as tell:
+        with reported(*((followed, None) if parts else (None, followed)), 0, 2) as tell:
             if not parts:
-                under_way._runs["two"]._next = 0.0
+                heartbeat._runs["two"]._next = 0.0
             tell(0.25)
             watch.poll(now=True)
             if not parts:

@@ -272,10 +272,10 @@ def test_units_are_written_whole_and_each_once(tmp_path):
     write_units(sink.open(), Box.of_shape(SHAPE), array).result()
     assert counted(before, "write") == len(sink.grid) == 27
     assert not counted(before, "read") and not counted(before, "batch_read")
-    keys = [sink.its.key(sink, sink.grid.cell(k)) for k in range(27)]
+    keys = [sink.writer.key(sink, sink.grid.cell(k)) for k in range(27)]
     assert all((tmp_path / "a.n5" / k).is_file() for k in keys)
-    assert [sink.its.cell(sink, k) for k in keys] == [sink.grid.cell(k) for k in range(27)]
-    assert sink.its.cell(sink, "attributes.json") is None
+    assert [sink.writer.cell(sink, k) for k in keys] == [sink.grid.cell(k) for k in range(27)]
+    assert sink.writer.cell(sink, "attributes.json") is None
 
 
 def test_sizes_units_and_axes_survive(tmp_path):

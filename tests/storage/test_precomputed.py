@@ -319,11 +319,13 @@ def test_units_are_written_whole_and_each_once(tmp_path, shards):
     assert counted(before, "write") == len(sink.grid) and not counted(before, "read")
     assert not counted(before, "batch_read")
     names = {p.name for p in (tmp_path / "a.precomputed/1_1_1").iterdir()}
-    keys = [sink.its.key(sink, sink.grid.cell(k)) for k in range(len(sink.grid))]
+    keys = [sink.writer.key(sink, sink.grid.cell(k)) for k in range(len(sink.grid))]
     assert {f"1_1_1/{n}" for n in names} == set(keys)
-    assert [sink.its.cell(sink, k) for k in keys] == [sink.grid.cell(k) for k in range(len(keys))]
+    assert [sink.writer.cell(sink, k) for k in keys] == [
+        sink.grid.cell(k) for k in range(len(keys))
+    ]
     for other in ("1_1_1/x", "info", "1_1_1/0-1_0-1_0-1", "1_1_1/ff.shard", "1_1_1/-_-_-"):
-        assert sink.its.cell(sink, other) is None
+        assert sink.writer.cell(sink, other) is None
     out = np.empty_like(array)
     read_into(sink.read_back().open(), Box.of_shape(array.shape), out).result()
     np.testing.assert_array_equal(out, array)

@@ -145,9 +145,9 @@ def test_larger_than_4_gib(tmp_path):
     """What is made in place is a BigTIFF, and its units are at their places; the rest are holes."""
     sink = make_sink(tmp_path / "a.tif", shape=(300, 4000, 4096), dtype="u1")
     assert sink.unit == (1, 512, 4096)
-    sink.its.make(sink)
+    sink.writer.make(sink)
     part = voxels("u1", (1, 512, 4096))
-    sink.its.write_unit(sink, (299, 1, 0), part)
+    sink.writer.write_unit(sink, (299, 1, 0), part)
     with tifffile.TiffFile(tmp_path / "a.tif") as found:
         assert found.is_bigtiff and len(found.pages) == 300
         assert found.series[0].shape == (300, 4000, 4096)

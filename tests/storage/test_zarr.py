@@ -223,7 +223,7 @@ def test_impossible_sinks(options: dict, message: str) -> None:
 def test_a_spec_with_metadata_reads_nothing(tmp_path: Path) -> None:
     shape = (5000, 350000, 500000)
     sink = make_sink(tmp_path / "huge.zarr", shape=shape, dtype="u1")
-    source = open_source(sink.its.spec(sink, shape))
+    source = open_source(sink.writer.spec(sink, shape))
     assert source.shape == shape and source.dtype == np.uint8 and source.chunk == sink.chunk
     assert list(tmp_path.iterdir()) == []
     part = source.crop(Box((0, 0, 0), (1, 1, 1)))

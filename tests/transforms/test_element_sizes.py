@@ -18,15 +18,15 @@ from beam_volumes.across.tables import regions
 from beam_volumes.base.geometry import Grid
 from beam_volumes.drive.launch import numbers, run_pipeline
 from beam_volumes.graph.nodes import evaluate
-from beam_volumes.ops.labels.surveys.table_surveys import MOST_BINS, AdjacencySurvey
+from beam_volumes.ops.labels.surveys.table_surveys import MAX_BINS, AdjacencySurvey
 from beam_volumes.session.begin import begin
-from beam_volumes.session.large import InJournal, by_name
+from beam_volumes.session.numbers import InJournal, by_name
 from beam_volumes.transforms.passes import row_batches
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.slabs import apply_stages, read_slab
 from tests.transforms.trees import stored
 
-MOST = 8 << 20
+MAXIMUM = 8 << 20
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_rows_of_a_shard_are_no_element(tmp_path, sizes):
     written = pq.read_table(tmp_path / "table.parquet")
     assert np.array_equal(written["label"], np.arange(1, labels.max() + 1))
     assert bv.compute(table, runner=None, progress=False).equals(written)
-    assert sum(c.nbytes for c in written.columns) > MOST
-    assert max(sizes) < MOST and len(sizes) > 20
+    assert sum(c.nbytes for c in written.columns) > MAXIMUM
+    assert max(sizes) < MAXIMUM and len(sizes) > 20
 
 
 def test_the_steps_of_ones_own_pipeline_send_no_large_rows(tmp_path, sizes):
@@ -80,7 +80,7 @@ def test_the_steps_of_ones_own_pipeline_send_no_large_rows(tmp_path, sizes):
     with beam.Pipeline(FnApiRunner()) as p:
         _ = p | read | bv.RegionTable(read) | beam.Map(note, tmp_path / "counts")
     assert sum(map(int, (tmp_path / "counts").read_text().split())) == labels.max()
-    assert max(sizes) < MOST
+    assert max(sizes) < MAXIMUM
 
 
 def test_large_numbers_stay_in_the_journal(tmp_path, sizes):
@@ -92,12 +92,12 @@ def test_large_numbers_stay_in_the_journal(tmp_path, sizes):
     planned = bv.plan(*targets, bright, slab=(1, 1100, 1200), workers=1)
     session = begin(planned)
     run_pipeline(session, FnApiRunner(), PipelineOptions([]))
-    assert max(sizes) < MOST
+    assert max(sizes) < MAXIMUM
     known = numbers(session.plan, session.journal)
     want = bv.compute(*targets, runner=None, progress=False)
     for result, array in zip(planned.results, want, strict=False):
         np.testing.assert_array_equal(evaluate(result, known), array)
-    assert want[0].nbytes > MOST and want[1].nbytes > MOST
+    assert want[0].nbytes > MAXIMUM and want[1].nbytes > MAXIMUM
     threshold = em.mean() + want[1][0, 0]
     np.testing.assert_array_equal(bv.open(tmp_path / "bright.zarr"), em > threshold)
 
@@ -146,7 +146,7 @@ def test_every_message_of_a_table(slabs):
     flow = table_flow(RegionRows(labels.shape, intensity=np.dtype("f8")), slabs)
 
     def kept(value):
-        assert all(len(piece) < MOST for piece in pieces(value))
+        assert all(len(piece) < MAXIMUM for piece in pieces(value))
         return value
 
     shards = rounds.run(flow, given, keep=kept)["rows"]
@@ -157,9 +157,9 @@ def test_every_message_of_a_table(slabs):
 
 def test_rows_of_the_widest_table():
     """Each column of a batch takes more than its numbers; of more columns a single row is no element."""
-    table = AdjacencySurvey.of("u1", "f4", bins=MOST_BINS, range=(0, 1)).table((1, 1, 200))
-    part = adjacency(np.arange(1, 201).reshape(1, 1, 200), edges=np.linspace(0, 1, MOST_BINS + 1))
+    table = AdjacencySurvey.of("u1", "f4", bins=MAX_BINS, range=(0, 1)).table((1, 1, 200))
+    part = adjacency(np.arange(1, 201).reshape(1, 1, 200), edges=np.linspace(0, 1, MAX_BINS + 1))
     for batch in row_batches(table.columns(part)):
-        assert len(pickle.dumps(((0,), batch), protocol=5)) < MOST
+        assert len(pickle.dumps(((0,), batch), protocol=5)) < MAXIMUM
     with pytest.raises(ValueError, match=r"bins=10001; a number from 0 to 10,000"):
-        AdjacencySurvey.of("u1", "f4", bins=MOST_BINS + 1, range=(0, 1))
+        AdjacencySurvey.of("u1", "f4", bins=MAX_BINS + 1, range=(0, 1))

@@ -98,7 +98,7 @@ def run(
     return boxes
 
 
-def at_once(flow: Flow) -> Flow:
+def single_round(flow: Flow) -> Flow:
     """The same results from all that is given in one place: for few, when each round costs more than it does.
 
     Examples
@@ -113,7 +113,7 @@ def at_once(flow: Flow) -> Flow:
     ...     def step(self, key, values):
     ...         return [("numbers", key, 2 * values[0])]
     >>> rounds = Parity("parity", ("sum",)), Sum("sum", ("double",)), Double("double", ("numbers",))
-    >>> flow = at_once(Flow(rounds, ("numbers",)))
+    >>> flow = single_round(Flow(rounds, ("numbers",)))
     >>> len(flow.rounds), run(flow, [((k,), 10 * k) for k in range(5)])
     (2, {'numbers': [((0,), 120), ((1,), 80)]})
     """

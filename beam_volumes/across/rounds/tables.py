@@ -110,7 +110,7 @@ class RegionRows(RowKind):
 
 
 @dataclass(frozen=True)
-class Beside:
+class ChannelColumns:
     """The same regions with the intensities of each channel."""
 
     parts: tuple[Regions, ...]
@@ -118,8 +118,8 @@ class Beside:
     def __len__(self) -> int:
         return len(self.parts[0])
 
-    def __getitem__(self, rows: slice | np.ndarray) -> Beside:
-        return Beside(tuple(part[rows] for part in self.parts))
+    def __getitem__(self, rows: slice | np.ndarray) -> ChannelColumns:
+        return ChannelColumns(tuple(part[rows] for part in self.parts))
 
     @property
     def nbytes(self) -> int:
@@ -141,19 +141,19 @@ class ChannelRows(RowKind):
     of: RegionRows
     names: tuple[str, ...]
 
-    def empty(self) -> Beside:
-        return Beside((self.of.empty(),) * len(self.names))
+    def empty(self) -> ChannelColumns:
+        return ChannelColumns((self.of.empty(),) * len(self.names))
 
-    def keys(self, part: Beside) -> np.ndarray:
+    def keys(self, part: ChannelColumns) -> np.ndarray:
         return self.of.keys(part.parts[0])
 
-    def hashes(self, part: Beside) -> np.ndarray:
+    def hashes(self, part: ChannelColumns) -> np.ndarray:
         return self.of.hashes(part.parts[0])
 
-    def merge(self, parts: list[Beside]) -> Beside:
-        return merge_beside(parts)
+    def merge(self, parts: list[ChannelColumns]) -> ChannelColumns:
+        return merge_columns(parts)
 
-    def columns(self, part: Beside) -> Columns:
+    def columns(self, part: ChannelColumns) -> Columns:
         columns: Columns = {}
         for name in self.of.names or ():
             if name not in tables.INTENSITY:
@@ -165,9 +165,11 @@ class ChannelRows(RowKind):
         return columns
 
 
-def merge_beside(parts: list[Beside]) -> Beside:
+def merge_columns(parts: list[ChannelColumns]) -> ChannelColumns:
     """Parts that may have the same regions, as one."""
-    return Beside(tuple(map(tables.merge, map(list, zip(*(p.parts for p in parts), strict=True)))))
+    return ChannelColumns(
+        tuple(map(tables.merge, map(list, zip(*(p.parts for p in parts), strict=True))))
+    )
 
 
 @dataclass(frozen=True, eq=False)

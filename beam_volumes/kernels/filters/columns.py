@@ -17,9 +17,9 @@ from beam_volumes.kernels.keys import as_unsigned, from_order_key
 from beam_volumes.kernels.rows import as_bytes
 
 #: As many rows of tables does one loop read.
-MOST_PARTS = 16
+MAX_PARTS = 16
 #: Of more, tables leave the caches.
-MOST_SLICES = 9
+MAX_SLICES = 9
 #: Rows and columns worked on together.
 TILE_ROWS, TILE_COLUMNS = 32, 512
 
@@ -57,7 +57,7 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     >>> columns_of(cross, 1).parts.tolist()
     [[0, 0, 1], [1, 1, 0], [0, 2, 1]]
     """
-    if deep > MOST_SLICES:
+    if deep > MAX_SLICES:
         return None
     slices: dict[tuple[int, int], list[int]] = {}
     for tz, ty, tx in offsets.tolist():
@@ -92,7 +92,7 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
             lengths.append(min(length, 3 * lengths[-1]))
     tables = [table[most], *range(deep + len(levels) - 1, deep + len(levels) + len(lengths) - 2)]
     parts += [(tables[lengths.index(length)], ty, tx) for ty, tx, length in rows]
-    if len(parts) > MOST_PARTS:
+    if len(parts) > MAX_PARTS:
         return None
     return Columns(np.array(levels), np.array(lengths), np.array(parts))
 
@@ -129,7 +129,7 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
     table = padded((tall + ly - 1) * (wide + lx - 1)) + 128
     bases = np.arange(deep + len(levels) + lengths.size - 2) * table
     tables = np.empty(bases.size * table, lines.dtype)
-    starts = np.empty(MOST_PARTS, np.int64)
+    starts = np.empty(MAX_PARTS, np.int64)
     for top in range(y0, y1, tall):
         rows = min(tall, y1 - top)
         for left in range(0, nx, wide):
@@ -192,7 +192,7 @@ def _find(tables, bases, parts, starts, results, at, like, is_max):
     """The rows of a result."""
     first, left, rows, cols, pitch = at
     for y in range(rows):
-        for i in range(MOST_PARTS):
+        for i in range(MAX_PARTS):
             part = min(i, len(parts) - 1)
             starts[i] = bases[parts[part, 0]] + (parts[part, 1] + y) * pitch + parts[part, 2]
         row = results[first + y, left : left + cols]

@@ -14,22 +14,22 @@ from beam_volumes.kernels.jit import kernel, row_kernel
 #: What is made of three channels: see `of_three`.
 SUM, DENSITIES, LIGHT, HUE, SATURATION, VALUE = range(6)
 #: As scikit-image has it: no light at all has no logarithm.
-LEAST = 1e-6
+MINIMUM = 1e-6
 #: Values of a table whose products with each weight fit the nearest cache beside the rows: all of uint8.
 FEW = 256
 
 
 @lru_cache
 def log_least() -> float:
-    """The logarithm of `LEAST`, with the same bits everywhere."""
-    return few(log_value, [LEAST])[0]
+    """The logarithm of `MINIMUM`, with the same bits everywhere."""
+    return few(log_value, [MINIMUM])[0]
 
 
 @lru_cache(maxsize=16)
 def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
     """What each value of an integer dtype counts as; empty for floats, which are not looked up.
 
-    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `LEAST` being 1. Nobody
+    0 to the largest value become 0 to 1; for `DENSITIES` the logarithms of that, `MINIMUM` being 1. Nobody
     may write into it.
     """
     if dtype.kind == "f":
@@ -37,7 +37,7 @@ def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
     values = np.arange(2 if dtype.kind == "b" else np.iinfo(dtype).max + 1, dtype=np.float64)
     values *= 1.0 / (len(values) - 1)
     if kind == DENSITIES:
-        values = np.maximum(values, LEAST)
+        values = np.maximum(values, MINIMUM)
         if len(values) <= FEW:
             logs = np.array(few(log_value, values.tolist()))
         else:
@@ -149,7 +149,7 @@ def _row(r, g, b, to, weights, kind, scale):
 
 @row_kernel
 def _density(x, scale):
-    return log_value(LEAST if x < LEAST else x) / scale
+    return log_value(MINIMUM if x < MINIMUM else x) / scale
 
 
 @row_kernel

@@ -184,7 +184,7 @@ def count(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[int, int]:
 # voxels a call, and what is left for Python's integers is a few shifts and additions.
 
 _LOW = np.uint64(0xFFFFFFFF)
-_MOST = 1 << 31
+_MAXIMUM = 1 << 31
 
 
 @kernel
@@ -313,7 +313,7 @@ def moments(
         Numbers of finite and non-finite voxels; the sum in units of ``2 ** -unit(dtype)``; the sum
         of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
     """
-    if src.size >= _MOST and len(src) > 1:
+    if src.size >= _MAXIMUM and len(src) > 1:
         half = len(src) // 2
         parts = [
             moments(src[part], None if mask is None else mask[part], squares)

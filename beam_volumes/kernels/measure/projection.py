@@ -22,7 +22,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 
 #: Voxels that may be added to a cell before its digits are carried: none comes near 64 bits.
-MOST = 1 << 26
+MAXIMUM = 1 << 26
 
 
 class Sums(NamedTuple):
@@ -181,7 +181,7 @@ def sums(
     Parameters
     ----------
     views : sequence of 2-D arrays
-        Equal in shape and dtype; at most `MOST` voxels for a cell.
+        Equal in shape and dtype; at most `MAXIMUM` voxels for a cell.
     masks : sequence of 2-D arrays, optional
         Only voxels where they are not 0 count.
     kept : tuple of bool
@@ -270,7 +270,7 @@ def products(a: np.ndarray, b: np.ndarray, mask: np.ndarray | None = None) -> in
 
     In units of ``2**(-2 * unit)``, see `beam_volumes.kernels.measure.accumulate.unit`.
     """
-    if a.size > MOST and len(a) > 1:
+    if a.size > MAXIMUM and len(a) > 1:
         half = len(a) // 2
         return sum(
             products(a[part], b[part], None if mask is None else mask[part])

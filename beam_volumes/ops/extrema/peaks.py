@@ -18,7 +18,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.filters.rank import maximum_filter
 from beam_volumes.ops.geometry.rearrange import coordinates
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.measure.folds import Max, Min
 from beam_volumes.ops.measure.reductions import fold
@@ -148,7 +148,7 @@ def peak_local_max(
     dtype = table.columns["intensity_max"]
     alike = distance if len(set(distance)) > 1 else distance[:1]
     step = Peaks(name, shape, tuple(axes), dtype, alike, float(p_norm), most)
-    return Table(behind(step, [table], name))
+    return Table(then(step, [table], name))
 
 
 def _end(kind: type[Min | Max], image: Volume) -> Scalar:

@@ -15,7 +15,7 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.relabel import relabel
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.saddle_survey import SaddleSurvey
 from beam_volumes.ops.labels.tables import extremes_of_labels
 from beam_volumes.ops.labels.watershed import basins_of
@@ -265,7 +265,7 @@ def _reconstructed(name: str, seed: Volume, mask: Volume, method: str, footprint
     passes = Table(Barrier.of(survey, (basins.node, heights.node)))
     levels = extremes_of_labels(basins, low, "intensity_min")
     step = Floods(name, work, ("label", "intensity_min"), -0.0 if turned else 0.0)
-    table = Table(behind(step, [passes, levels], name))
+    table = Table(then(step, [passes, levels], name))
     flooded = apply_ufunc("maximum", heights, relabel(basins, table, dtype=work))
     return _turned(flooded, turned).astype(dtype)
 

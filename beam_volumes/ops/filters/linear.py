@@ -21,7 +21,7 @@ from beam_volumes.sweep.stage import Padding
 
 _ONE = np.ones(1)
 #: The highest derivative: beyond it weights lose all their digits.
-MOST_ORDER = 20
+MAX_ORDER = 20
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -170,8 +170,8 @@ def gaussian_filter(
             r = par.not_too_long(truncate * sigmas[axis] + 0.5, what)
         r = par.whole_number(r, "radius", name, least=0)
         par.not_too_long(2 * r + 1, f"{name}: radius={radius!r}")
-        if orders[axis] > MOST_ORDER:
-            raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MOST_ORDER}th")
+        if orders[axis] > MAX_ORDER:
+            raise ValueError(f"{name}: order={order!r}; derivatives are up to the {MAX_ORDER}th")
         passes.append((axis, gaussian_weights(sigmas[axis], r, orders[axis]), r))
     return separable(volume, name, passes, modes, cval, dtype)
 

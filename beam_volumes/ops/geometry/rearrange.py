@@ -135,7 +135,7 @@ def flip(volume: Volume, axis: int | Sequence[int] | None = None) -> Volume:
     chosen = par.axes_of(v, axis, "flip", "axis")
     z, y, x = (a in chosen and n > 1 for a, n in enumerate(v.grid_shape))
     if z or isinstance(v.nodes[0], SourceNode | ViewNode) or not v.size:
-        return v.each(lambda node: ViewNode.of(node, (0, 1, 2), (z, y, x)))
+        return v.map_channels(lambda node: ViewNode.of(node, (0, 1, 2), (z, y, x)))
     along = [Along(n, flipped=f) for n, f in zip(v.grid_shape, (z, y, x), strict=True)]
     return by_axes("flip", v, along, v.grid_shape, v.space)
 
@@ -196,7 +196,7 @@ def transpose(volume: Volume, axes: Sequence[int] | None = None) -> Volume:
     order = [0, 1, 2]
     for at, axis in zip(v.space.visible, chosen, strict=True):
         order[at] = axis
-    return v.each(
+    return v.map_channels(
         lambda node: ViewNode.of(node, triple(order), (False, False, False)),
         v.space.view(triple(order)),
     )
@@ -271,7 +271,9 @@ def by_axes(
     source = kernel_input(volume)
     z, y, x = along
     stage = Axes(name, source.dtype, source.grid_shape, triple(grid), (z, y, x), cval)
-    return source.each(lambda node: StageNode.of(stage, (node,)), space).astype(volume.dtype)
+    return source.map_channels(lambda node: StageNode.of(stage, (node,)), space).astype(
+        volume.dtype
+    )
 
 
 def not_empty(volume: Volume, name: str) -> Volume:

@@ -19,7 +19,7 @@ from beam_volumes.ops.parameters.building import constant_in, kernel_input, trip
 from beam_volumes.ops.parameters.docs import documented
 
 #: A window of downsampling may have so many voxels.
-_MOST_WINDOW = 1 << 20
+_MAX_WINDOW = 1 << 20
 
 
 @documented
@@ -82,14 +82,14 @@ def downsample(volume: Volume, factors: int | Sequence[int], method: str = "mean
         )
     source = kernel_input(v)
     stage = Downsample("downsample", source.dtype, shape, grid, by, method)
-    if stage.window > _MOST_WINDOW:
+    if stage.window > _MAX_WINDOW:
         raise ValueError(
-            f"downsample: factors={factors!r} make windows of {stage.window} voxels, and {_MOST_WINDOW} are "
+            f"downsample: factors={factors!r} make windows of {stage.window} voxels, and {_MAX_WINDOW} are "
             "the most; go there in several steps"
         )
     z, y, x = ((f - 1) / 2 for f in by)
     space = v.space.resampled(by, (z, y, x))
-    return source.each(lambda node: StageNode.of(stage, (node,)), space).astype(v.dtype)
+    return source.map_channels(lambda node: StageNode.of(stage, (node,)), space).astype(v.dtype)
 
 
 def _every(volume: Volume, step: Triple) -> Volume:
@@ -99,7 +99,7 @@ def _every(volume: Volume, step: Triple) -> Volume:
         source = first.source
         thin = triple([s if c == 1 else 1 for s, c in zip(step, source.chunk, strict=True)])
         space = volume.space.resampled(thin, (0.0, 0.0, 0.0))
-        volume = volume.each(lambda node: _thinned(node, thin), space)
+        volume = volume.map_channels(lambda node: _thinned(node, thin), space)
         step = triple([s // t for s, t in zip(step, thin, strict=True)])
     if step == (1, 1, 1):
         return volume
@@ -517,7 +517,7 @@ def _affine(
             f"{name}: the matrix reverses the order of slices ({full[0, 0]:g} at its upper left), which a "
             "sweep along z cannot; use bv.flip along the first axis before, and the matrix without it"
         )
-    return source.each(lambda node: StageNode.of(stage, (node,)), v.space).astype(v.dtype)
+    return source.map_channels(lambda node: StageNode.of(stage, (node,)), v.space).astype(v.dtype)
 
 
 def _matrix(v: Volume, matrix: Any, offset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from beam_volumes.across.rounds.agglomeration import NEEDED, Agglomeration, Cutting
 from beam_volumes.graph.table import Table
 from beam_volumes.ops.labels.stored_tables import as_table
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
@@ -122,7 +122,7 @@ def agglomerate(
     step = Agglomeration(
         name, linkage, float(quantile), float(threshold), max_size, sizes is not None
     )
-    return Table(behind(step, inputs, name))
+    return Table(then(step, inputs, name))
 
 
 @documented
@@ -179,4 +179,4 @@ def cut(merges: Table | Any, threshold: float | None = None) -> Table:
     pair = ("label_a", "label_b")
     table = as_table(merges, (*pair, "score"), name, "merges", pair)
     limit = None if threshold is None else float(threshold)
-    return Table(behind(Cutting(name, limit), [table], name))
+    return Table(then(Cutting(name, limit), [table], name))

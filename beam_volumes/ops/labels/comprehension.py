@@ -16,7 +16,7 @@ from beam_volumes.graph.options import options
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.objects import Region, for_each_label
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.inputs.arrays import exact_array
@@ -178,7 +178,7 @@ def labeled_comprehension(
     steps = table.barrier.survey.steps  # type: ignore[attr-defined]
     only = tuple(np.unique(wanted).tolist())
     boxes = regionprops_table(one_channel(labels), properties=["bbox"])
-    rows = Table(behind(replace(steps[-1], name=name, only=only), [boxes], name)).to_pyarrow()
+    rows = Table(then(replace(steps[-1], name=name, only=only), [boxes], name)).to_pyarrow()
     found, values = rows["label"].to_numpy(), rows["value"].to_numpy()
     result = np.full(wanted.shape, default, dtype)
     if len(found):
@@ -230,7 +230,7 @@ def with_functions(
     steps = made.barrier.survey.steps  # type: ignore[attr-defined]
     columns = table.columns
     carried = tuple((name, columns[name].str) for name in shown if name != "label")
-    return Table(behind(replace(steps[-1], name=what, carried=carried), [table], what))
+    return Table(then(replace(steps[-1], name=what, carried=carried), [table], what))
 
 
 class Extra:

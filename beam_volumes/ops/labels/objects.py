@@ -20,7 +20,7 @@ from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.tables import regionprops_table
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel
@@ -163,7 +163,7 @@ def for_each_label(
         identity(name, version),
     )
     boxes = regionprops_table(labels, properties=["bbox"])
-    return Table(behind(step, [boxes], what))
+    return Table(then(step, [boxes], what))
 
 
 def _source(node: Any) -> Source:

@@ -18,7 +18,7 @@ from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.stored_tables import column_values
-from beam_volumes.ops.labels.surveys.chain_survey import Chain, behind
+from beam_volumes.ops.labels.surveys.chain_survey import Chain, then
 from beam_volumes.ops.labels.surveys.label_surveys import (
     FilterSurvey,
     Lookup,
@@ -152,7 +152,7 @@ def by_table(
     step = TableLookup(name, (chosen[0], chosen[1]), have[chosen[1]], to, missing, buckets)
     each = voxels_per_label(labels.node)
     seen = Chain((TallySurvey(name, (), 1, voxels_per_label=each),), ((labels.node,),))
-    barrier = behind(step, [seen, mapping], name)
+    barrier = then(step, [seen, mapping], name)
     made = AcrossNode.of(barrier, LookupCompletion(name, to, each), (labels.node,))
     return labels.derive(made)
 

@@ -15,7 +15,7 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.mappings import check_labels
 from beam_volumes.ops.labels.surveys.overlap_surveys import ContingencySurvey
 from beam_volumes.ops.measure.statistics import count_nonzero
@@ -110,7 +110,7 @@ def _buckets(table: Table) -> int:
 
 def _scores(a: Any, b: Any, ignore_labels: Iterable[int], alpha: float, name: str) -> Any:
     table = _contingency(a, b, ignore_labels, name)
-    barrier = behind(Agreement(name, float(alpha), _buckets(table)), [table], name)
+    barrier = then(Agreement(name, float(alpha), _buckets(table)), [table], name)
     return lambda which: Scalar(BarrierValue.of(barrier, which, np.dtype(np.float64)))
 
 
@@ -360,4 +360,4 @@ def segment_iou(truth: Volume, test: Volume, *, ignore_labels: Iterable[int] = (
     """
     name = "segment_iou"
     table = _contingency(truth, test, ignore_labels, name)
-    return Table(behind(BestOverlap(name, _buckets(table)), [table], name))
+    return Table(then(BestOverlap(name, _buckets(table)), [table], name))

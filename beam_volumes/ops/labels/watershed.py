@@ -15,7 +15,7 @@ from beam_volumes.graph.table import Table
 from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.labels.agglomerate import cut
 from beam_volumes.ops.labels.relabel import relabel
-from beam_volumes.ops.labels.surveys.chain_survey import behind
+from beam_volumes.ops.labels.surveys.chain_survey import then
 from beam_volumes.ops.labels.surveys.component_surveys import EdgeSurvey, RelabelEdges
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey
 from beam_volumes.ops.labels.surveys.watershed_stages import ByAffinity, ByHeight, Codes, HighCodes
@@ -158,10 +158,10 @@ def watershed(
     ends = "intensity_min", "intensity_max"
     marks = extremes_of_labels(divided, _as_integers(marked), *ends)
     step = Agglomeration(name, "lowest", 0.5, -math.inf, 1, True, ("label", *ends), marks=True)
-    merges = Table(behind(step, [edges, marks], name))
+    merges = Table(then(step, [edges, marks], name))
     dtype = marks.columns["intensity_max"]
     marking = Marking(name, dtype, ("label", *ends))
-    table = Table(behind(marking, [merges, marks], name))
+    table = Table(then(marking, [merges, marks], name))
     return relabel(divided, table, dtype=marked.dtype)
 
 
@@ -252,7 +252,7 @@ def watershed_affinities(
     graph = region_adjacency(basins, affinities=edges, nan="omit")
     sizes = regionprops_table(basins, properties=["num_pixels"])
     step = Agglomeration(name, "max", 0.5, float(low), None, True, min_size=min_size)
-    merges = Table(behind(step, [graph, sizes], name))
+    merges = Table(then(step, [graph, sizes], name))
     return relabel(basins, cut(merges), missing="keep", dtype=basins.dtype)
 
 

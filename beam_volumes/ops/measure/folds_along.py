@@ -52,7 +52,7 @@ class Digits:
 
     def __add__(self, other: Digits) -> Digits:
         first, width = _span([self, other])
-        if self.voxels + other.voxels > projection.MOST:
+        if self.voxels + other.voxels > projection.MAXIMUM:
             carried = Wide.of(_spread(self, first, width) + _spread(other, first, width), first)
             return Digits(carried.first, carried.digits, 1)
         cells = _spread(self, first, width) + _spread(other, first, width)
@@ -128,7 +128,7 @@ class Along(Fold):
         start: Triple,
     ) -> Parts:
         shape = (len(voxels), *voxels[0].shape)
-        if self._voxels(shape) > projection.MOST and max(shape[:2]) > 1:
+        if self._voxels(shape) > projection.MAXIMUM and max(shape[:2]) > 1:
             return self._in_halves(voxels, mask, start)
         return {self.cells_of(voxels, start): self.part(voxels, mask)}
 

@@ -28,7 +28,7 @@ from beam_volumes.sweep.stage import Block, Stage
 #: Voxels of the result that are computed at a time: states of exact sums take far more room than these.
 _CELLS = 1 << 12
 #: Channels of which sums are kept as pairs of float64.
-_MOST_ADDED = 1 << 20
+_MAX_ADDED = 1 << 20
 #: Lines go along z of a block that has a slice for each channel.
 _KEPT = (False, True, True)
 
@@ -73,7 +73,7 @@ class OverChannels(Stage):
     @property
     def _adds_wide_floats(self) -> bool:
         """Whether sums are floats that two float64 mostly hold exactly."""
-        wide = self.whole.source == np.float64 and self.channels <= _MOST_ADDED
+        wide = self.whole.source == np.float64 and self.channels <= _MAX_ADDED
         return wide and isinstance(self.whole, folds.Sum | folds.Mean)
 
     @property

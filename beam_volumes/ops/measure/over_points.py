@@ -13,7 +13,7 @@ from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.over_channels import over_channels
 
 #: Each point of a reduction along them is a volume of one expression.
-_MOST_POINTS = 1000
+_MAX_POINTS = 1000
 
 
 def check_across(name: str, across: str, parameters: Iterable[Value] = ()) -> None:
@@ -36,10 +36,10 @@ def over_points(
     Points are taken as channels are, so that the bits are those of `over_channels`.
     """
     times = volume.space.times
-    if times > _MOST_POINTS:
+    if times > _MAX_POINTS:
         raise ValueError(
-            f"{whole.name}: axis='t': {times:,} points in time; up to {_MOST_POINTS} are reduced at once: "
-            f"reduce v[:{_MOST_POINTS}] and so on, and those results, or give across='t' for one number"
+            f"{whole.name}: axis='t': {times:,} points in time; up to {_MAX_POINTS} are reduced at once: "
+            f"reduce v[:{_MAX_POINTS}] and so on, and those results, or give across='t' for one number"
         )
     if mask is not None:
         mask = as_volume(mask)

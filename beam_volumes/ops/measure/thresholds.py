@@ -13,7 +13,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.docs import documented
 
 #: Classes of `threshold_multiotsu` at most.
-_MOST_CLASSES = 256
+_MAX_CLASSES = 256
 
 
 @documented
@@ -121,8 +121,8 @@ def threshold_multiotsu(
     """
     name = "threshold_multiotsu"
     classes = par.whole_number(classes, "classes", name, least=2)
-    if classes > _MOST_CLASSES:
-        raise ValueError(f"{name}: classes={classes}: there may be {_MOST_CLASSES} at most")
+    if classes > _MAX_CLASSES:
+        raise ValueError(f"{name}: classes={classes}: there may be {_MAX_CLASSES} at most")
     return _threshold(name, volume, nbins, mask, nan, across, (classes,), (classes - 1,))
 
 

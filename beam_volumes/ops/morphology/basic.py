@@ -19,7 +19,7 @@ from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.ops.parameters.signatures import parameters_of
 
 #: Each iteration is a stage of its own.
-MOST_ITERATIONS = 1000
+MAX_ITERATIONS = 1000
 
 
 @documented
@@ -255,9 +255,9 @@ def _binary(
         )
         raise ValueError(f"{name}: iterations={iterations} has no end that is known; {instead}")
     times = par.whole_number(iterations, "iterations", name)
-    if times > MOST_ITERATIONS:
+    if times > MAX_ITERATIONS:
         raise ValueError(
-            f"{name}: iterations={iterations} are more than {MOST_ITERATIONS}; take a larger structure"
+            f"{name}: iterations={iterations} are more than {MAX_ITERATIONS}; take a larger structure"
         )
     if border_value == "ignore":
         border_value = 0 if dilation else 1

@@ -19,7 +19,7 @@ _OTHERS = tuple(1 << bits for bits in (22, 20, 19, 18, 17, 16))
 #: Voxels that a patch is made longer by, so that coarser results of it are longer, too.
 _MORE = 48
 #: The most patches of a batch that nobody has chosen.
-_MOST = 16
+_MAXIMUM = 16
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _tried(model: Model, batch: int, channels: int, patch: Triple, asked: Asked)
 
 
 def _batch(patch: Triple) -> int:
-    return max(1, min(_MOST, _BATCH_VOXELS // math.prod(patch)))
+    return max(1, min(_MAXIMUM, _BATCH_VOXELS // math.prod(patch)))
 
 
 def _others(

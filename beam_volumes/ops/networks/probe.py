@@ -18,7 +18,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import triple
 
 #: The largest shift that is looked for.
-_MOST_STRIDE = 64
+_MAX_STRIDE = 64
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ class _Probe:
         n, scale = self.patch[axis], self.scale[axis]
         if n == 1:
             return 1
-        for shift in range(scale, min(_MOST_STRIDE, n // 4) + 1, scale):
+        for shift in range(scale, min(_MAX_STRIDE, n // 4) + 1, scale):
             moved = np.roll(self.noise, shift, axis=axis + 2)
             there = np.roll(self._run(moved), -(shift // scale), axis=axis + 2)
             if np.array_equal(_middle(there, axis), _middle(self.made, axis)):
                 return shift
         raise ValueError(
             f"{self.function}: no shift of {self.patch[axis]} voxels along {'zyx'[axis]} by up to "
-            f"{min(_MOST_STRIDE, n // 4)} shifts the result of {self.model.name} alike: use a larger patch; "
+            f"{min(_MAX_STRIDE, n // 4)} shifts the result of {self.model.name} alike: use a larger patch; "
             "a network that normalises each patch, or knows positions, can only be blended"
         )
 

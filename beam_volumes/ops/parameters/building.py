@@ -28,7 +28,7 @@ def holding(volume: Volume, padding: Padding, dtype: np.dtype) -> Volume:
 
 def stage_of(volume: Volume, stage: Stage, *values: Value) -> Volume:
     """What a stage makes of a volume, and of lazy values."""
-    return volume.each(lambda node: StageNode.of(stage, (node,), values))
+    return volume.map_channels(lambda node: StageNode.of(stage, (node,), values))
 
 
 def first_channel(volume: Volume) -> Volume:

@@ -21,9 +21,9 @@ from beam_volumes.storage.inputs.arrays import refuse_masked
 from beam_volumes.storage.sources.axes import unit_name
 
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
-MOST_VOXELS, MOST_TAPS = 1 << 24, 1 << 22
+MAX_VOXELS, MAX_TAPS = 1 << 24, 1 << 22
 #: Bins of the longest histogram.
-MOST_BINS = 1 << 24
+MAX_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
 
 
@@ -256,8 +256,8 @@ def whole_number(value: Any, what: str, name: str, least: int = 1) -> int:
 def bins_of(value: Any, what: str, name: str) -> int:
     """A number of bins."""
     number = whole_number(value, what, name)
-    if number > MOST_BINS:
-        raise ValueError(f"{name}: {what}={value}: there may be {MOST_BINS} bins at most")
+    if number > MAX_BINS:
+        raise ValueError(f"{name}: {what}={value}: there may be {MAX_BINS} bins at most")
     return number
 
 
@@ -281,14 +281,12 @@ def whole_numbers(
 
 def not_too_large(sizes: Sequence[int], what: str) -> None:
     """Refuse a footprint that no run could use, before it takes memory."""
-    if math.prod(sizes) > MOST_VOXELS:
-        raise ValueError(f"{what} is too large: a footprint has up to {MOST_VOXELS:,} voxels")
+    if math.prod(sizes) > MAX_VOXELS:
+        raise ValueError(f"{what} is too large: a footprint has up to {MAX_VOXELS:,} voxels")
 
 
 def not_too_long(taps: float, what: str) -> int:
     """The number of taps of weights along an axis, unless no run could use them."""
-    if not taps <= MOST_TAPS:
-        raise ValueError(
-            f"{what} is too large: weights have up to {MOST_TAPS:,} taps along an axis"
-        )
+    if not taps <= MAX_TAPS:
+        raise ValueError(f"{what} is too large: weights have up to {MAX_TAPS:,} taps along an axis")
     return int(taps)

@@ -157,10 +157,10 @@ class Footprint:
     @property
     def taps(self) -> np.ndarray:
         """Its offsets, of a filter that goes through it voxel by voxel: neither none nor too many."""
-        if self.count > par.MOST_TAPS:
+        if self.count > par.MAX_TAPS:
             raise ValueError(
                 f"{self.name}: a footprint of {self.count:,} voxels is too large: it has up to "
-                f"{par.MOST_TAPS:,}"
+                f"{par.MAX_TAPS:,}"
             )
         if not self.count:
             raise ValueError(f"{self.name}: the footprint is all false")

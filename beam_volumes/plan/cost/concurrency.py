@@ -12,7 +12,7 @@ _BUSY = 0.95
 
 
 @dataclass(frozen=True)
-class Crew:
+class Concurrency:
     """Who does the work on a machine.
 
     Attributes
@@ -30,7 +30,7 @@ class Crew:
     threads: int = 1
 
     @classmethod
-    def of(cls, workers: int, processes: int | None, threads: int | None) -> Crew:
+    def of(cls, workers: int, processes: int | None, threads: int | None) -> Concurrency:
         """So many slabs in flight; a process for each, if ``processes`` is None; all cores by default."""
         processes = workers if processes is None else min(processes, workers)
         return cls(workers, processes, threads or max(1, machine.cores() // processes))
@@ -49,10 +49,11 @@ class Crew:
 
         Examples
         --------
-        >>> Crew(workers=1, threads=4).busy(serial=0.0), Crew(workers=1, threads=4).busy(serial=1.0)
-        (4.0, 1.0)
-        >>> Crew(workers=1, threads=2).busy(serial=0.25), Crew(workers=2, threads=2).busy(serial=0.25)
-        (1.6, 2.0)
+        >>> one = Concurrency(workers=1, threads=4)
+        >>> one.busy(serial=0.0), one.busy(serial=0.25), one.busy(serial=1.0)
+        (4.0, 2.2857142857142856, 1.0)
+        >>> Concurrency(workers=2, threads=2).busy(serial=0.25)
+        2.0
         """
         of_one_slab = 1 / (serial + (1 - serial) / self.threads)
         return self.processes * min(float(self.threads), self.sweeps * of_one_slab)
@@ -69,19 +70,19 @@ def default_workers() -> int:
 
 def larger_crews(
     serial: float, processes: int | None, threads: int | None, most: int
-) -> Iterator[Crew]:
+) -> Iterator[Concurrency]:
     """Crews with more slabs in flight than the default, up to ``most``, that leave fewer cores idle.
 
     From the first one that leaves none down.
 
     Examples
     --------
-    >>> [crew.workers for crew in larger_crews(0.0, 1, threads=8, most=100)]
+    >>> [concurrency.workers for concurrency in larger_crews(0.0, 1, threads=8, most=100)]
     []
     """
-    few = Crew.of(default_workers(), processes, threads)
+    few = Concurrency.of(default_workers(), processes, threads)
     found = []
     while not few.is_busy(serial) and few.workers < most:
-        few = Crew.of(few.workers + 1, processes, threads)
+        few = Concurrency.of(few.workers + 1, processes, threads)
         found.append(few)
     yield from reversed(found)

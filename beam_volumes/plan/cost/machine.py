@@ -21,7 +21,7 @@ for _power, _letter in enumerate("kmgt", start=1):
 
 
 #: No run takes less, and no machine has more.
-_LEAST, _MOST = 1000, 64 << 40
+_MINIMUM, _MAXIMUM = 1000, 64 << 40
 #: Slabs in flight, and threads of a slab, that are too many on any machine or for each of its cores.
 _CROWDS = {"workers": (32, 8), "threads": (64, 16)}
 
@@ -48,12 +48,12 @@ def parse_bytes(text: int | float | str) -> int:
     if not number > 0:
         raise ValueError(f"memory {text!r} must be more than nothing")
     size = number * _UNITS[unit]
-    if size < _LEAST:
+    if size < _MINIMUM:
         raise ValueError(
             f"memory {text!r} is {size:g} bytes, less than any run needs; write a size with its unit, e.g. "
             "'2GiB' or '500MB'"
         )
-    if size > _MOST:
+    if size > _MAXIMUM:
         raise ValueError(
             f"memory {text!r} is more than any machine has; write what one machine may use, e.g. '64GiB', or "
             "leave it out"

@@ -13,7 +13,7 @@ from functools import cache
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.cache import is_cached, note_cached
 from beam_volumes.plan.cost import machine
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.rings import Rings, largest_rings
 from beam_volumes.storage.outputs.overhead import read_overhead_bytes, write_overhead_bytes
 from beam_volumes.sweep.program import Edge, Program
@@ -99,23 +99,23 @@ class MemoryItem:
     likely: int = 0
 
 
-def of_machine(base: int, slab: int, crew: Crew) -> int:
+def of_machine(base: int, slab: int, concurrency: Concurrency) -> int:
     """Bytes of all processes with their slabs: each is ``base`` before any voxel, a slab ``slab``."""
-    return crew.processes * base + crew.workers * slab
+    return concurrency.processes * base + concurrency.workers * slab
 
 
-def of_process(base: int, slab: int, crew: Crew) -> int:
+def of_process(base: int, slab: int, concurrency: Concurrency) -> int:
     """Bytes of one process and the slabs that are in flight in it."""
-    return base + crew.sweeps * slab
+    return base + concurrency.sweeps * slab
 
 
-def left_for_slab(total: int, base: int, crew: Crew) -> int:
+def left_for_slab(total: int, base: int, concurrency: Concurrency) -> int:
     """Bytes that each slab in flight may take of a machine's: `of_machine` the other way round."""
-    return (total - crew.processes * base) // crew.workers
+    return (total - concurrency.processes * base) // concurrency.workers
 
 
 def of_slab(
-    program: Program, grid: Grid, window: int, overlap: Overlap, crew: Crew
+    program: Program, grid: Grid, window: int, overlap: Overlap, concurrency: Concurrency
 ) -> tuple[MemoryItem, ...]:
     """The peak memory of a grid's largest slab, part by part.
 
@@ -128,12 +128,12 @@ def of_slab(
         Slices finished at a time.
     overlap : Overlap
         What rings have room for: to read ahead, and to write behind.
-    crew : Crew
+    concurrency : Crew
     """
     if len(grid) == 0:
         return ()
     rings = largest_rings(program, grid, window, overlap)
-    slab = _Slab(program, grid.step, window, crew, rings)
+    slab = _Slab(program, grid.step, window, concurrency, rings)
     items = (
         *slab.rings_of_steps(),
         *slab.answers(),
@@ -153,7 +153,7 @@ class _Slab:
     program: Program
     shape: Triple
     window: int
-    crew: Crew
+    concurrency: Concurrency
     rings: Rings
 
     def rings_of_steps(self) -> Iterator[MemoryItem]:
@@ -186,7 +186,7 @@ class _Slab:
 
     def states_of_folds(self) -> Iterator[MemoryItem]:
         for fold in self.program.folds:
-            peak = fold.reduction.peak_bytes(self.crew.threads)
+            peak = fold.reduction.peak_bytes(self.concurrency.threads)
             yield MemoryItem(f"{fold.reduction.name} (state)", peak)
 
     def scratch(self) -> MemoryItem:
@@ -204,7 +204,7 @@ class _Slab:
         sources = [s.source for s in self.program.steps if s.source is not None]
         firsts = (self.program.steps[stack[0]].source for stack in self.program.stacks)
         stacks = [source for source in firsts if source is not None]
-        size = read_overhead_bytes(sources, self.crew.threads, stacks)
+        size = read_overhead_bytes(sources, self.concurrency.threads, stacks)
         return self._of_process("decoding", size)
 
     def encoding(self) -> MemoryItem:
@@ -219,14 +219,14 @@ class _Slab:
                 )
             )
             boxes.append((o.sink, (min(depth, o.unit[0]), rows, cols)))
-        bytes_ = write_overhead_bytes(boxes, self.crew.threads, self.crew.sweeps)
+        bytes_ = write_overhead_bytes(boxes, self.concurrency.threads, self.concurrency.sweeps)
         return self._of_process("encoding", bytes_)
 
     def _scratch_of_stages(self) -> Iterator[tuple[int, str]]:
         for i, step in enumerate(self.program.steps):
             if step.stage is not None:
                 shape = (self.rings.new[i], self.rings.rows[i], self.rings.cols[i])
-                yield step.stage.working_bytes(shape, self.crew.threads), step.name
+                yield step.stage.working_bytes(shape, self.concurrency.threads), step.name
 
     def _scratch_of_completions(self) -> Iterator[tuple[int, str]]:
         for i, step in enumerate(self.program.steps):
@@ -267,8 +267,8 @@ class _Slab:
 
     def _of_process(self, name: str, size: int) -> MemoryItem:
         """The slab's share of what its process has once."""
-        once = "" if self.crew.sweeps == 1 else ", of which a process has one part"
-        return MemoryItem(f"{name}{once}", self.crew.share(size))
+        once = "" if self.concurrency.sweeps == 1 else ", of which a process has one part"
+        return MemoryItem(f"{name}{once}", self.concurrency.share(size))
 
 
 def at_least(program: Program, slab: Triple) -> int:

@@ -68,7 +68,7 @@ def chunks_read(program: Program, grid: Grid) -> list[Read]:
                 _cells(source, axis, _union(whole[axis], some)) if whole else (0, 0)
                 for axis in range(3)
             ),
-            math.prod(source.read_unit) * source.together * source.dtype.itemsize,
+            math.prod(source.read_unit) * source.channels_per_chunk * source.dtype.itemsize,
             source.held,
         )
         for some, count in zip(together, units, strict=True)

@@ -462,7 +462,7 @@ def _bytes(node: Node) -> int:
     return Box.of_shape(node.shape).size * node.dtype.itemsize
 
 
-def told(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
+def describe_cuts(cuts: Sequence[Cut], choices: Sequence[Choice]) -> list[str]:
     """Why nodes are stored, read back or computed again, of cuts that are `in_order`."""
     reads = [[n for n in c.reached if n.token in c.before] for c in cuts]
     makes = [[n for n in c.reached if n.token not in c.before] for c in cuts]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.fit.work import computing, moving
+from beam_volumes.plan.fit.work import compute_seconds, transfer_seconds
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan
@@ -25,7 +25,7 @@ def needed(plan: Plan, index: int) -> int:
     slab = p.slab_memory
     if p.program.surveys:
         slab += p.limit_bytes - p.partition.reserved
-    return of_process(memory.of_machine(plan.base, slab, plan.crew))
+    return of_process(memory.of_machine(plan.base, slab, plan.concurrency))
 
 
 def of_process(budget: int) -> int:
@@ -63,7 +63,7 @@ def check_accelerator(plan: Plan, accelerator: str | None) -> None:
 
 def core_hours(plan: Plan) -> float:
     """Hours that one core would take, by the rough costs that plans are chosen by; merges not included."""
-    return (computing(plan.passes) + moving(plan.passes)) / 3.6e12
+    return (compute_seconds(plan.passes) + transfer_seconds(plan.passes)) / 3.6e12
 
 
 def advice(plan: Plan) -> str:

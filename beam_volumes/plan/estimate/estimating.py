@@ -12,7 +12,7 @@ from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.plan.estimate import accelerators as hiring
 from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.fit.work import computing, moving, serial_share
+from beam_volumes.plan.fit.work import compute_seconds, serial_share, transfer_seconds
 from beam_volumes.plan.plan import Plan
 
 #: GiB for each vCPU of families of machines: Google's by their names, and Amazon's.
@@ -284,9 +284,9 @@ def _hours(plan: Plan, p: Pass, cores: int, machines: int) -> float:
     """Hours of a pass: its slabs go in rounds of as many as are in flight at all machines."""
     if not len(p.grid):
         return 0.0
-    of_slab = (computing([p]) + moving([p])) / len(p.grid)
-    crew = plan.crew
-    busy = min(crew.busy(serial_share([p])), float(cores))
+    of_slab = (compute_seconds([p]) + transfer_seconds([p])) / len(p.grid)
+    concurrency = plan.concurrency
+    busy = min(concurrency.busy(serial_share([p])), float(cores))
     in_flight = min(plan.workers * machines, len(p.grid))
     # A machine that has fewer slabs than it could have in flight has its cores for those.
     each = -(-in_flight // machines)

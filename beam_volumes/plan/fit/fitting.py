@@ -19,9 +19,9 @@ from beam_volumes.graph.nodes import (
     without_voxels,
 )
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import chunks_read, units_written
-from beam_volumes.plan.cut.passes import Choice, Cut, in_order, told
+from beam_volumes.plan.cut.passes import Choice, Cut, describe_cuts, in_order
 from beam_volumes.plan.fit.alternatives import suited
 from beam_volumes.plan.fit.partitioning import (
     Partitioning,
@@ -42,7 +42,7 @@ class Limits:
     """What a partition has to go by: bytes for a slab, and what the user has said."""
 
     budget: int
-    crew: Crew
+    concurrency: Concurrency
     slab: Sequence[int] | None
     window: int | None
 
@@ -61,7 +61,7 @@ def fitted(
         cuts = in_order(separate, stored)
     programs = [c.program() for c in cuts]
     values = [_needed_values(c) for c in cuts]
-    reasons = [*told(cuts, choices), *reasons, *_waits(cuts, programs, values)]
+    reasons = [*describe_cuts(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
     smallest = Partitioning(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
     for together in _same_slabs(programs):
@@ -76,9 +76,9 @@ def fitted(
         chosen = limits.slab is not None or limits.window is not None
         slab, window = parts[0].grid.step, parts[0].window
         for low in (
-            fit(members, slab, window, limits.crew, budget=0)
+            fit(members, slab, window, limits.concurrency, budget=0)
             if chosen
-            else least(members, limits.crew)
+            else least(members, limits.concurrency)
         ):
             smallest = max(smallest, low, key=lambda p: p.memory)
         for k, part in zip(together, parts, strict=True):
@@ -133,7 +133,7 @@ def _separate(cuts: list[Cut], limits: Limits) -> tuple[list[Cut], list[str]]:
         if len(units) > 1 and limits.slab is None:
             program = c.program()
             try:
-                choose([program], limits.budget, limits.crew)
+                choose([program], limits.budget, limits.concurrency)
             except TooLarge:
                 reasons.append(
                     "outputs of one pass have sweeps of their own: the least common multiple of their "
@@ -190,7 +190,7 @@ def _too_coarse(program: Program, end: End, limits: Limits) -> str | None:
         whole = f"to hold whole write units of {end.sink.name}"
     if limits.slab is None:
         fine = tuple(e for e in program.outputs if _coarseness(e) == 1)
-        deep = natural_depth(replace(program, outputs=fine), limits.crew.workers)
+        deep = natural_depth(replace(program, outputs=fine), limits.concurrency.workers)
         if min(z, program.shape[0]) > deep:
             return f"slabs would have to be {z} slices deep {whole}"
         return None
@@ -208,7 +208,7 @@ def _coarseness(end: End) -> int:
 
 def _is_affordable(program: Program, limits: Limits) -> bool:
     try:
-        choose([program], limits.budget, limits.crew)
+        choose([program], limits.budget, limits.concurrency)
     except TooLarge:
         return False
     return True
@@ -229,10 +229,10 @@ def _finer_output(c: Cut, node: Node) -> Node | None:
 def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitioning]:
     """Partitions of passes that have the same slabs and windows."""
     if limits.slab is None:
-        found = choose(programs, limits.budget, limits.crew)
+        found = choose(programs, limits.budget, limits.concurrency)
         if limits.window is None:
             return found
-        return fit(programs, found[0].grid.step, limits.window, limits.crew, limits.budget)
+        return fit(programs, found[0].grid.step, limits.window, limits.concurrency, limits.budget)
     asked = slab_shape(limits.slab, programs[0].shape)
     spans = {a for p in programs for a in p.spans}
     shape: Triple = tuple(  # type: ignore[assignment]
@@ -241,7 +241,7 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
     )
     _check_units(programs, shape, limits.slab)
     width = limits.window or preferred_window(programs, (shape[1], shape[2]))
-    return fit(programs, shape, width, limits.crew, limits.budget)
+    return fit(programs, shape, width, limits.concurrency, limits.budget)
 
 
 def _check_units(programs: Sequence[Program], slab: Triple, asked: Sequence[int]) -> None:
@@ -324,13 +324,13 @@ class MemoryTooSmall(ValueError):
     """No slabs fit the memory; the message names the smallest memory that works."""
 
 
-def refuse(part: Partitioning, total: int, base: int, crew: Crew) -> None:
+def refuse(part: Partitioning, total: int, base: int, concurrency: Concurrency) -> None:
     """Raise what says which part is too large, and the smallest memory that would do."""
-    need = memory.of_machine(base, part.memory, crew)
+    need = memory.of_machine(base, part.memory, concurrency)
     raise MemoryTooSmall(
-        f"memory {format_bytes(total)} is too small for {counted(crew.processes, 'process')} of "
-        f"{format_bytes(base)} before any voxel and {counted(crew.workers, 'slab')} in flight of at least "
-        f"{format_bytes(part.memory)}, whose largest part is {part.largest.name} with "
+        f"memory {format_bytes(total)} is too small for {counted(concurrency.processes, 'process')} of "
+        f"{format_bytes(base)} before any voxel and {counted(concurrency.workers, 'slab')} in flight of "
+        f"at least {format_bytes(part.memory)}, whose largest part is {part.largest.name} with "
         f"{format_bytes(part.largest.bytes)}. "
         f"The smallest memory that works is {need} bytes ({format_bytes(need)}); "
         "fewer workers or smaller output chunks need less"

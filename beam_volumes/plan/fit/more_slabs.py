@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from beam_volumes.graph.nodes import Value
-from beam_volumes.plan.cost.concurrency import Crew, larger_crews
+from beam_volumes.plan.cost.concurrency import Concurrency, larger_crews
 from beam_volumes.plan.cost.memory import left_for_slab
 from beam_volumes.plan.fit.fitting import costed
 from beam_volumes.plan.fit.partitioning import Partitioning, fit
@@ -23,7 +23,7 @@ class Fit:
 
     Attributes
     ----------
-    crew : Crew
+    concurrency : Crew
     budget : int
         Bytes that each slab in flight may take.
     passes : list of Pass
@@ -36,7 +36,7 @@ class Fit:
         What is stored for the run alone.
     """
 
-    crew: Crew
+    concurrency: Concurrency
     budget: int
     passes: list[Pass]
     used: list[Value]
@@ -49,7 +49,9 @@ class Fit:
         return all(p.slab_memory <= self.budget for p in self.passes)
 
 
-def busier(found: Fit, total: int, base: int, processes: int | None, threads: int | None) -> Fit:
+def with_more_slabs(
+    found: Fit, total: int, base: int, processes: int | None, threads: int | None
+) -> Fit:
     """Have as many of a plan's slabs in flight as keep the cores busy.
 
     Slabs and windows stay, for smaller ones have more to merge than idle cores are worth; nor is room to
@@ -67,21 +69,21 @@ def busier(found: Fit, total: int, base: int, processes: int | None, threads: in
     serial = serial_share(found.passes)
     across = (p for p in found.passes if p.program.surveys or p.program.barriers)
     most = max((len(p.grid) for p in across), default=1)
-    for crew in larger_crews(serial, processes, threads, most):
-        budget = left_for_slab(total, base, crew)
-        passes = [_with_crew(p, crew, budget) for p in found.passes]
-        more = replace(found, crew=crew, budget=budget, passes=passes)
+    for concurrency in larger_crews(serial, processes, threads, most):
+        budget = left_for_slab(total, base, concurrency)
+        passes = [_with_crew(p, concurrency, budget) for p in found.passes]
+        more = replace(found, concurrency=concurrency, budget=budget, passes=passes)
         if more.is_within_budget and all(map(_is_as_good, passes, found.passes)):
             why = (
-                f"{crew.workers} slabs in flight: one thread does about {serial:.0%} of a slab's work "
+                f"{concurrency.workers} slabs in flight: one thread does about {serial:.0%} of a slab's work "
                 "alone, and fewer slabs would leave cores idle"
             )
             return replace(more, reasons=[*found.reasons, why])
     return found
 
 
-def _with_crew(p: Pass, crew: Crew, budget: int) -> Pass:
-    (part,) = fit([p.program], p.grid.step, p.partition.window, crew, budget)
+def _with_crew(p: Pass, concurrency: Concurrency, budget: int) -> Pass:
+    (part,) = fit([p.program], p.grid.step, p.partition.window, concurrency, budget)
     return costed(p.index, p.program, part, p.values, budget)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.memory import MemoryItem
 from beam_volumes.plan.cost.traffic import amplification_inside
 from beam_volumes.sweep.program import Output, Program
@@ -21,7 +21,7 @@ _AMPLIFICATION = 0.10
 #: A slab has no more windows than these, unless the user asks for narrower ones.
 _MAX_WINDOWS = 1 << 12
 #: A slab should be at least so many voxels, where parallelism does not ask for less, and at most so many.
-_LEAST_VOXELS, _MOST_VOXELS = 1 << 26, 1 << 32
+_MIN_VOXELS, _MAX_VOXELS = 1 << 26, 1 << 32
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,9 @@ def write_grid(programs: Sequence[Program]) -> Triple:
     return (unit[0], unit[1], unit[2])
 
 
-def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partitioning]:
+def choose(
+    programs: Sequence[Program], budget: int, concurrency: Concurrency
+) -> list[Partitioning]:
     """Partitions of programs over one domain, all with the same slabs and windows.
 
     That whose slabs' peak stays under ``budget`` with the fewest chunks read twice; of equals the one
@@ -109,14 +111,14 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
         Even the smallest tiles and windows need more.
     """
     if 0 in programs[0].shape:
-        return least(programs, crew)
+        return least(programs, concurrency)
     best: list[Partitioning] | None = None
     least_read = math.inf
     for overlap in OVERLAPS[:2]:
-        for tile in _tiles_for(programs, crew.workers):
+        for tile in _tiles_for(programs, concurrency.workers):
             reads = []
-            for depth in _depths(programs, tile, crew.workers):
-                parts = _fitting(programs, (depth, *tile), overlap, budget, crew)
+            for depth in _depths(programs, tile, concurrency.workers):
+                parts = _fitting(programs, (depth, *tile), overlap, budget, concurrency)
                 if parts is None:
                     continue
                 read = max(
@@ -132,12 +134,12 @@ def choose(programs: Sequence[Program], budget: int, crew: Crew) -> list[Partiti
             break
     if best is not None:
         return best
-    smallest = least(programs, crew)
+    smallest = least(programs, concurrency)
     if peak(smallest) > budget:
         raise TooLarge(smallest)
     tile = (smallest[0].grid.step[1], smallest[0].grid.step[2])
-    slab = (_depth(programs, tile, crew.workers), *tile)
-    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], crew) for p in programs]
+    slab = (_depth(programs, tile, concurrency.workers), *tile)
+    parts = [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
     return parts if peak(parts) <= budget else smallest
 
 
@@ -151,7 +153,11 @@ def _outputs(programs: Sequence[Program]) -> list[Output]:
 
 
 def _fitting(
-    programs: Sequence[Program], slab: Triple, overlap: Overlap, budget: int, crew: Crew
+    programs: Sequence[Program],
+    slab: Triple,
+    overlap: Overlap,
+    budget: int,
+    concurrency: Concurrency,
 ) -> list[Partitioning] | None:
     """The largest window with which slabs of a shape fit the budget.
 
@@ -161,7 +167,7 @@ def _fitting(
         return None
 
     def measured(window: int) -> list[Partitioning]:
-        return [partitioned(p, slab, window, overlap, crew) for p in programs]
+        return [partitioned(p, slab, window, overlap, concurrency) for p in programs]
 
     narrowest = _narrowest(slab[0])
     window = max(narrowest, preferred_window(programs, (slab[1], slab[2])))
@@ -177,12 +183,12 @@ def _fitting(
     return narrow if peak(narrow) <= budget else None
 
 
-def least(programs: Sequence[Program], crew: Crew) -> list[Partitioning]:
+def least(programs: Sequence[Program], concurrency: Concurrency) -> list[Partitioning]:
     """The partitions with the smallest peak."""
     tile = _tiles(programs)[-1]
     depth = _depth(programs, tile, 1) if _spans(programs, 0) else write_grid(programs)[0]
     slab = (depth, *tile)
-    return [partitioned(p, slab, _narrowest(depth), OVERLAPS[-1], crew) for p in programs]
+    return [partitioned(p, slab, _narrowest(depth), OVERLAPS[-1], concurrency) for p in programs]
 
 
 def _narrowest(depth: int) -> int:
@@ -234,7 +240,7 @@ def _tiles_for(programs: Sequence[Program], workers: int) -> list[tuple[int, int
     enough = [
         (y, x)
         for y, x in tiles
-        if -(-rows // y) * -(-cols // x) >= workers and depth * y * x <= _MOST_VOXELS
+        if -(-rows // y) * -(-cols // x) >= workers and depth * y * x <= _MAX_VOXELS
     ] or tiles[-1:]
     one, many = (
         max(amplification_inside(p, Grid(shape, (depth, *some[0]))) for p in programs)
@@ -266,9 +272,9 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> 
     plane = tile[0] * tile[1]
     tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True)) or 1
     twice = max(_read_twice(p, tile) for p in programs)
-    wanted = max(twice / _AMPLIFICATION, _LEAST_VOXELS / plane)
+    wanted = max(twice / _AMPLIFICATION, _MIN_VOXELS / plane)
     parallel = nz * tiles / (4 * workers)
-    depth = min(max(wanted, parallel), _MOST_VOXELS / plane, nz)
+    depth = min(max(wanted, parallel), _MAX_VOXELS / plane, nz)
     if nz * tiles < workers * depth:
         depth = nz * tiles / workers
     return min(max(step, round(depth / step) * step), -(-nz // unit) * unit)
@@ -277,7 +283,7 @@ def _depth(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> 
 def natural_depth(program: Program, workers: int) -> int:
     """The depth that slabs of whole planes would have, or might as well have."""
     tile = max(1, program.shape[1]), max(1, program.shape[2])
-    return max(_depth([program], tile, workers), _LEAST_VOXELS // math.prod(tile))
+    return max(_depth([program], tile, workers), _MIN_VOXELS // math.prod(tile))
 
 
 def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) -> list[int]:
@@ -293,7 +299,7 @@ def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) ->
     unit = write_grid(programs)[0]
     whole = min(-(-max(layers, default=1) // unit), -(-max(1, shape[0]) // unit)) * unit
     tiles = math.prod(-(-n // t) for n, t in zip(shape[1:], tile, strict=True))
-    if whole > found[0] and tiles >= workers and math.prod((whole, *tile)) <= _MOST_VOXELS:
+    if whole > found[0] and tiles >= workers and math.prod((whole, *tile)) <= _MAX_VOXELS:
         found.append(whole)
     return found
 
@@ -319,20 +325,20 @@ def _middle(n: int, step: int) -> tuple[int, int]:
 
 
 def fit(
-    programs: Sequence[Program], slab: Triple, window: int, crew: Crew, budget: int
+    programs: Sequence[Program], slab: Triple, window: int, concurrency: Concurrency, budget: int
 ) -> list[Partitioning]:
     """Partitions into given slabs and windows, with room for as much overlap as the budget has."""
     for overlap in OVERLAPS:
-        parts = [partitioned(p, slab, window, overlap, crew) for p in programs]
+        parts = [partitioned(p, slab, window, overlap, concurrency) for p in programs]
         if peak(parts) <= budget:
             break
     return parts
 
 
 def partitioned(
-    program: Program, slab: Triple, window: int, overlap: Overlap, crew: Crew
+    program: Program, slab: Triple, window: int, overlap: Overlap, concurrency: Concurrency
 ) -> Partitioning:
     """A program in given slabs and windows, with what that takes."""
     grid = Grid(program.shape, slab)
-    parts = memory.of_slab(program, grid, window, overlap, crew)
+    parts = memory.of_slab(program, grid, window, overlap, concurrency)
     return Partitioning(grid, window, overlap, parts)

@@ -27,7 +27,7 @@ def in_pieces(program: Program, grid: Grid, index: int) -> int:
     return count
 
 
-def told(p: Pass, index: int, timed: bool, threads: int) -> str:
+def describe_patches(p: Pass, index: int, timed: bool, threads: int) -> str:
     """What a plan says of the pieces of a step: how many, what share of them is kept; if asked, the time."""
     stage, count = p.program.steps[index].stage, pieces(p, index)
     if stage is None or not count:

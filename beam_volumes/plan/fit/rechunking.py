@@ -24,7 +24,7 @@ _TIMES, _LESS = 2.0, 1.5
 #: Where sweeps read no more than that of what they need, other chunks are not tried.
 _ONCE = 1.1
 #: Bytes of a chunk between two stages.
-_LEAST, _MOST = 1 << 18, 32 << 20
+_MINIMUM, _MAXIMUM = 1 << 18, 32 << 20
 #: How many of the chunks that look best are planned.
 _TRIED = 4
 
@@ -110,8 +110,8 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     (4, 64, 1024)
     """
     first, last = no_larger(chunk, shape), no_larger(unit, shape)
-    most = max(_LEAST, min(_MOST, budget // 16))
-    least = min(_LEAST, math.prod(shape) * itemsize)
+    most = max(_MINIMUM, min(_MAXIMUM, budget // 16))
+    least = min(_MINIMUM, math.prod(shape) * itemsize)
 
     def cost(c: Triple) -> tuple[int, int]:
         held = max(_both(first, c), _both(c, last)) * itemsize

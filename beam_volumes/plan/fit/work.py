@@ -8,17 +8,17 @@ from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
 from beam_volumes.plan.fit.planned_pass import Pass
 
 
-def computing(passes: Iterable[Pass]) -> float:
+def compute_seconds(passes: Iterable[Pass]) -> float:
     """Nanoseconds of one core for all that passes compute."""
     return sum(
         p.voxels * sum(cost for cost, _ in _parts(p))
         if p.point is None
-        else len(p.grid) * computing(p.point.passes)
+        else len(p.grid) * compute_seconds(p.point.passes)
         for p in passes
     )
 
 
-def moving(passes: Iterable[Pass]) -> float:
+def transfer_seconds(passes: Iterable[Pass]) -> float:
     """Nanoseconds of one core for all that passes read and write."""
     return sum(p.bytes_read * READ_COST + p.bytes_written * WRITE_COST for p in passes)
 
@@ -26,7 +26,7 @@ def moving(passes: Iterable[Pass]) -> float:
 def serial_share(passes: Iterable[Pass]) -> float:
     """The share of computing that one thread of a slab does while its others wait."""
     passes = list(passes)
-    total = computing(passes)
+    total = compute_seconds(passes)
     serial = sum(p.voxels * cost * share for p in passes for cost, share in _parts(p))
     return serial / total if total else 0.0
 

@@ -12,7 +12,7 @@ from beam_volumes.base.drawing import DONE, HELD, INK, LINE, NEXT, NOW, SOFT, Dr
 _W, _H, _LEFT, _TOP, _BOTTOM = 560, 190, 78, 26, 26
 COLOURS = (HELD, NOW, DONE, "#b9a3d9", "#e8a0a8", NEXT)
 #: Rows of slabs that are drawn, and passes that are named.
-MOST_LANES, MOST_NAMES = 32, 24
+MAX_LANES, MAX_NAMES = 32, 24
 
 
 def histogram(counts: Sequence[int], low: float, high: float, name: str = "intensities") -> str:
@@ -80,9 +80,9 @@ def lanes(spans: Sequence[tuple[float, float, int, str]], names: Sequence[str]) 
         row = heapq.heappop(free)[1] if free and free[0][0] <= a else len(free)
         heapq.heappush(free, (b, row))
         rows.append((row, a, b, k, told))
-    many = min(MOST_LANES, 1 + max((r for r, *_ in rows), default=0))
+    many = min(MAX_LANES, 1 + max((r for r, *_ in rows), default=0))
     step = 14
-    told_of = names[:MOST_NAMES]
+    told_of = names[:MAX_NAMES]
     width = max((26 + 6 * len(name) for name in told_of), default=1)
     columns = max(1, (_W - _LEFT) // width)
     legend = 14 * -(-len(told_of) // columns)

@@ -15,7 +15,7 @@ from beam_volumes.show.pages.volume_page import add_provenance, add_volume
 from beam_volumes.storage.outputs.sink import Sink
 
 #: Outputs, and inputs, of a run that are shown.
-MOST_SHOWN = 6
+MAX_SHOWN = 6
 
 
 def report(path: str, volume: Volume | None = None) -> str:
@@ -67,7 +67,7 @@ def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
     assert manifest is not None
     # Of a pyramid the volume itself is shown, which is read by its levels.
     outputs = [o for o in manifest.outputs if not o.get("internal") and not o.get("level")]
-    for output in outputs[:MOST_SHOWN]:
+    for output in outputs[:MAX_SHOWN]:
         name = str(output.get("name"))
         heading = f"Output {name.rstrip('/').rpartition('/')[2]}"
         try:
@@ -77,8 +77,8 @@ def _add_whole_run(page: Page, journal: Journal, path: str) -> None:
                 add_table(page, name, heading)
         except (OSError, ValueError) as error:
             page.words(f"It cannot be read: {' '.join(str(error).split())}")
-    if len(outputs) > MOST_SHOWN:
-        page.words(f"And {len(outputs) - MOST_SHOWN} more outputs.")
+    if len(outputs) > MAX_SHOWN:
+        page.words(f"And {len(outputs) - MAX_SHOWN} more outputs.")
     add_run(page, journal)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_volumes.base.text import format_bytes
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.cost.concurrency import Crew
+from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.runs.failure import revived
 from beam_volumes.runs.journal import ENDED, Journal, Tally
@@ -22,7 +22,7 @@ from beam_volumes.show.pages.page import Page
 from beam_volumes.storage.outputs.provenance import moment
 
 #: Slabs of a pass that are looked at one by one, and steps of a curve.
-MOST_SLABS, STEPS = 4000, 80
+MAX_SLABS, STEPS = 4000, 80
 #: Drawn slabs.
 _DRAWN = 1500
 
@@ -55,7 +55,7 @@ def add_run(page: Page, journal: Journal) -> Manifest:
 
 def _records(journal: Journal, k: int, tally: Tally) -> Iterator[Record]:
     """Records of a pass, of many some."""
-    step = max(1, -(-len(tally.new) // MOST_SLABS))
+    step = max(1, -(-len(tally.new) // MAX_SLABS))
     for _, record in journal.read_records(k, sorted(tally.new)[::step], bodies=False):
         if isinstance(record, Record):
             yield record
@@ -87,8 +87,8 @@ def _facts(journal: Journal, manifest: Manifest, s: Summary) -> dict[str, Any]:
 def _of_process(told: dict[str, Any]) -> int | None:
     if not {"base", "slab_memory", "workers", "processes", "threads"} <= told.keys():
         return None
-    crew = Crew(told["workers"], told["processes"], told["threads"])
-    return memory.of_process(told["base"], told["slab_memory"], crew)
+    concurrency = Concurrency(told["workers"], told["processes"], told["threads"])
+    return memory.of_process(told["base"], told["slab_memory"], concurrency)
 
 
 def _beside(measured: int, predicted: int | None) -> str:

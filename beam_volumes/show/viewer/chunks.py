@@ -22,7 +22,7 @@ from beam_volumes.show.sampling import coarser
 from beam_volumes.storage.sources.source import Source
 
 #: Voxels along an axis of a chunk, and bytes of what is read for chunks at a time and kept.
-SIDE, MOST_READ, KEPT = 64, 64 << 20, 256 << 20
+SIDE, MAX_READ, KEPT = 64, 64 << 20, 256 << 20
 #: No coarser scale is offered when one fits into so many voxels along each axis.
 SMALLEST = 256
 #: Expressions that are computed at a time.
@@ -202,7 +202,7 @@ def _stored_scales(source: Source) -> list[Scale]:
             fine = [n > 1 for n in scales[-1].shape]
         step = [2 * k if f else k for k, f in zip(step, fine, strict=True)]
         scale = _thinned(last, (step[0], step[1], step[2]), whole)
-        if _cost(last, scale.chunk, step) > 4 * MOST_READ:
+        if _cost(last, scale.chunk, step) > 4 * MAX_READ:
             break
         scales.append(scale)
     return scales
@@ -213,7 +213,7 @@ def _thinned(source: Source, step: Triple, whole: Triple) -> Scale:
     z, y, x = (-(-n // s) for n, s in zip(source.shape, step, strict=True))
     shape = (z, y, x)
     chunk = [min(SIDE, n) for n in shape]
-    while _cost(source, chunk, step) > MOST_READ and max(chunk) > 8:
+    while _cost(source, chunk, step) > MAX_READ and max(chunk) > 8:
         # Fewer slices first: chunks are often whole slices.
         a = max(range(3), key=lambda k: (chunk[k] * step[k], -k))
         chunk[a] = max(1, chunk[a] // 2)
@@ -221,7 +221,7 @@ def _thinned(source: Source, step: Triple, whole: Triple) -> Scale:
         min(-(-n // c) * c, -(-max(c, -(-u // s)) // c) * c)
         for n, c, u, s in zip(shape, chunk, source.read_unit, step, strict=True)
     ]
-    if math.prod(fetch) * source.dtype.itemsize > MOST_READ:
+    if math.prod(fetch) * source.dtype.itemsize > MAX_READ:
         fetch = chunk
 
     def read(box: Box) -> np.ndarray:
@@ -251,7 +251,7 @@ def _cost(source: Source, chunk: Any, step: Any) -> int:
         n, unit = source.shape[a], source.read_unit[a]
         length = min(n, chunk[a] * step[a])
         units *= max(1, min(-(-length // unit), chunk[a])) * unit
-    return units * source.dtype.itemsize * source.together
+    return units * source.dtype.itemsize * source.channels_per_chunk
 
 
 def _computed_scale(node: Node) -> Scale:

@@ -15,7 +15,7 @@ from beam_volumes.show.pages.table_page import FORMATS
 from beam_volumes.show.viewer.chunks import nanometres
 
 #: Regions of a table that are shown: the largest ones.
-MOST_REGIONS = 2000
+MAX_REGIONS = 2000
 #: Of a panel, to begin with.
 PIXELS = 360
 
@@ -151,9 +151,9 @@ def _largest(path: str) -> tuple[dict[str, np.ndarray], int]:
         if kept is not None:
             part = {n: np.concatenate([kept[n], part[n]]) for n in kept}
         if sizes:
-            order = np.argsort(-part["area"], kind="stable")[:MOST_REGIONS]
+            order = np.argsort(-part["area"], kind="stable")[:MAX_REGIONS]
             part = {n: column[order] for n, column in part.items()}
-        kept = {n: column[:MOST_REGIONS] for n, column in part.items()}
+        kept = {n: column[:MAX_REGIONS] for n, column in part.items()}
     if kept is None:
         kept = {n: np.empty(0) for n in ["label", *wanted]}
     return kept, rows

@@ -32,7 +32,7 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 _NOTED, _SHOWN = 1000, 200
 _PIECE = 1 << 20
 #: Bytes that a browser may send at a time.
-MOST_SENT = 16 << 20
+MAX_SENT = 16 << 20
 
 
 class Server:
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         name, _ = self._asked()
         take = self.server.of.takers.get(name)
         length = self.headers.get("Content-Length", "")
-        if take is None or not _LENGTH.fullmatch(length) or int(length) > MOST_SENT:
+        if take is None or not _LENGTH.fullmatch(length) or int(length) > MAX_SENT:
             self.close_connection = True  # what was sent stays unread
             self._send(403, b"", "text/plain", True)
             return

@@ -15,7 +15,7 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.show.colours import is_labels, window_of
 from beam_volumes.show.pages.table_page import is_table
-from beam_volumes.show.sections import MOST_CHANNELS, sections
+from beam_volumes.show.sections import MAX_CHANNELS, sections
 from beam_volumes.show.viewer.chunks import SIDE, Chunks
 from beam_volumes.show.viewer.client import Client, client_folder, reads_ome_zarr_05
 from beam_volumes.show.viewer.layers import image_layer, label_layer, region_layer, state
@@ -115,9 +115,9 @@ class Viewer:
             if labels:
                 return [label_layer(name, native, None)]
             return [image_layer(name, native, None, _window(volume))]
-        if len(volume.nodes) > MOST_CHANNELS:
-            self.notes.append(f"{name}: the first {MOST_CHANNELS} of {len(volume.nodes)} channels")
-        nodes = settled(volume.nodes[:MOST_CHANNELS], self._progress)
+        if len(volume.nodes) > MAX_CHANNELS:
+            self.notes.append(f"{name}: the first {MAX_CHANNELS} of {len(volume.nodes)} channels")
+        nodes = settled(volume.nodes[:MAX_CHANNELS], self._progress)
         layers = []
         for c, node in enumerate(nodes):
             chunks = Chunks(node, volume.space, labels)

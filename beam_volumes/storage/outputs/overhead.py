@@ -35,7 +35,7 @@ def read_overhead_bytes(
                 # A slice is decoded beside the buffer it is copied to, its file in memory. The buffer is
                 # one of a chunk: of all channels that lie in it. Measured is once more as much.
                 several = min(WAITING, flying // source.chunk_bytes) if remote else threads
-                others = (source.together - 1) * source.chunk_bytes
+                others = (source.channels_per_chunk - 1) * source.chunk_bytes
                 held = 2 * source.decode_bytes + 2 * others
                 decoding = max(decoding, max(1, several) * held)
             elif source.encoded:
@@ -49,9 +49,9 @@ def read_overhead_bytes(
 
 def _of_all_channels(source: Source, threads: int) -> int:
     """Bytes of units with all their channels, as they wait to be shared out."""
-    unit = source.chunk_bytes * source.together
+    unit = source.chunk_bytes * source.channels_per_chunk
     flying = in_flight(unit, threads, source.reader.remote)
-    return min(flying, _touched_bytes(source) * source.together)
+    return min(flying, _touched_bytes(source) * source.channels_per_chunk)
 
 
 def _touched_bytes(source: Source) -> int:

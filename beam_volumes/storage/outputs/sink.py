@@ -47,17 +47,17 @@ class Sink(Description, OwnedOutput):
         return {name: value for name, value in self.__dict__.items() if name != "_stored"}
 
     @property
-    def its(self) -> WritableFormat:
+    def writer(self) -> WritableFormat:
         """The format."""
         return registry.format_named(self.format)
 
     @property
     def is_file(self) -> bool:
-        return self.its.is_file
+        return self.writer.is_file
 
     @property
     def assembles(self) -> bool:
-        return self.its.is_assembled(self)
+        return self.writer.is_assembled(self)
 
     @property
     def kind(self) -> str:
@@ -66,17 +66,17 @@ class Sink(Description, OwnedOutput):
     @property
     def stores_empty(self) -> bool:
         """Whether units of zeros alone are stored too."""
-        return self.scratch or not self.its.omits_empty
+        return self.scratch or not self.writer.omits_empty
 
     @property
     def copies(self) -> int:
         """How often a unit is held while it is written, beside the array that it comes from."""
-        return self.its.copies(self)
+        return self.writer.copies(self)
 
     def holds(self, dtype: np.dtype) -> bool:
         """Whether voxels of a dtype come back from it as they were."""
         voxels = np.dtype(bool) if self.mask else self.dtype
-        return dtype == voxels and not self.its.loses(self)
+        return dtype == voxels and not self.writer.loses(self)
 
     # leading axes
 
@@ -146,42 +146,42 @@ class Sink(Description, OwnedOutput):
 
     @property
     def _key(self) -> str:
-        return next(iter(self.its.documents(self.whole, "")))
+        return next(iter(self.writer.documents(self.whole, "")))
 
     @property
     def provenance_key(self) -> str:
-        return self.its.provenance_key(self)
+        return self.writer.provenance_key(self)
 
     def _found(self) -> bytes | None:
-        return self.its.found(Place.of(self.home))
+        return self.writer.found(Place.of(self.home))
 
     def _noted(self, document: Mapping[str, Any]) -> Any:
-        return self.its.noted(document)
+        return self.writer.noted(document)
 
     def _document_of(self, noted: Mapping[str, Any]) -> bytes:
         if set(noted) <= {"run", UNFINISHED}:
-            document = self.its.documents(self.whole, noted["run"])[self._key]
+            document = self.writer.documents(self.whole, noted["run"])[self._key]
             if UNFINISHED in noted and isinstance(document, dict):
-                self.its.noted(document)[UNFINISHED] = noted[UNFINISHED]
+                self.writer.noted(document)[UNFINISHED] = noted[UNFINISHED]
             return _encoded(document)
-        return _encoded(self.its.note(self, noted))
+        return _encoded(self.writer.note(self, noted))
 
     def _is_replaceable(self) -> bool:
         place = Place.of(self.kvstore)
-        return place.local is None or self.its.is_there(place)
+        return place.local is None or self.writer.is_there(place)
 
     def _owned(self) -> Callable[[str], bool] | None:
-        return None if self.is_file else self.its.owned(self, Place.of(self.home))
+        return None if self.is_file else self.writer.owned(self, Place.of(self.home))
 
     def _other(self) -> str | None:
         path = str(self.kvstore["path"])
-        return self.its.other_than(self, path) if self.is_file and os.path.isfile(path) else None
+        return self.writer.other_than(self, path) if self.is_file and os.path.isfile(path) else None
 
     def _is_in_bucket(self) -> bool:
-        return self.its.is_there(Place.of(self.kvstore))
+        return self.writer.is_there(Place.of(self.kvstore))
 
     def _make_rest(self, run_id: str, is_ours: Callable[[], bool]) -> bool:
-        documents = self.its.documents(self.whole, run_id)
+        documents = self.writer.documents(self.whole, run_id)
         others = (
             replaced(Document(self.home, key), _encoded(content), is_ours)
             for key, content in documents.items()
@@ -189,13 +189,13 @@ class Sink(Description, OwnedOutput):
         )
         if not all(others) or not is_ours():
             return False
-        self.its.make(self)
+        self.writer.make(self)
         return True
 
     def documents_there(self) -> dict[str, Any]:
         """Its metadata as they are stored now, by their names."""
         home = Place.of(self.home)
-        names = self.its.documents(self.whole, "")
+        names = self.writer.documents(self.whole, "")
         return {name: parsed_json(home.read(name) or b"{}") for name in names}
 
     # using it
@@ -210,11 +210,11 @@ class Sink(Description, OwnedOutput):
 
     def _open(self) -> ts.TensorStore:
         z, y, x = (slice(0, n) for n in self.shape)
-        view = self.its.open_units(self)[..., z, y, x]
+        view = self.writer.open_units(self)[..., z, y, x]
         for n, u, k in zip(self.leading, self.leading_unit, self.at or (), strict=True):
             # What is one of several units is chosen; what lies in each unit stays in front.
             view = view[k] if u < n or n == 1 else view[ts.d[0].transpose[3]]
-        return view if self.its.clips_units else view[ts.d[:3].mark_bounds_implicit[False:True]]
+        return view if self.writer.clips_units else view[ts.d[:3].mark_bounds_implicit[False:True]]
 
     def finish(self, run_id: str | None = None, durable: bool = False) -> None:
         """Make the output whole once all its units are there; once is enough.
@@ -227,15 +227,15 @@ class Sink(Description, OwnedOutput):
             Whether a disk holds it before it is said to be whole.
         """
         if self.assembles:
-            self.finish_once(run_id, durable, lambda is_ours: self.its.assemble(self, is_ours))
+            self.finish_once(run_id, durable, lambda is_ours: self.writer.assemble(self, is_ours))
 
     def tell_of_voxels(self, run_id: str) -> None:
         """Complete the metadata by what only the stored voxels tell; once is enough."""
 
         def change(document: dict[str, Any]) -> bool:
-            noted = self.its.noted(document)
+            noted = self.writer.noted(document)
             is_ours = isinstance(noted, dict) and noted.get("run") == run_id
-            return is_ours and self.its.told_of_voxels(self.whole, document)
+            return is_ours and self.writer.told_of_voxels(self.whole, document)
 
         changed(self.document, change)
 
@@ -250,7 +250,7 @@ class Sink(Description, OwnedOutput):
     @cached_property
     def _stored(self) -> Source:
         """The same as it is stored: uint8 for masks."""
-        source = self.its.read_back(self)
+        source = self.writer.read_back(self)
         if self.at is not None:
             axes = zip(self.space.leading, self.at, self.leading_unit, self.leading, strict=True)
             for axis, k, u, n in axes:
@@ -268,7 +268,7 @@ class Sink(Description, OwnedOutput):
 
     def read_all(self) -> ts.TensorStore:
         """What is stored of the whole: its leading axes, z, y and x, also those of one point."""
-        return self.its.read_back(replace(self, at=None)).reader.open()
+        return self.writer.read_back(replace(self, at=None)).reader.open()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything about it as plain data."""
@@ -305,7 +305,7 @@ class Sink(Description, OwnedOutput):
     def token(self) -> str:
         """The sink's identity for fingerprints: its place and everything stored in it but voxels."""
         level = () if self.level is None else (self.level,)
-        return digest(self.kvstore, self.at, *level, *self.its.identity(self.whole))
+        return digest(self.kvstore, self.at, *level, *self.writer.identity(self.whole))
 
 
 def _encoded(content: Content) -> bytes:

@@ -10,7 +10,7 @@ from beam_volumes.storage.places.place import kvstore_spec
 from beam_volumes.storage.sources.source import Source
 
 #: Files that are looked at: more are counted as "at least".
-_MOST = 200_000
+_MAXIMUM = 200_000
 
 
 class Stored(NamedTuple):
@@ -28,7 +28,7 @@ class Stored(NamedTuple):
     is_all: bool
 
 
-def stored(source: Source, most: int = _MOST) -> Stored | None:
+def stored(source: Source, most: int = _MAXIMUM) -> Stored | None:
     """The files of a volume and their bytes; None where no disk has them."""
     files = size = 0
     seen: set[tuple[int, int]] = set()

@@ -69,13 +69,13 @@ class TableSink(OwnedOutput):
         return cls(name, format, spec)
 
     @property
-    def its(self) -> TableFormat:
+    def writer(self) -> TableFormat:
         """The format."""
         return table_formats()[self.format]
 
     @property
     def is_file(self) -> bool:
-        return self.its.is_file
+        return self.writer.is_file
 
     @property
     def portable(self) -> bool:
@@ -135,9 +135,9 @@ class TableSink(OwnedOutput):
             return
         home = Place.of(self.home)
         first = shard in (0, "0000000-00000")
-        for key, data in self.its.beside(columns).items() if first else ():
+        for key, data in self.writer.beside(columns).items() if first else ():
             home.write(key, data)
-        home.write(self._part(shard), self.its.encode(columns))
+        home.write(self._part(shard), self.writer.encode(columns))
 
     def finish(
         self, shards: int | Sequence[str], run_id: str | None = None, durable: bool = False
@@ -158,7 +158,9 @@ class TableSink(OwnedOutput):
                 )
             found: Mapping[str, Any] = {}
             if self.is_file:
-                found = self.its.assemble(self.kvstore["path"], self.home["path"], parts, is_ours)
+                found = self.writer.assemble(
+                    self.kvstore["path"], self.home["path"], parts, is_ours
+                )
             return {"shards": shards, **found}
 
         self.finish_once(run_id, durable, assemble)
@@ -174,11 +176,11 @@ class TableSink(OwnedOutput):
             yield f"{self.name} is not finished"
         else:
             parts = self._parts(noted["shards"])
-            yield from self.its.problems(self.name, self.kvstore, parts, noted, checksums)
+            yield from self.writer.problems(self.name, self.kvstore, parts, noted, checksums)
 
     def read(self) -> pa.Table:
         """The whole table, of the dtypes that were written."""
         noted = self.state()
         if not noted.get("finished"):
             raise OSError(f"{self.name} is not finished")
-        return self.its.read(self.name, self.kvstore, self._parts(noted["shards"]), noted)
+        return self.writer.read(self.name, self.kvstore, self._parts(noted["shards"]), noted)

@@ -25,7 +25,7 @@ class Listing:
     """Which of a sink's units the store holds, by listing its layers, each once as far as possible."""
 
     def __init__(self, sink: Sink) -> None:
-        self._sink, self._format = sink, sink.its
+        self._sink, self._format = sink, sink.writer
         # Where units are no objects of their own, reading them is all that tells.
         self._is_whole = self._format.key(sink, (0, 0, 0)) is None or sink.is_finished()
         _, ny, nx = sink.grid.counts
@@ -85,7 +85,7 @@ class Reading:
             yield from self._next()
         self._bytes += sink.unit_bytes
         voxels = self._handles[sink.name][sink.grid.box(index).slices].read()
-        comes_back = not sink.its.loses(sink)
+        comes_back = not sink.writer.loses(sink)
         self._flying.append((name, sink, expected if comes_back else None, voxels))
 
     def rest(self) -> Iterator[str]:

@@ -30,7 +30,7 @@ SPACING = 1 << 20
 #: What is read of a file, and decoded, at a time.
 _INPUT, _OUTPUT = 256 << 10, 1 << 20
 #: A byte of deflate stands for no more than this many: a file that claims more lies.
-MOST = 1032
+MAXIMUM = 1032
 #: What decides how a stream begins, as `zlib.decompressobj` counts.
 _WBITS = {"gzip": 31, "zlib": 15}
 

@@ -28,7 +28,7 @@ from beam_volumes.storage.places.place import url
 PIECE = 4 << 20
 #: What threads and the allocator keep of transfers, roughly.
 KEPT = 16 << 20
-_LOCAL, _MOST = 16 << 20, 64 << 20
+_LOCAL, _MAXIMUM = 16 << 20, 64 << 20
 
 
 def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
@@ -43,7 +43,9 @@ def in_flight(chunk_bytes: int, threads: int, remote: bool) -> int:
     >>> [in_flight(mib << 20, threads=2, remote=False) >> 20 for mib in (1, 4, 16, 48, 100)]
     [16, 16, 32, 64, 100]
     """
-    return max(chunk_bytes, _MOST if remote else max(_LOCAL, min(threads * chunk_bytes, _MOST)))
+    return max(
+        chunk_bytes, _MAXIMUM if remote else max(_LOCAL, min(threads * chunk_bytes, _MAXIMUM))
+    )
 
 
 class Transfer:

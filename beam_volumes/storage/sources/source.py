@@ -126,9 +126,9 @@ class Source:
         return getattr(self.reader, "decode_bytes", 0)
 
     @property
-    def together(self) -> int:
+    def channels_per_chunk(self) -> int:
         """How many channels and points in time a chunk holds, which are decoded with this one."""
-        return 1 if self.held else getattr(self.reader, "together", 1)
+        return 1 if self.held else getattr(self.reader, "channels_per_chunk", 1)
 
     @property
     def read_unit(self) -> Triple:
@@ -420,11 +420,11 @@ class PointReader(TokenOfFields):
     def decode_bytes(self) -> int:
         """Of a unit with all that it holds."""
         own: int = getattr(self.whole, "decode_bytes", 0)
-        several = self.together > 1 and not self.held
-        return max(own, self.together * self.chunk_bytes) if several else own
+        several = self.channels_per_chunk > 1 and not self.held
+        return max(own, self.channels_per_chunk * self.chunk_bytes) if several else own
 
     @property
-    def together(self) -> int:
+    def channels_per_chunk(self) -> int:
         return math.prod(self.chunk)
 
     @property

@@ -37,10 +37,10 @@ from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.transforms.rounds import FirstRound, RunFlow, Take, pieces, whole
-from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid, slab_grid
 from beam_volumes.transforms.steps.slabs import ReadSlabs, read_slab
-from beam_volumes.transforms.waiting import Meet, together
+from beam_volumes.transforms.waiting import WaitOn, together
 
 _UPPER: Halo = ((0, 1), (0, 1), (0, 1))
 ABOUT = "read them with ReadSlabs(..., halo=(0, 1) for each axis) on the same grid"
@@ -192,14 +192,14 @@ def _summarise(
     summary = labeler.finish()
     # Compressing tells; a summary that is not even large otherwise is not compressed for that.
     plain = len(pickle.dumps(summary, protocol=5))
-    if plain > MOST_BYTES and (size := len(SummaryCoder().encode(summary))) > MOST_BYTES:
+    if plain > MAX_BYTES and (size := len(SummaryCoder().encode(summary))) > MAX_BYTES:
         depth, rows, cols = core.shape
-        shallower = depth * MOST_BYTES // size
+        shallower = depth * MAX_BYTES // size
         tile = (-(-rows // 2), -(-cols // 2))
         remedy = f"depth={shallower}" if shallower else f"depth={depth}, tile={tile}"
         raise ValueError(
             f"slab {slab.key}: the summary of {len(summary.ids)} components takes "
-            f"{format_bytes(size)}; elements are at most {format_bytes(MOST_BYTES)}: use "
+            f"{format_bytes(size)}; elements are at most {format_bytes(MAX_BYTES)}: use "
             f"ReadSlabs(..., {remedy})"
         )
     return slab.key, summary
@@ -430,10 +430,10 @@ class RelabelSlabs(beam.PTransform):
                 raise ValueError(
                     f"the mask's shape is {grid.shape}, and that of what was labelled {label.grid.shape}"
                 )
-        elif (size := math.prod(label.grid.step) * self.dtype.itemsize) > MOST_BYTES:
+        elif (size := math.prod(label.grid.step) * self.dtype.itemsize) > MAX_BYTES:
             raise ValueError(
                 f"RelabelSlabs: slabs of {label.grid.step} labels of {self.dtype} are {format_bytes(size)} "
-                f"each; elements are at most {format_bytes(MOST_BYTES)}: read smaller slabs"
+                f"each; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs"
             )
 
     def expand(self, given: beam.PCollection | dict[str, beam.PCollection]) -> beam.PCollection:
@@ -455,7 +455,7 @@ class RelabelSlabs(beam.PTransform):
         relabel = beam.Map(
             _relabel, self.mask, self.found.labelling, self.found.grid, self.dtype
         ).with_output_types(KeyedSlab)
-        return meet | "Meet" >> Meet(SlabKey) | "Relabel" >> relabel
+        return meet | "Meet" >> WaitOn(SlabKey) | "Relabel" >> relabel
 
     def _looked_up(self, given: dict[str, beam.PCollection]) -> beam.PCollection:
         grid = self.found.grid

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Triple
 from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.transforms.slab import MOST_BYTES
+from beam_volumes.transforms.slab import MAX_BYTES
 
 #: What users may give as a halo: one number, or per axis one number or (before, after).
 HaloLike = int | Sequence[int | Sequence[int]]
@@ -101,11 +101,11 @@ def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo
                 f"depth={depth!r}, tile={tile!r}: give whole numbers from 1 on, tile=(y, x)"
             )
     z, y, x = (max(1, min(n, size)) for n, size in zip(wanted, shape, strict=True))
-    if _bytes((z, y, x), halo, volume) > MOST_BYTES:
+    if _bytes((z, y, x), halo, volume) > MAX_BYTES:
         raise ValueError(
             f"slabs of {z} x {y} x {x} {volume.dtype} with the halo {halo} are "
             f"{format_bytes(_bytes((z, y, x), halo, volume))} each; elements are at most "
-            f"{format_bytes(MOST_BYTES)}: {remedy((z, y, x), halo, volume)}"
+            f"{format_bytes(MAX_BYTES)}: {remedy((z, y, x), halo, volume)}"
         )
     return Grid(shape, (z, y, x))
 
@@ -119,13 +119,13 @@ def _bytes(core: Triple, halo: Halo, volume: Volume) -> int:
 def remedy(core: Triple, halo: Halo, volume: Volume) -> str:
     """Return a depth, and a tile, that would do."""
     z, y, x = core
-    fits = [d for d in range(z, 0, -1) if _bytes((d, y, x), halo, volume) <= MOST_BYTES]
+    fits = [d for d in range(z, 0, -1) if _bytes((d, y, x), halo, volume) <= MAX_BYTES]
     offers = []
     if fits:
         # A multiple of what chunks are deep by default, if one fits.
         offers.append(f"depth={max([d for d in fits if d % 16 == 0] or fits)}")
     tiles = [(min(y, e), min(x, e)) for e in (2048, 1024, 512, 256, 128, 64, 32, 16)]
-    tile = next((t for t in tiles if _bytes((z, *t), halo, volume) <= MOST_BYTES), None)
+    tile = next((t for t in tiles if _bytes((z, *t), halo, volume) <= MAX_BYTES), None)
     if tile is not None:
         offers.append(f"tile={tile}")
     return f"use {' or '.join(offers)}" if offers else "use a smaller depth and a tile"

@@ -27,7 +27,7 @@ from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.compute import check_numbers
 from beam_volumes.transforms.passes import MergeStates, row_batches, slab_ranges
 from beam_volumes.transforms.rounds import RunFlow, Take, elements_of, taking
@@ -343,7 +343,7 @@ class _Measure(beam.DoFn):
     def process(self, pair: tuple[SlabKey, Slab]) -> Iterator[Any]:
         slab = slab_of(pair, "MeasureSlabs")
         grid, reductions = self.measuring.grid, self.measuring.reductions
-        with seen.timed(slab.core.size):
+        with pipeline_metrics.timed(slab.core.size):
             result = self.measuring.of(slab)
         index = index_of(slab.key, grid)
         yield TaggedOutput(_CAME, ((index[0] // _BLOCK,), index[0] % _BLOCK))

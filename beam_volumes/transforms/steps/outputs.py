@@ -20,7 +20,7 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.ownership import OutputExistsError
 from beam_volumes.transforms.slab import Slab
 from beam_volumes.transforms.steps.render import BlockSource
-from beam_volumes.transforms.waiting import Meet, together
+from beam_volumes.transforms.waiting import WaitOn, together
 
 #: Of a volume: shape, dtype and space.
 Kind = tuple[Triple, str, Space]
@@ -139,7 +139,7 @@ class CheckEach(beam.PTransform):
             | "By volume" >> beam.Map(lambda b: (b[0], (b[1], b[2])))
             | "Fill" >> beam.CombinePerKey(Filled())
         )
-        meet = {"filled": filled, "sinks": sinks} | "Meet" >> Meet(str)
+        meet = {"filled": filled, "sinks": sinks} | "Meet" >> WaitOn(str)
         return meet | "Check" >> beam.MapTuple(_check, self.finish)
 
 

@@ -17,9 +17,9 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import Node, SourceNode, with_sources
 from beam_volumes.graph.volume import Volume
 from beam_volumes.ops.networks.predict import predict
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
-from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -160,16 +160,16 @@ def _check_halo(node: Node, given: Node, grid: Grid, halo: Halo) -> None:
 
 def _check_size(node: Node, grid: Grid) -> None:
     size = Box.of_shape(grid.step).size * node.dtype.itemsize
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
             f"Predict: slabs of {grid.step} become {format_bytes(size)} of {node.dtype}; elements are at "
-            f"most {format_bytes(MOST_BYTES)}: use a smaller depth or a tile, or a smaller dtype by then="
+            f"most {format_bytes(MAX_BYTES)}: use a smaller depth or a tile, or a smaller dtype by then="
         )
 
 
 def _run(pair: Any, node: Node, space: Space) -> tuple[SlabKey, Slab]:
     slab = slab_of(pair, "Predict")
-    with seen.timed(slab.core.size):
+    with pipeline_metrics.timed(slab.core.size):
 
         def of_slab(source: Any) -> Any:
             if not isinstance(source, BlockSource):

@@ -12,7 +12,7 @@ from apache_beam.transforms.display import DisplayDataItem
 
 from beam_volumes.graph.opening import open as open_volume
 from beam_volumes.graph.volume import Volume
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 from beam_volumes.transforms.steps.grids import HaloLike
@@ -155,7 +155,7 @@ def _read(slab: tuple[str, Any, int], opened: Opened) -> tuple[SlabKey, Slab]:
     name, what, index = slab
     cut = opened(name, what)
     found = read_slab(index, cut.volume, cut.grid, cut.halo, name)  # type: ignore[arg-type]
-    seen.reads(source_names(cut.volume))
+    pipeline_metrics.reads(source_names(cut.volume))
     return found.key, found
 
 

@@ -13,7 +13,7 @@ from beam_volumes.across.scans import Combine
 from beam_volumes.base.geometry import Grid
 from beam_volumes.base.text import format_bytes
 from beam_volumes.transforms.rounds import whole
-from beam_volumes.transforms.slab import MOST_BYTES, SlabKey
+from beam_volumes.transforms.slab import MAX_BYTES, SlabKey
 from beam_volumes.transforms.steps.components import grid_of, index_of, run_keyed
 from beam_volumes.transforms.steps.grids import SlabGrid
 from beam_volumes.transforms.steps.slabs import ReadSlabs
@@ -77,10 +77,10 @@ class SlabScan(beam.PTransform):
         self.backward = backward
         self.grid = grid = grid_of(slabs)
         _, rows, cols = grid.step
-        if (size := rows * cols * itemsize) > MOST_BYTES:
+        if (size := rows * cols * itemsize) > MAX_BYTES:
             raise ValueError(
                 f"SlabScan: states of {rows} x {cols} pixels of {itemsize} bytes are {format_bytes(size)} "
-                f"each; elements are at most {format_bytes(MOST_BYTES)}: read slabs with a smaller tile="
+                f"each; elements are at most {format_bytes(MAX_BYTES)}: read slabs with a smaller tile="
             )
         self.flow = scan_flow(
             grid,

@@ -19,10 +19,10 @@ from beam_volumes.base.text import format_bytes
 from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.plan.cut.compile import ancestors
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.passes import slab_ranges
-from beam_volumes.transforms.slab import MOST_BYTES, KeyedSlab, Slab, SlabKey, slab_of
+from beam_volumes.transforms.slab import MAX_BYTES, KeyedSlab, Slab, SlabKey, slab_of
 from beam_volumes.transforms.steps.grids import HaloLike, as_halo, halo_of, remedy, slab_grid
 from beam_volumes.transforms.steps.render import (
     BlockSource,
@@ -118,7 +118,7 @@ def _read(
     index: int, volume: Volume, grid: Grid, halo: Halo, names: tuple[str, ...]
 ) -> tuple[SlabKey, Slab]:
     slab = read_slab(index, volume, grid, halo)
-    seen.reads(names)
+    pipeline_metrics.reads(names)
     return slab.key, slab
 
 
@@ -156,7 +156,7 @@ def read_slab(index: int, volume: Volume, grid: Grid, halo: Halo, name: str = ""
     """One slab of a grid, with as much of the halo as the volume has."""
     core = grid.box(index)
     box = core.expand(halo).intersect(Box.of_shape(grid.shape))
-    with seen.timed(core.size):
+    with pipeline_metrics.timed(core.size):
         voxels = render(volume.node, box)
     return Slab(core, halo_of(core, box), voxels, grid.shape, volume.space, name)
 
@@ -216,7 +216,7 @@ class ApplyStages(Excepting, beam.PTransform):
 
 def _apply(pair: Any, function: Callable[[Volume], Volume]) -> tuple[SlabKey, Slab]:
     slab = slab_of(pair, "ApplyStages")
-    with seen.timed(slab.core.size):
+    with pipeline_metrics.timed(slab.core.size):
         return pair[0], apply_stages(slab, function)
 
 
@@ -256,10 +256,10 @@ def apply_stages(slab: Slab, function: Callable[[Volume], Volume]) -> Slab:
         )
     halo = (left[0], left[1], left[2])
     size = slab.core.expand(halo).size * result.dtype.itemsize
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
             f"slab {slab.key}: its {slab.data.dtype} voxels become {format_bytes(size)} of "
-            f"{result.dtype}; elements are at most {format_bytes(MOST_BYTES)}: read smaller slabs, with "
+            f"{result.dtype}; elements are at most {format_bytes(MAX_BYTES)}: read smaller slabs, with "
             f"{remedy(slab.core.shape, halo, result)}"
         )
     data = render(result.node, slab.core.expand(halo))

@@ -27,7 +27,7 @@ from beam_volumes.graph.nodes import SourceNode
 from beam_volumes.graph.volume import Volume
 from beam_volumes.storage.formats.slices.format import decoded_slice, slice_content
 from beam_volumes.storage.places.errors import VolumeError
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Failed
 from beam_volumes.transforms.passes import slab_ranges
 from beam_volumes.transforms.slab import KeyedSlab, Slab
@@ -395,7 +395,7 @@ class _Gather(beam.DoFn):
         """
         core, box = self.needs.grid.box(index), self.needs.box(index)
         data, digests = np.zeros(box.shape, self.dtype), {}
-        with seen.timed(core.size):
+        with pipeline_metrics.timed(core.size):
             for k, z in enumerate(range(box.start[0], box.stop[0])):
                 if fill and z not in kept.came:
                     continue
@@ -409,8 +409,8 @@ class _Gather(beam.DoFn):
         if len(digests) < len(data) and not fill:
             return
         kept.made = digests
-        seen.read(sum(kept.came[z][2] for z in digests))
-        seen.reads(sorted({os.path.dirname(kept.came[z][1]) for z in digests}))
+        pipeline_metrics.read(sum(kept.came[z][2] for z in digests))
+        pipeline_metrics.reads(sorted({os.path.dirname(kept.came[z][1]) for z in digests}))
         slab = Slab(core, halo_of(core, box), data, self.needs.grid.shape, self.space)
         yield slab.key, slab
 

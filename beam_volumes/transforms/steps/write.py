@@ -23,7 +23,7 @@ from beam_volumes.storage.outputs.sink import Sink
 from beam_volumes.storage.places.claims import Superseded, lost
 from beam_volumes.storage.places.context import opened
 from beam_volumes.storage.places.transfer import write_units
-from beam_volumes.transforms import seen
+from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.complete import CheckComplete
 from beam_volumes.transforms.compute import Compute
 from beam_volumes.transforms.failures import Excepting, Failed
@@ -243,10 +243,10 @@ _Written: Any = Tuple[SlabKey, Box]
 
 def _write(pair: Any, sink: Sink, made: str) -> tuple[SlabKey, Box]:
     slab = slab_of(pair, "WriteSlabs")
-    with seen.timed(slab.core.size):
+    with pipeline_metrics.timed(slab.core.size):
         write_slab(slab, sink, made)
-    seen.wrote(slab.voxels.nbytes)
-    seen.writes([sink.name])
+    pipeline_metrics.wrote(slab.voxels.nbytes)
+    pipeline_metrics.writes([sink.name])
     return slab.key, slab.core
 
 

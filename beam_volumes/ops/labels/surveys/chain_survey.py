@@ -211,7 +211,7 @@ class Chain:
         return cls(survey.sources, nodes, survey.steps, survey.inputs)
 
 
-def behind(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier:
+def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier:
     """Put a step behind its inputs: tables, or chains of one source without steps.
 
     Raises

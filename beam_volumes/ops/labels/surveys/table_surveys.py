@@ -16,12 +16,12 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
     MERGE_COPIES,
-    Beside,
+    ChannelColumns,
     ChannelRows,
     PairRows,
     RegionRows,
     RowKind,
-    merge_beside,
+    merge_columns,
     table_flow,
 )
 from beam_volumes.across.tables import Regions
@@ -31,7 +31,7 @@ from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.survey import VOXELS_PER_LABEL, Survey, Surveyor
 
 #: Columns of a histogram: a row is a part of an element, and each of its columns takes more than a number.
-MOST_BINS = 10_000
+MAX_BINS = 10_000
 #: What folding a window takes per region, beside the row itself.
 FOLD_BYTES = 3_000
 #: What a voxel is to `in_strips` here: a strip costs more than a round of threads.
@@ -303,7 +303,7 @@ class RegionSurveyor(RowSurveyor):
         self.survey, self.shape = survey, grid.shape
         self.windows = _Windows(grid.box(index))
         self.below: np.ndarray | None = None
-        merge: Any = merge_beside if survey.channels else tables.merge
+        merge: Any = merge_columns if survey.channels else tables.merge
         self.rows = Rows(merge, survey.row_bytes, limit_bytes, grid)
         self.folds = survey.folds()
 
@@ -312,12 +312,12 @@ class RegionSurveyor(RowSurveyor):
         origin, core = self.windows.of(z)
         how = self.survey
 
-        def strip(a: int, b: int) -> Regions | Beside:
+        def strip(a: int, b: int) -> Regions | ChannelColumns:
             if not intensities:
                 return measured(a, b, None)
             own = (values[: core[0], a:b, : core[2]] for values in intensities)
             found = tuple(measured(a, b, values) for values in own)
-            return Beside(found) if how.channels else found[0]
+            return ChannelColumns(found) if how.channels else found[0]
 
         def measured(a: int, b: int, values: np.ndarray | None) -> Regions:
             return tables.regions(
@@ -394,9 +394,9 @@ class AdjacencySurvey(TableSurvey):
         _check_nan(nan, name)
         if value not in ("max", "mean", "upper"):
             raise ValueError(f"{name}: value={value!r}; use max or mean")
-        if not 0 <= bins <= MOST_BINS:
+        if not 0 <= bins <= MAX_BINS:
             raise ValueError(
-                f"{name}: bins={bins}; a number from 0 to {MOST_BINS:,}: each is a column"
+                f"{name}: bins={bins}; a number from 0 to {MAX_BINS:,}: each is a column"
             )
         if bins and boundary is None:
             raise ValueError(f"{name}: bins={bins} make a histogram of a boundary volume; give one")

@@ -49,7 +49,7 @@ CODECS: dict[str, int | None] = {
 #: What dimensions are where ``axes`` does not say so, the fastest first.
 DIMENSIONS = {2: "xy", 3: "xyz", 4: "xyzc", 5: "xyzct"}
 #: Levels that are looked for.
-MOST_LEVELS = 64
+MAX_LEVELS = 64
 #: How deep arrays are looked for in a group, and among how many folders.
 DEEP, LOOKED_AT = 5, 2000
 #: Blocks that are looked at to learn of what kind they are.
@@ -435,7 +435,7 @@ def _resolution(
 
 def _levels(place: Place) -> Iterator[Mapping[str, Any]]:
     """The attributes of the arrays ``s0``, ``s1`` and so on of a group."""
-    for k in range(MOST_LEVELS):
+    for k in range(MAX_LEVELS):
         attributes = place.below(f"s{k}").json(ATTRIBUTES)
         if attributes is None or "dimensions" not in attributes:
             return

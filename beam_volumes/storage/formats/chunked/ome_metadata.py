@@ -153,7 +153,7 @@ _COLOURS = ("FF0000", "00FF00", "0000FF", "FFFF00", "FF00FF", "00FFFF", "FFFFFF"
 #: What of the voxels is shown from black to white: from this percentile to that.
 _SHOWN = (0.5, 99.5)
 #: Voxels of a channel that are looked at for that.
-_MOST_VOXELS = 1 << 24
+_MAX_VOXELS = 1 << 24
 
 
 def _channels(d: Description) -> list[dict[str, Any]]:
@@ -194,9 +194,9 @@ def channels_told(d: Description, coarsest: ts.TensorStore) -> list[dict[str, An
 def _some_planes(volume: ts.TensorStore) -> np.ndarray:
     """All voxels of a volume that is not large, else some planes far apart, or the middle of these."""
     nz, ny, nx = volume.shape
-    side = math.isqrt(_MOST_VOXELS)
+    side = math.isqrt(_MAX_VOXELS)
     rows, columns = (slice((n - min(n, side)) // 2, (n + min(n, side)) // 2) for n in (ny, nx))
-    count = max(1, min(nz, _MOST_VOXELS // max(1, min(ny, side) * min(nx, side))))
+    count = max(1, min(nz, _MAX_VOXELS // max(1, min(ny, side) * min(nx, side))))
     planes = [(2 * i + 1) * nz // (2 * count) for i in range(count)]
     voxels: np.ndarray = volume[planes, rows, columns].read().result()
     return voxels

@@ -20,7 +20,7 @@ from beam_volumes.storage.formats.dicom.frames import Frames, Pixels
 from beam_volumes.storage.formats.dicom.geometry import by_time, check_alike, in_order
 from beam_volumes.storage.formats.dicom.headers import Header, read_header
 from beam_volumes.storage.formats.format import Format, Options
-from beam_volumes.storage.formats.headered.header import Lie
+from beam_volumes.storage.formats.headered.header import Placement
 from beam_volumes.storage.formats.planes import source_of_planes
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.optional import needed
@@ -215,10 +215,10 @@ def _volume(
         frames = [frame for placed, _, _ in ordered for frame in placed]
         _, letters, lie = ordered[0]
     else:
-        flat, letters, lie = False, "xyz", Lie()
+        flat, letters, lie = False, "xyz", Placement()
         spacing = frames[0][1].spacing
         if spacing:
-            lie = Lie((1.0, spacing[0], spacing[1]), "millimeter")
+            lie = Placement((1.0, spacing[0], spacing[1]), "millimeter")
     factors = [f.rescale for _, f in frames]
     if len(set(factors)) == 1:
         factors = factors[:1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from beam_volumes.base.text import counted, printable
 from beam_volumes.storage.formats.dicom.headers import Frame, Header, normal
-from beam_volumes.storage.formats.headered.header import Lie, lie_of
+from beam_volumes.storage.formats.headered.header import Placement, placement_of
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.sources.axes import UnclearSpace
 
@@ -67,7 +67,7 @@ def _places(frames: Sequence[Frame]) -> int:
     return 1 + int((np.diff(at) > 2 * _ROUNDED).sum())
 
 
-def check_alike(times: Sequence[tuple[Placed, str, Lie]], where: str) -> None:
+def check_alike(times: Sequence[tuple[Placed, str, Placement]], where: str) -> None:
     """Refuse points in time whose frames lie elsewhere than those of the first."""
     first, letters, lie = times[0]
     for placed, other, lies in times[1:]:
@@ -91,7 +91,7 @@ def in_order(
     where: str,
     affine: str | None,
     flat: bool,
-) -> tuple[Placed, str, Lie]:
+) -> tuple[Placed, str, Placement]:
     """Frames in the order of the slices, what columns, rows and slices are along, and how they lie.
 
     A ``flat`` volume is a single image, which has no slices.
@@ -120,8 +120,8 @@ def in_order(
         if len(frames) == 1 and spacing is not None and depth is None:
             depth = 1.0
         if spacing is None or depth is None:
-            return frames, "xyz", Lie()
-        return frames, "xyz", Lie((depth, spacing[0], spacing[1]), "millimeter")
+            return frames, "xyz", Placement()
+        return frames, "xyz", Placement((depth, spacing[0], spacing[1]), "millimeter")
     axes = _directions(frames, called, where, affine)
     places = np.array([f.position for _, f in frames]) @ axes.T  # along normal, columns, rows
     order = np.argsort(places[:, 0], kind="stable")
@@ -138,13 +138,13 @@ def in_order(
             )
     rows, columns = spacing or (1.0, 1.0)
     if affine == "drop":
-        lie = Lie((depth, rows, columns), "millimeter") if spacing else Lie()
+        lie = Placement((depth, rows, columns), "millimeter") if spacing else Placement()
         return frames, "xyz", lie
     matrix = (np.rint(axes) * [[depth], [rows], [columns]])[::-1].T
     pixels = headers[0].pixels
     sizes = (pixels.columns, pixels.rows, len(frames))
     n = 2 if flat else 3
-    letters, lie = lie_of(
+    letters, lie = placement_of(
         where,
         "xyz"[:n],
         sizes[:n],

@@ -33,7 +33,7 @@ from beam_volumes.storage.sources.axes import Selection
 from beam_volumes.storage.sources.source import TokenOfFields
 
 #: More chunks than that are not listed: 16 bytes each.
-MOST_CHUNKS = 1 << 22
+MAX_CHUNKS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ class _Chunks:
                     raise VolumeError(
                         f"{self._reader.path} is being written while it is read; wait for its end"
                     )
-                most = max(1, MOST_CHUNKS // max(1, math.prod(self._counts)))
+                most = max(1, MAX_CHUNKS // max(1, math.prod(self._counts)))
                 while len(self._tables) > most:
                     self._tables.popitem(last=False)
             self._tables.move_to_end(which)

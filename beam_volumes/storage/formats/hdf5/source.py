@@ -19,7 +19,7 @@ from beam_volumes.storage.formats.hdf5.arrays import Array, Paths, dtype_of, got
 from beam_volumes.storage.formats.hdf5.files import absent_behind, files_behind, library
 from beam_volumes.storage.formats.hdf5.filters import OURS
 from beam_volumes.storage.formats.hdf5.reader import (
-    MOST_CHUNKS,
+    MAX_CHUNKS,
     Hdf5Reader,
     check_all_is_there,
     filters_of,
@@ -225,8 +225,8 @@ def _why_locked(node: Any, path: str, stored: np.dtype) -> tuple[str, tuple[str,
     chunks = node.chunks
     if chunks:
         counts = [-(-n // c) for n, c in zip(node.shape, chunks, strict=True)]
-        if math.prod(counts) > MOST_CHUNKS:
-            return f"it has more than {MOST_CHUNKS:,} chunks", ()
+        if math.prod(counts) > MAX_CHUNKS:
+            return f"it has more than {MAX_CHUNKS:,} chunks", ()
         if not hasattr(node.id, "chunk_iter"):
             return "this version of h5py does not list chunks", ()
     return "", ()

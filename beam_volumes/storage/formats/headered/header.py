@@ -21,7 +21,7 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.contiguous import ContiguousReader, copy_voxels
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.storage.places.inflate import MOST, beginning, inflated
+from beam_volumes.storage.places.inflate import MAXIMUM, beginning, inflated
 from beam_volumes.storage.places.outside import check_path
 from beam_volumes.storage.places.place import Place, Spec
 from beam_volumes.storage.places.positioned import first_bytes, read_at
@@ -157,7 +157,7 @@ def voxels_of(
     file: Spec | None = None,
     stream: tuple[str, int] | None = None,
     scale: tuple[float, float] | None = None,
-    grid: Lie | None = None,
+    grid: Placement | None = None,
     mask: bool = False,
     is_there: bool = True,
 ) -> Source:
@@ -192,7 +192,7 @@ def voxels_of(
     if stored.newbyteorder("=") not in DTYPES:
         known = ", ".join(d.name for d in DTYPES)
         raise ValueError(f"{printable(name)} holds {stored.name}; voxels are one of {known}")
-    grid = Lie() if grid is None else grid
+    grid = Placement() if grid is None else grid
     chosen = select(axes, sizes, index, printable(name), channels)
     reader = VoxelReader(
         file=dict(place.spec if file is None else file),
@@ -251,7 +251,7 @@ def check_length(
     size = os.path.getsize(path)
     nbytes = math.prod(int(n) for n in sizes) * stored.itemsize
     if stream is not None:
-        if max(0, at) + nbytes > MOST * max(0, size - stream[1]):
+        if max(0, at) + nbytes > MAXIMUM * max(0, size - stream[1]):
             raise VolumeError(
                 f"{name} is cut off, or its header is damaged: {shown} voxels of {stored.name} take "
                 f"{nbytes:,} bytes, more than the {size:,} bytes of {printable(path)} can stand for; "
@@ -269,7 +269,7 @@ def check_length(
 
 
 @dataclass(frozen=True)
-class Lie:
+class Placement:
     """How voxels lie in space: per z, y, x, of axes that are reversed where ``flipped`` says so."""
 
     voxel_size: tuple[float, float, float] | None = None
@@ -278,7 +278,7 @@ class Lie:
     flipped: tuple[bool, bool, bool] = (False, False, False)
 
 
-def lie_of(
+def placement_of(
     name: str,
     names: str,
     sizes: Sequence[int],
@@ -287,7 +287,7 @@ def lie_of(
     *,
     affine: str | None,
     unit: str | None = None,
-) -> tuple[str, Lie]:
+) -> tuple[str, Placement]:
     """What an affine transform from voxels to positions says, as names of axes and how they lie.
 
     Parameters
@@ -316,7 +316,7 @@ def lie_of(
     Examples
     --------
     >>> turned = np.array([[0, -2.0, 0], [3, 0, 0], [0, 0, 4]])
-    >>> lie_of("a.nii", "xyz", (5, 6, 7), turned, (10, 0, 0), affine="reorient", unit="millimeter")[0]
+    >>> placement_of("a.nii", "xyz", (5, 6, 7), turned, (10, 0, 0), affine="reorient", unit="millimeter")[0]
     'yxz'
     """
     name = printable(name)
@@ -325,7 +325,7 @@ def lie_of(
     steps = np.linalg.norm(np.where(np.isfinite(matrix), matrix, 0.0), axis=0)
     whole = bool(np.isfinite(matrix).all() and np.isfinite(origin).all() and (steps > 0).all())
     if affine == "drop":
-        return names, Lie(voxel_size_of(names, steps), unit if (steps > 0).all() else None)
+        return names, Placement(voxel_size_of(names, steps), unit if (steps > 0).all() else None)
     if not whole:
         raise UnclearPlace(
             f"{name} does not say where its voxels lie: its affine has columns of zeros or what is no "
@@ -354,7 +354,7 @@ def lie_of(
         if back[k]:
             at[a] += float(matrix[a, k]) * (sizes[k] - 1)
     flipped = {letter: b for letter, b in zip(letters, back, strict=True)}
-    return letters, Lie(
+    return letters, Placement(
         voxel_size_of(letters, exact),
         unit,
         (at[2], at[1], at[0]),

@@ -19,10 +19,10 @@ from beam_volumes.storage.formats.contiguous import InPlace, contiguous
 from beam_volumes.storage.formats.format import Options
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Lie,
+    Placement,
     data_file,
-    lie_of,
     local_file,
+    placement_of,
     refuse,
     voxels_of,
 )
@@ -150,7 +150,7 @@ class MetaImage(InPlace):
             raise VolumeError(f"the header of {name} is damaged: HeaderSize is {skip}")
         else:
             at = start + skip
-        letters, lie = _lie(fields, n, sizes[-n:], name, affine)
+        letters, lie = _placement(fields, n, sizes[-n:], name, affine)
         renamed = [letters["xyz".index(a)] if a in "xyz"[:n] else a for a in axes]
         return voxels_of(
             place,
@@ -301,9 +301,9 @@ def _dtype(fields: Mapping[str, str], name: str) -> np.dtype:
     return np.dtype(found).newbyteorder(">" if _is_true(fields, "binarydatabyteordermsb") else "<")
 
 
-def _lie(
+def _placement(
     fields: Mapping[str, str], n: int, sizes: list[int], name: str, affine: str | None
-) -> tuple[str, Lie]:
+) -> tuple[str, Placement]:
     m = min(n, 3)
 
     def numbers(key: str, count: int) -> list[float] | None:
@@ -333,7 +333,9 @@ def _lie(
         matrix[:m] = np.array(turned).reshape(n, n)[:m, :m].T
     with np.errstate(invalid="ignore"):
         matrix = matrix * np.array((steps or [1.0] * n)[:m])
-    letters, lie = lie_of(name, "xyz"[:m], sizes[:m], matrix, origin, affine=affine, unit=unit)
+    letters, lie = placement_of(
+        name, "xyz"[:m], sizes[:m], matrix, origin, affine=affine, unit=unit
+    )
     if steps is None and unit is None and not any(lie.origin):
-        lie = Lie(None, None, lie.origin, lie.flipped)
+        lie = Placement(None, None, lie.origin, lie.flipped)
     return letters, lie

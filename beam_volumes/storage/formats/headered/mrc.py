@@ -20,7 +20,7 @@ from beam_volumes.base.text import printable
 from beam_volumes.storage.formats.contiguous import InPlace
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Lie,
+    Placement,
     beginning_of,
     local_file,
     no_channels,
@@ -162,7 +162,7 @@ class Mrc(InPlace):
                 f"{', '.join(map(str, _MODES))}: convert it, e.g. by IMOD's newstack -mode"
             )
         axes, sizes = list(head.axes[::-1]), list(head.n[::-1])
-        lie = _lie(head, name)
+        lie = _placement(head, name)
         if head.ispg > 400 and 0 < head.m[2] < head.n[2]:
             sections = head.m[2]
             if head.n[2] % sections or head.axes != "xyz":
@@ -252,7 +252,7 @@ def _stored(head: _Header) -> np.dtype:
     return np.dtype(head.order + _MODES[head.mode])
 
 
-def _lie(head: _Header, name: str) -> Lie:
+def _placement(head: _Header, name: str) -> Placement:
     """Voxel size and origin in angstrom, of z, y, x."""
     size = [
         short(np.float32(short(a) / m)) if m > 0 and math.isfinite(a) else 0.0
@@ -260,7 +260,7 @@ def _lie(head: _Header, name: str) -> Lie:
     ]
     start = dict(zip(head.axes, map(float, head.nstart), strict=True))
     if not all(math.isfinite(s) and s > 0 for s in size):
-        return Lie(origin=(start["z"], start["y"], start["x"]))
+        return Placement(origin=(start["z"], start["y"], start["x"]))
     if any(not math.isfinite(a) or abs(a - 90) > 0.01 for a in head.cellb) and any(head.cellb):
         angles = ", ".join(f"{a:g}" for a in head.cellb)
         warnings.warn(
@@ -276,4 +276,4 @@ def _lie(head: _Header, name: str) -> Lie:
         ]
     if not all(map(math.isfinite, origin)):
         origin = [0.0, 0.0, 0.0]
-    return Lie((size[2], size[1], size[0]), "angstrom", (origin[2], origin[1], origin[0]))
+    return Placement((size[2], size[1], size[0]), "angstrom", (origin[2], origin[1], origin[0]))

@@ -24,10 +24,10 @@ from beam_volumes.storage.formats.contiguous import InPlace
 from beam_volumes.storage.formats.format import Layout, Options, WritableFormat
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Lie,
+    Placement,
     beginning_of,
-    lie_of,
     local_file,
+    placement_of,
     refuse,
     short,
     voxel_size_of,
@@ -218,7 +218,7 @@ class _Nifti(InPlace):
         axes, sizes = _axes(head, name)
         if samples and "c" in axes:
             raise ValueError(f"{name} has colours and a fifth dimension: keep one of them")
-        letters, lie = _lie(head, name, sizes, affine)
+        letters, lie = _placement(head, name, sizes, affine)
         axes = [letters["xyz".index(a)] if a in "xyz"[: len(letters)] else a for a in axes]
         if samples:
             axes, sizes = ["c", *axes], [len(samples), *sizes]
@@ -404,7 +404,9 @@ def _scale(head: _Header, name: str, stored: np.dtype) -> tuple[float, float] | 
     return None if (head.slope, head.inter) == (1, 0) else (head.slope, head.inter)
 
 
-def _lie(head: _Header, name: str, sizes: Sequence[int], affine: str | None) -> tuple[str, Lie]:
+def _placement(
+    head: _Header, name: str, sizes: Sequence[int], affine: str | None
+) -> tuple[str, Placement]:
     """How voxels lie in space: by sform, else by qform, else by their sizes alone."""
     n = min(3, len(sizes))
     unit = _UNITS.get(head.units & 7) if head.is_nifti else None
@@ -413,19 +415,21 @@ def _lie(head: _Header, name: str, sizes: Sequence[int], affine: str | None) -> 
         if head.is_nifti and head.sform > 0:
             rows = np.array(head.srow).reshape(3, 4)
             matrix, origin = rows[:, :n], rows[:, 3]
-            return lie_of(name, "xyz"[:n], sizes[:n], matrix, origin, affine=affine, unit=unit)
+            return placement_of(
+                name, "xyz"[:n], sizes[:n], matrix, origin, affine=affine, unit=unit
+            )
         if head.is_nifti and head.qform > 0:
             matrix = _turned(head)[:, :n]
-            return lie_of(
+            return placement_of(
                 name, "xyz"[:n], sizes[:n], matrix, head.qoffset, affine=affine, unit=unit
             )
     elif affine != "drop":
-        lie_of(name, "xyz"[:n], sizes[:n], np.eye(3)[:, :n], (0, 0, 0), affine=affine)
+        placement_of(name, "xyz"[:n], sizes[:n], np.eye(3)[:, :n], (0, 0, 0), affine=affine)
     size = voxel_size_of("xyz"[:n], [abs(s) for s in step])
     if not head.is_nifti or head.units & 7:
-        return "xyz"[:n], Lie(size, unit)
+        return "xyz"[:n], Placement(size, unit)
     # Sizes of one that nobody has named are those of a file that says nothing.
-    return "xyz"[:n], Lie(None if size == (1.0, 1.0, 1.0) else size, None)
+    return "xyz"[:n], Placement(None if size == (1.0, 1.0, 1.0) else size, None)
 
 
 def _turned(head: _Header) -> np.ndarray:
@@ -459,7 +463,7 @@ def _read_back(d: Description, stream: tuple[str, int] | None) -> Source:
         index=None,
         channels=d.space.channels,
         stream=stream,
-        grid=Lie(d.space.voxel_size, d.space.unit, d.space.origin),
+        grid=Placement(d.space.voxel_size, d.space.unit, d.space.origin),
         is_there=False,
     )
 

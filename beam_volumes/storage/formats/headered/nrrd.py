@@ -21,10 +21,10 @@ from beam_volumes.storage.formats.contiguous import InPlace
 from beam_volumes.storage.formats.format import Options
 from beam_volumes.storage.formats.headered.header import (
     MASK,
-    Lie,
+    Placement,
     data_file,
-    lie_of,
     local_file,
+    placement_of,
     refuse,
     voxel_size_of,
     voxels_of,
@@ -134,7 +134,7 @@ class Nrrd(InPlace):
         else:
             at, stream = start + skip, None
         axes, channels = _axes(fields, len(sizes), name)
-        axes, lie = _lie(fields, axes, sizes, name, affine)
+        axes, lie = _placement(fields, axes, sizes, name, affine)
         return voxels_of(
             place,
             axes=axes[::-1],
@@ -349,9 +349,9 @@ def _axes(fields: Mapping[str, str], n: int, name: str) -> tuple[list[str], tupl
     return names, channels
 
 
-def _lie(
+def _placement(
     fields: Mapping[str, str], axes: list[str], sizes: Sequence[int], name: str, affine: str | None
-) -> tuple[list[str], Lie]:
+) -> tuple[list[str], Placement]:
     """How voxels lie in space, and what their axes are called then."""
     places = [k for k, a in enumerate(axes) if a in "xyz"]
     names = "".join(axes[k] for k in places)
@@ -364,7 +364,7 @@ def _lie(
             matrix = np.zeros((3, len(places)))
             for column, k in enumerate(places):
                 matrix["xyz".index(axes[k]), column] = given[k]
-            _, lie = lie_of(
+            _, lie = placement_of(
                 name, names, [sizes[k] for k in places], matrix, (0, 0, 0), affine=affine, unit=unit
             )
             return axes, lie
@@ -376,9 +376,11 @@ def _lie(
                 shift = size[a] / 2 if len(cells) == len(axes) and cells[k] == "cell" else 0.0
                 origin[a] = mins[k] + shift if math.isfinite(mins[k]) else 0.0
         if affine not in (None, "drop", "reorient"):
-            lie_of(name, names, [sizes[k] for k in places], np.eye(3), (0, 0, 0), affine=affine)
+            placement_of(
+                name, names, [sizes[k] for k in places], np.eye(3), (0, 0, 0), affine=affine
+            )
         at = (0.0, 0.0, 0.0) if affine == "drop" else (origin[0], origin[1], origin[2])
-        return axes, Lie(size, unit, at)
+        return axes, Placement(size, unit, at)
     unit, by = _space_unit(fields)
     vectors = [_vectors(fields["spacedirections"], name)[k] for k in places]
     told = fields.get("spaceorigin")
@@ -386,7 +388,7 @@ def _lie(
     width = {len(v) for v in [*vectors, *first] if v is not None}
     if None in vectors or len(width) != 1 or len(first) > 1 or not 1 <= min(width) <= 3:
         if affine == "drop":
-            return axes, Lie(None, None)
+            return axes, Placement(None, None)
         raise UnclearPlace(
             f"{name} does not say where its voxels lie: space directions are "
             f"{printable(fields['spacedirections'])}, "
@@ -399,12 +401,12 @@ def _lie(
     start = (first[0] if first else None) or [0.0] * min(width)
     is_one = by is not None and set(by) <= {1}
     if by is None or (not is_one and len(by) != len(start)):  # lengths that cannot be compared
-        return axes, Lie()
+        return axes, Placement()
     if not is_one:
         start = [times(o, f) for o, f in zip(start, by, strict=True)]
         for row, f in enumerate(by):
             matrix[row] = [times(v, f) for v in matrix[row].tolist()]
-    letters, lie = lie_of(
+    letters, lie = placement_of(
         name, names, [sizes[k] for k in places], matrix, start, affine=affine, unit=unit
     )
     renamed = list(axes)

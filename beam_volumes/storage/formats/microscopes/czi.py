@@ -36,7 +36,7 @@ _PIXELS = {
     "Bgr96Float": ("f4", 3),
 }
 #: Rows and columns that are read together, at least and at most, whatever the tiles are.
-_LEAST, _MOST = 256, 2048
+_MINIMUM, _MAXIMUM = 256, 2048
 #: So many tiles are looked at to learn their size.
 _LOOKED_AT = 64
 
@@ -202,7 +202,7 @@ def _source(
 
 def _tile(handle: Any) -> tuple[int, int]:
     """How many rows and columns are read together: those of a tile, as far as that is wise."""
-    largest = [_LEAST, _LEAST]
+    largest = [_MINIMUM, _MINIMUM]
     looked_at = 0
 
     def look(number: int, info: Any) -> bool:
@@ -213,7 +213,7 @@ def _tile(handle: Any) -> tuple[int, int]:
         return looked_at < _LOOKED_AT
 
     handle.enumerate_subblocks(look)
-    return min(largest[0], _MOST), min(largest[1], _MOST)
+    return min(largest[0], _MAXIMUM), min(largest[1], _MAXIMUM)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ _NAMES_OPTION = (
 #: What the document of a folder calls the names of its slices, and how many there are.
 SLICES = "slices"
 #: A larger slice is no one's.
-_MOST_BYTES = 1 << 31
+_MAX_BYTES = 1 << 31
 
 
 class SliceOutput(WritableFormat):
@@ -76,7 +76,7 @@ class SliceOutput(WritableFormat):
             )
         if min(shape) < 1:
             raise ValueError(f"{name}: slices have at least one voxel, not {shape[1:]}")
-        if shape[1] * shape[2] * dtype.itemsize > _MOST_BYTES:
+        if shape[1] * shape[2] * dtype.itemsize > _MAX_BYTES:
             raise ValueError(
                 f"{name}: a slice of {shape[1]} x {shape[2]} voxels takes more than 2 GiB; write .tif, or "
                 "a format of chunks"

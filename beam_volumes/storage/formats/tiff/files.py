@@ -23,11 +23,11 @@ from beam_volumes.storage.places.place import Spec, url
 from beam_volumes.storage.places.remote_file import Object
 
 #: More directories than this are no image.
-MOST_PAGES = 1 << 24
+MAX_PAGES = 1 << 24
 #: More tags in a directory than this are none.
-MOST_TAGS = 4096
+MAX_TAGS = 4096
 #: What a tag other than tables of tiles may hold; descriptions of millions of planes are this long.
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 #: Directories that are remembered per file, and parts of their tables, and how many tiles a part is of.
 _REMEMBERED, _PARTS, _PART = 4096, 128, 4096
 #: Bytes of a value by its type.
@@ -276,7 +276,7 @@ class Directory:
         f = file.flavour
         head = file.read(f.count.size, at, f"the directory at {at}")
         (n,) = f.count.unpack(head)
-        if not 0 < n <= MOST_TAGS:
+        if not 0 < n <= MAX_TAGS:
             raise file.damaged(f"the directory at {at} claims {n} tags")
         data = file.read(n * f.entry, at + f.count.size, f"the directory at {at}")
         entries = np.frombuffer(data, f.entries)
@@ -374,8 +374,8 @@ def walk(file: File) -> Chain:
     while at:
         if at in seen:
             raise file.damaged(f"its page {len(offsets)} is page {offsets.index(at)} again: a loop")
-        if len(offsets) >= MOST_PAGES:
-            raise file.damaged(f"it claims more than {MOST_PAGES} pages")
+        if len(offsets) >= MAX_PAGES:
+            raise file.damaged(f"it claims more than {MAX_PAGES} pages")
         inside = at - start
         if not 0 <= inside <= len(window) - 1024:
             # Where directories lie close together, one read has many of them.
@@ -387,7 +387,7 @@ def walk(file: File) -> Chain:
                 f"its page {len(offsets)} should be at {at}, but the file has {file.size} bytes"
             )
         (n,) = counted(window, inside)
-        if not 0 < n <= MOST_TAGS:
+        if not 0 < n <= MAX_TAGS:
             raise file.damaged(f"its page {len(offsets)} claims {n} tags")
         stop = inside + shortest + n * entry
         if stop + tail > len(window):
@@ -432,9 +432,9 @@ def _checked(
         raise file.damaged(
             f"tag {code} claims {n} values at {at}, but the file has {file.size} bytes"
         )
-    large = far & (need > MOST_BYTES) & ~np.isin(entries["code"], _TABLES)
+    large = far & (need > MAX_BYTES) & ~np.isin(entries["code"], _TABLES)
     if large.any():
-        raise file.damaged(f"tag {entries['code'][large][0]} claims more than {MOST_BYTES} bytes")
+        raise file.damaged(f"tag {entries['code'][large][0]} claims more than {MAX_BYTES} bytes")
     # A number of 2 bytes lies in the first 2 of its place, whatever the byte order.
     rows = np.zeros((len(group), len(ALIKE)), np.int64)
     raw = np.frombuffer(b"".join(group), np.uint8).reshape(len(group), n, f.entry)

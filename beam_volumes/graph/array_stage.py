@@ -21,7 +21,7 @@ _AXES = ("c", *AXES)
 
 
 @dataclass(frozen=True, eq=False)
-class Held(Regrid):
+class ArrayStage(Regrid):
     """The numbers of a lazy array as voxels. It takes no input."""
 
     cost = 0.3
@@ -72,7 +72,7 @@ def volume_of(numbers: Scalar, axes: Sequence[str] | None = None) -> Volume:
     named = dict(zip([a for a in _AXES if a in letters], numbers.shape, strict=True))
     each = [numbers[c] for c in range(named["c"])] if "c" in named else [numbers]
     z, y, x = (named.get(a, 1) for a in AXES)
-    stage = Held(numbers.value.name, numbers.dtype, (0, 0, 0), (z, y, x))
+    stage = ArrayStage(numbers.value.name, numbers.dtype, (0, 0, 0), (z, y, x))
     seen = tuple(a for a in AXES if a in named or a == "y")
     space = Space(axes=seen).with_leading(times_below([numbers.value]), len(each) > 1, ())
     return Volume(tuple(StageNode.of(stage, (), (n.value,)) for n in each), space)

@@ -13,7 +13,7 @@ from beam_volumes.graph.nodes import Value, values_below
 from beam_volumes.runs.journal import Journal
 
 #: Bytes of numbers that travel together.
-MOST = 1 << 20
+MAXIMUM = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def by_name(before: dict[str, Any], known: dict[str, Any], pass_index: int) -> d
     light = dict(known)
     for token in sorted(known.keys() - before.keys(), key=lambda t: (_size(known[t]), t)):
         total += _size(known[token])
-        if total > MOST:
+        if total > MAXIMUM:
             light[token] = InJournal(pass_index)
     return light
 
@@ -43,7 +43,7 @@ def _size(number: Any) -> int:
     )
 
 
-def at_hand(
+def resolve_numbers(
     known: dict[str, Any], values: Iterable[Value], journal: Journal | None
 ) -> dict[str, Any]:
     """A copy of known numbers in which those that some values rest on are there themselves.

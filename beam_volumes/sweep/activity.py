@@ -12,7 +12,7 @@ from beam_volumes.sweep.meter import Activity, Meter
 from beam_volumes.sweep.program import Program
 
 
-class Doing:
+class ActivityContext:
     """Names what a sweep does with slices of a step.
 
     It is of no sweep: two objects that know each other would keep rings until somebody collects garbage.

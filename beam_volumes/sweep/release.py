@@ -15,7 +15,7 @@ def hold(token: str, drop: Callable[[], None]) -> None:
         _held[token] = drop
 
 
-def let_go(used: Iterable[str]) -> None:
+def release_unused(used: Iterable[str]) -> None:
     """Drop all that is not used.
 
     Whoever still computes with it has a reference of its own.
@@ -23,8 +23,8 @@ def let_go(used: Iterable[str]) -> None:
     Examples
     --------
     >>> hold("network", lambda: print("gone"))
-    >>> let_go({"network"})
-    >>> let_go(set())
+    >>> release_unused({"network"})
+    >>> release_unused(set())
     gone
     """
     kept = set(used)

@@ -12,20 +12,20 @@ from beam_volumes.runs.parts import Parts
 from beam_volumes.storage.places.place import is_local
 
 #: Told what part of a slab is done.
-Tell = Callable[[float], None]
+OnPart = Callable[[float], None]
 
 #: Seconds between two words of a process in a journal; no slab that takes less is spoken of.
 _PAUSE = 1.0
 
 
 @contextlib.contextmanager
-def told(
+def reported(
     parts: Parts | None,
     journal: Journal | None,
     pass_index: int,
     slab: int,
     stop: Callable[[], None] | None = None,
-) -> Iterator[Tell]:
+) -> Iterator[OnPart]:
     """What a sweep is to call after each window; while the context lasts, the slab is under way.
 
     Parameters
@@ -43,7 +43,7 @@ def told(
         written = _of(journal)
         parts = written.parts
 
-    def tell(part: float) -> None:
+    def on_progress(part: float) -> None:
         if stop is not None:
             stop()
         if parts is not None:
@@ -54,7 +54,7 @@ def told(
     if written is not None:
         written.enter()
     try:
-        yield tell
+        yield on_progress
         if parts is not None:
             parts.finish(pass_index, slab)
     finally:

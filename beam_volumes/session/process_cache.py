@@ -26,7 +26,7 @@ class OncePerProcess:
     Examples
     --------
     >>> import pickle
-    >>> from beam_volumes.session.once import OncePerProcess
+    >>> from beam_volumes.session.process_cache import OncePerProcess
     >>> class Setting(OncePerProcess):
     ...     def __init__(self, value):
     ...         self.value = value
