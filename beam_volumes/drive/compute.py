@@ -17,7 +17,7 @@ from beam_volumes.drive.fork_server import start_ahead
 from beam_volumes.drive.interrupted import how_to_go_on_told
 from beam_volumes.drive.local_pipeline import local_launcher
 from beam_volumes.drive.runner_names import is_local
-from beam_volumes.graph.compute_seconds import computes
+from beam_volumes.graph.computing import computes
 from beam_volumes.graph.keywords import checked_keywords
 from beam_volumes.graph.nodes import Value, evaluate
 from beam_volumes.graph.opening import of_source
