@@ -181,7 +181,7 @@ from .runs.verify import verify as verify
 from .session.masks import MaskWarning as MaskWarning
 from .show.preview import preview as preview
 from .show.viewer.view import view as view
-from .storage.inputs.unfinished import UnfinishedWarning as UnfinishedWarning
+from .storage.formats.unfinished import UnfinishedWarning as UnfinishedWarning
 from .transforms import ApplyStages as ApplyStages
 from .transforms import Compute as Compute
 from .transforms import ComputeAll as ComputeAll
