@@ -5,7 +5,7 @@
 # make test    the tests of files that need half a gigabyte of other packages, too
 # make engines and then
 # make test-engines    the tests on Flink, Prism, S3 and GCS servers; needs Java, Maven and Go
-# make docs    docs/coverage.md and docs/images, from code
+# make docs    docs/reference/coverage.md and docs/images, from code
 # make site    the documentation as a site, in build/site
 # make lint    style and types
 # make soak    random plans, killed at random and resumed, for MINUTES=10

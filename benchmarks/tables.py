@@ -1,4 +1,4 @@
-"""The tables of docs/speed.md from what `contract` measured: ``python benchmarks/tables.py contract.csv``."""
+"""The tables of docs/reference/speed.md from what `contract` measured: ``python benchmarks/tables.py contract.csv``."""
 
 from __future__ import annotations
 

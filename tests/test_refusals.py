@@ -137,7 +137,7 @@ SAID = {
     },
     "pipelines.md": {"a halo that is too small": "tests/transforms/test_slabs.py"},
     "pyramids.md": {"A volume that has levels": "tests/storage/test_added_levels.py"},
-    "python.md": {"[coverage.md](coverage.md) lists": PROSE},
+    "python.md": {"[coverage.md](../reference/coverage.md) lists": PROSE},
     "recipes.md": {"Tags are refused": (tags, "tag")},
     "runners.md": {"The mode `multi_threading`": "tests/transforms/test_launch.py"},
     "runs.md": {
@@ -163,7 +163,7 @@ def sentences(page):
                 yield sentence.lstrip("-*| ")
 
 
-PAGES = [p for p in sorted((ROOT / "docs").glob("*.md")) if p.name not in OTHERS]
+PAGES = [p for p in sorted((ROOT / "docs").rglob("*.md")) if p.name not in OTHERS]
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)

@@ -27,7 +27,7 @@ def site(monkeypatch):
 def test_the_quickstart_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     known = {}
-    text = (SITE.parent / "quickstart.md").read_text()
+    text = (SITE.parent / "get-started/quickstart.md").read_text()
     for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S):
         exec(compile(block, "quickstart.md", "exec"), known)
     assert "pass 2" in capsys.readouterr().out

@@ -184,7 +184,7 @@ class Space:
     def shared(self, other: Space) -> Space:
         """What a result of two volumes has, voxel by voxel: all that either of them knows.
 
-        The rule is in docs/rules.md. What both know has to be equal; what one does not know, the
+        The rule is in docs/internals/rules.md. What both know has to be equal; what one does not know, the
         other says; the unit is the first one that is known. Origins may differ between slices of
         one grid, and the result has that of the first.
 

@@ -20,6 +20,7 @@ _CHOICES = re.compile(r"^\{([^}]*)\}")
 FAMILIES = {
     "filters": "filters",
     "morphology": "morphology and distances",
+    "extrema": "extrema, peaks and reconstruction",
     "intensity": "intensity",
     "labels": "labels and tables",
     "measure": "numbers of a volume",

@@ -34,7 +34,7 @@ def build(site: Path) -> int:
         pages = Path(folder)
         pictures = draw_gallery(pages / "gallery")
         others = write_reference(pages, pictures)
-        shown = write_notebooks(ROOT / "docs/notebooks", pages / "notebooks")
+        shown = write_notebooks(ROOT / "docs/tutorials", pages / "notebooks")
         others["notebooks"] = f"notebooks/{shown}"
         copy_documents(ROOT, pages, others)
         shutil.rmtree(site, ignore_errors=True)

@@ -9,39 +9,54 @@ from pathlib import Path
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
-    "Start": [
-        "docs/quickstart.md",
-        "docs/concepts.md",
-        "docs/python.md",
-        "docs/looking.md",
-        "notebooks",
-    ],
-    "Reference": ["functions", "classes", "transforms", "verbs"],
-    "Guides": [
-        "docs/command-line.md",
-        "docs/recipes.md",
-        "docs/formats.md",
-        "docs/pyramids.md",
-        "docs/slides.md",
-        "docs/networks.md",
-        "docs/segmentation.md",
-        "docs/memory.md",
-        "docs/runs.md",
-        "docs/pipelines.md",
-        "docs/runners.md",
+    "Get started": ["docs/get-started/quickstart.md"],
+    "Tutorials": ["notebooks"],
+    "How-to guides": [
+        "docs/how-to/python.md",
+        "docs/how-to/looking.md",
+        "docs/how-to/segmentation.md",
+        "docs/how-to/networks.md",
+        "docs/how-to/slides.md",
+        "docs/how-to/pyramids.md",
+        "docs/how-to/runs.md",
+        "docs/how-to/runners.md",
+        "docs/how-to/pipelines.md",
         "examples/README.md",
         "engines/README.md",
         "templates/flink/README.md",
         "templates/dataflow/README.md",
     ],
-    "Facts": ["docs/coverage.md", "docs/differences.md", "docs/speed.md", "docs/glossary.md"],
-    "Project": ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs/stability.md"],
+    "Reference": [
+        "functions",
+        "classes",
+        "transforms",
+        "verbs",
+        "docs/reference/command-line.md",
+        "docs/reference/recipes.md",
+        "docs/reference/formats.md",
+        "docs/reference/coverage.md",
+        "docs/reference/differences.md",
+        "docs/reference/speed.md",
+        "docs/reference/stability.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ],
+    "Explanation": ["docs/explanation/concepts.md", "docs/explanation/memory.md"],
+    "Internals": [
+        "CONTRIBUTING.md",
+        "docs/internals/architecture.md",
+        "docs/internals/rules.md",
+        "docs/internals/glossary.md",
+    ],
 }
 #: Where a link to one of these leads.
 INSTEAD = {"examples": "examples/README.md"}
 
 #: What else the table of contents calls a page.
-TITLES = {"docs/coverage.md": "All functions, checked", "docs/architecture.md": "Architecture"}
+TITLES = {
+    "docs/reference/coverage.md": "All functions, checked",
+    "docs/internals/architecture.md": "Architecture",
+}
 
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 #: How files that are no documents are shown.
@@ -62,9 +77,9 @@ def copy_documents(root: Path, pages: Path, made: dict[str, str]) -> None:
     """
     parts = {title: list(names) for title, names in PARTS.items()}
     listed = {name for names in parts.values() for name in names}
-    parts["Project"] += [
+    parts["Internals"] += [
         name
-        for name in sorted(str(path.relative_to(root)) for path in root.glob("docs/*.md"))
+        for name in sorted(str(path.relative_to(root)) for path in root.glob("docs/**/*.md"))
         if name not in listed
     ]
     where = {name: made.get(name, _place(name)) for names in parts.values() for name in names}

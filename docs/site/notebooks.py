@@ -1,4 +1,4 @@
-"""Runs the notebooks of ``docs/notebooks``, and makes a page of each with what its cells show.
+"""Runs the notebooks of ``docs/tutorials``, and makes a page of each with what its cells show.
 
 Cells run in this process, one after the other, in a folder that goes afterwards. What the last line of a cell
 is worth is shown as a notebook shows it: a picture, a table, or text.
@@ -76,7 +76,7 @@ def write_notebooks(folder: Path, pages: Path) -> str:
     listed = "\n".join(f"- [{title}]({name}.md). {about}" for name, title, about in entries)
     names = "\n".join(name for name, *_ in entries)
     (pages / "index.md").write_text(
-        "# Gallery\n\nNotebooks that make their data and run in seconds. They are in `docs/notebooks`."
+        "# Gallery\n\nNotebooks that make their data and run in seconds. They are in `docs/tutorials`."
         f"\n\n{listed}\n\n```{{toctree}}\n:hidden:\n\n{names}\n```\n"
     )
     return "index.md"

@@ -18,6 +18,7 @@ AROUND = ["open", "plan", "compute", "verify", "options"]
 FAMILIES = {
     "filters": "Filters",
     "morphology": "Morphology and distances",
+    "extrema": "Extrema, peaks and reconstruction",
     "intensity": "Intensity",
     "measure": "Numbers of a volume",
     "labels": "Labels and tables",
@@ -93,7 +94,9 @@ def _functions(folder: Path, pictures: dict[str, Path]) -> None:
                 text.append(
                     f"**Checked against**: {against}. **Kind**: {kind}. **Sweeps**: {sweeps}."
                 )
-                text.append("The words are explained [beside all functions](../coverage.md).")
+                text.append(
+                    "The words are explained [beside all functions](../reference/coverage.md)."
+                )
             _write(folder / f"{name}.md", text)
     _write(folder / "index.md", [*index, _toctree(n for _, names in blocks for n in names)])
 

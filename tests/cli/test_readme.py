@@ -42,7 +42,7 @@ def slices(tmp_path, monkeypatch):
 
 
 #: Pages that go on, in Python, where the README ends.
-CONTINUED = ("README.md", "docs/python.md", "docs/pipelines.md")
+CONTINUED = ("README.md", "docs/how-to/python.md", "docs/how-to/pipelines.md")
 
 
 def test_python(slices):
@@ -76,7 +76,7 @@ def test_make():
 
 
 def test_shell(slices, command):
-    (recipe,) = snippets("docs/command-line.md", "yaml")
+    (recipe,) = snippets("docs/reference/command-line.md", "yaml")
     Path("recipe.yaml").write_text(recipe)
     texts = [t for page in ("command-line", "runs") for t in snippets(f"docs/{page}.md", "sh")]
     for line in "".join(texts).splitlines():
@@ -101,7 +101,7 @@ def test_shell(slices, command):
 
 
 def test_every_verb_is_listed():
-    page = (ROOT / "docs/command-line.md").read_text()
+    page = (ROOT / "docs/reference/command-line.md").read_text()
     commands = next(a for a in parser()._actions if a.choices)
     assert re.findall(r"^\| `([\w-]+)` \|", page, re.M) != []
     assert set(re.findall(r"^\| `([a-z][\w-]+)` \|", page, re.M)) == set(commands.choices)
@@ -118,7 +118,7 @@ def test_the_plan_that_is_shown(tmp_path, monkeypatch):
     known = {}
     exec(text.partition("print(")[0].replace("slices/*.png", "slices"), known)
     said = bv.plan(*known["targets"], memory="2GiB", threads=2).explain(verbose=True)
-    check_shown("docs/memory.md", said.replace(f"{tmp_path}/", ""))
+    check_shown("docs/explanation/memory.md", said.replace(f"{tmp_path}/", ""))
 
 
 def check_shown(page, said):
@@ -138,7 +138,7 @@ def test_the_machines_that_are_shown(tmp_path, monkeypatch, command):
     metadata = {"shape": [8192] * 3, "data_type": "uint8", "chunk_grid": chunks}
     spec = {"driver": "zarr3", "kvstore": store, "metadata": metadata}
     ts.open(spec, create=True).result()
-    (recipe,) = snippets("docs/command-line.md", "yaml")
+    (recipe,) = snippets("docs/reference/command-line.md", "yaml")
     recipe = recipe.replace("{path: slices,", "{path: em.zarr,").replace("op: less", "op: greater")
     Path("recipe.yaml").write_text(re.sub(r"\n  inside: .*", "", recipe))
     page = "templates/dataflow/README.md"
@@ -173,7 +173,7 @@ def test_recipes(slices):
     truth = bv.label(bv.open("slices") > 100)
     bv.compute(affinities.to("affinities.zarr"), truth.to("truth.zarr"), runner=None)
     built = []
-    for text in snippets("docs/recipes.md", "yaml"):
+    for text in snippets("docs/reference/recipes.md", "yaml"):
         if "OPERATION" in text:  # what a recipe may hold, told in words
             continue
         parts = yaml.safe_load(text)
@@ -188,7 +188,7 @@ def test_recipes(slices):
 def test_the_table_of_functions_is_current():
     """Written by its script; a function that its tables do not name may be on it or not."""
     assert runpy.run_path(str(ROOT / "docs/coverage.py"))["current"]()
-    page = (ROOT / "docs/coverage.md").read_text()
+    page = (ROOT / "docs/reference/coverage.md").read_text()
     transforms = [n for n, module in EXPORTS.items() if module == ".transforms" and n != "Slab"]
     for name in transforms:
         assert f"`{name}`" in page, name

@@ -13,7 +13,10 @@ import pytest
 from beam_volumes.cli import completing
 from beam_volumes.recipes.document import load
 
-PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("recipes.md", "command-line.md")]
+PAGES = [
+    Path(__file__).parents[2] / "docs/reference" / name
+    for name in ("recipes.md", "command-line.md")
+]
 
 
 @pytest.fixture

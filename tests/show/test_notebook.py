@@ -4,7 +4,7 @@ import ast
 import json
 from pathlib import Path
 
-NOTEBOOK = Path(__file__).parents[2] / "docs/notebooks/cells.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs/tutorials/cells.ipynb"
 
 
 def shown(cell, known):
