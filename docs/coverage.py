@@ -115,6 +115,7 @@ FAMILIES = {
     "intensity": ("pointwise", "1"),
     "filters": ("neighbourhood", "1"),
     "morphology": ("neighbourhood", "1"),
+    "extrema": ("across", "2"),
     "geometry": ("regrid", "1"),
     "measure": ("number", "1"),
     "labels": ("across", "2"),

@@ -1,4 +1,4 @@
-"""Takes the pictures of Neuroglancer and of a report in docs/how-to/looking.md: ``python docs/screens.py SLICES``.
+"""Takes pictures of Neuroglancer and a report for docs/how-to/looking.md: ``python docs/screens.py SLICES``.
 
 SLICES is a folder of EM with voxels of 10 nm. ``docs/images/view.png`` has them, their cells and
 the boxes of a table; ``report.png`` what the run says of itself. Chromium is needed. Look at the pictures

@@ -110,7 +110,7 @@ def has(thing, names):
 @pytest.mark.parametrize("name", ["architecture", "glossary", "rules"])
 def test_classes_that_are_named_are_there(name):
     """`Median3`, `Volume.to`: classes of ours, Python's or Beam's; a class has the attribute."""
-    for text in named(ROOT / f"docs/{name}.md"):
+    for text in named(ROOT / f"docs/internals/{name}.md"):
         text = re.sub(r"\(.*\)$", "", text)
         if not re.fullmatch(r"[A-Z]\w*[a-z]\w*(\.\w+)?", text):
             continue
