@@ -18,8 +18,9 @@ import pytest
 import beam_volumes as bv
 from beam_volumes.storage.formats import registry
 from beam_volumes.storage.formats.microscopes.bioio import Bioio
+from beam_volumes.storage.formats.microscopes.czi import Czi
 from beam_volumes.storage.places.place import Place
-from tests.peers import peer
+from tests.peers import missing_peers, peer
 from tests.tiers import thorough
 
 ROOT = Path(__file__).parents[2]
@@ -326,6 +327,8 @@ def test_all_formats_are_damaged(tmp_path):
                 opened.add(f.title)
                 break
     missing = {f.title for f in registry.formats() if f.title} - opened
+    if "pylibCZIrw" in missing_peers():
+        missing.discard(Czi.title)
     assert missing <= {Bioio.title}  # its plugins are not ours
 
 
