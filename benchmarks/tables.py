@@ -1,4 +1,4 @@
-"""Prints the tables of docs/reference/speed.md: ``python benchmarks/tables.py contract.csv``."""
+"""Prints the tables of benchmarks/RESULTS.md: ``python benchmarks/tables.py contract.csv``."""
 
 from __future__ import annotations
 

@@ -64,7 +64,6 @@ OUTSIDE = (header_elsewhere, "outside")
 #: By the beginning of a sentence: a call that is refused with a message that names the matter, a test that
 #: covers it, or PROSE.
 SAID = {
-    "README.md": {"know where results differ": PROSE},
     "differences.md": {
         "This page has what differs": PROSE,
         '`mode="wrap"` is refused': (lambda _: bv.gaussian_filter(V, 1, mode="wrap"), "wrap"),
@@ -146,7 +145,6 @@ SAID = {
         "::test_foreign_files_in_an_output_are_not_deleted",
         "An output that is one of the run's own inputs": (own_input, "v.zarr"),
     },
-    "speed.md": {"The start-up of": PROSE},
     "stability.md": {
         "A run is resumed by the version": "tests/drive/test_resume.py"
         "::test_a_run_of_an_older_version_is_refused_naming_both"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 #: The parts of the site and their pages. A page of docs/ that is in none is put into the last one.
 PARTS = {
-    "Get started": ["docs/get-started/quickstart.md"],
+    "Get started": ["docs/get-started/quickstart.md", "docs/get-started/choosing.md"],
     "Tutorials": ["notebooks"],
     "How-to guides": [
         "docs/how-to/python.md",
@@ -47,6 +47,7 @@ PARTS = {
         "docs/internals/architecture.md",
         "docs/internals/rules.md",
         "docs/internals/glossary.md",
+        "benchmarks/RESULTS.md",
     ],
 }
 #: Where a link to one of these leads.

@@ -78,7 +78,11 @@ def test_make():
 def test_shell(slices, command):
     (recipe,) = snippets("docs/reference/command-line.md", "yaml")
     Path("recipe.yaml").write_text(recipe)
-    texts = [t for page in ("command-line", "runs") for t in snippets(f"docs/{page}.md", "sh")]
+    texts = [
+        t
+        for page in ("reference/command-line", "how-to/runs")
+        for t in snippets(f"docs/{page}.md", "sh")
+    ]
     for line in "".join(texts).splitlines():
         program, *arguments = shlex.split(line)
         assert program == "beam-volumes"
