@@ -185,3 +185,18 @@ def test_pictures_are_current():
     script = ROOT / "docs/pictures.py"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_workflows_run_what_the_makefile_has_on_every_python():
+    """Targets of make, and the versions of Python that the package declares."""
+    made = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    text = (ROOT / ".github/workflows/test.yml").read_text()
+    asked = {word for line in re.findall(r"run: make (.*)", text) for word in line.split()}
+    assert (
+        {"lint", "test", "site", "engines"} <= {word for word in asked if "=" not in word} <= made
+    )
+    first, end = re.search(
+        r'">=3\.(\d+),<3\.(\d+)"', (ROOT / "pyproject.toml").read_text()
+    ).groups()
+    versions = [f"3.{minor}" for minor in range(int(first), int(end))]
+    assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", text)[1]) == versions

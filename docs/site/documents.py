@@ -47,6 +47,7 @@ PARTS = {
         "docs/internals/architecture.md",
         "docs/internals/rules.md",
         "docs/internals/glossary.md",
+        "docs/internals/releasing.md",
         "benchmarks/RESULTS.md",
     ],
 }
