@@ -37,7 +37,7 @@ OURS = {"compute", "estimate", "keep_largest", "open", "plan", "preview", "verif
 HEADING = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.M)
 ITEM = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*) : (.+)$")
 #: Texts that send the reader to another function, or have not been filled in.
-DEFERRAL = re.compile(r"\b[Aa]s (?:of|for|by) `|[Pp]arameters,? as\b|%\(\w+\)s")
+DEFERRAL = re.compile(r"\b[Aa]s (?:of|for|by) `|[Pp]arameters,? as\b|%\(\w+\)s|%%")
 #: How no sentence begins.
 OPENING = re.compile(r"(?:^\s*|[.!?:] )(?:Of|What is|What are)\b", re.M)
 

@@ -71,7 +71,7 @@ def open(
         Level of a pyramid; 0, the finest, by default.
     mpp : float, optional
         Micrometers a pixel, instead of ``level``: takes the coarsest level whose pixels are no
-        larger, to 5 %%.
+        larger, to 5 %.
     **options : options
         What only some formats understand.
         %(options)s

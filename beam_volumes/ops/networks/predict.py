@@ -101,7 +101,7 @@ def predict(
         time, as far as they fit.
     normalize : {"patch"} or sequence of two, optional
         ``(low, high)`` are brought to 0 and 1: numbers, lazy numbers, or percentiles of all voxels
-        such as ``("1%%", "99%%")``. ``"patch"`` brings each patch to mean 0 and standard deviation
+        such as ``("1%", "99%")``. ``"patch"`` brings each patch to mean 0 and standard deviation
         1: the result depends on the grid of patches then.
     mask : Volume or numpy.ndarray, optional
         Patches that make results for no voxel of it are not run.
