@@ -64,7 +64,10 @@ def fitted(
     reasons = [*describe_cuts(cuts, choices), *reasons, *_waits(cuts, programs, values)]
     passes: list[Pass | None] = [None] * len(programs)
     smallest = Partitioning(Grid((0, 0, 0), (1, 1, 1)), 1, OVERLAPS[-1], ())
-    for together in _same_slabs(programs):
+    groups = _same_slabs(programs)
+    if limits.slab is not None:
+        _check_units([[programs[k] for k in together] for together in groups], limits.slab)
+    for together in groups:
         members = suited([programs[k] for k in together], lambda ps: _within(ps, limits))
         for k, program in zip(together, members, strict=True):
             programs[k] = program
@@ -233,37 +236,45 @@ def _partitions(programs: Sequence[Program], limits: Limits) -> list[Partitionin
         if limits.window is None:
             return found
         return fit(programs, found[0].grid.step, limits.window, limits.concurrency, limits.budget)
-    asked = slab_shape(limits.slab, programs[0].shape)
-    spans = {a for p in programs for a in p.spans}
-    shape: Triple = tuple(  # type: ignore[assignment]
-        max(1, n) if a in spans else s
-        for a, s, n in zip(range(3), asked, programs[0].shape, strict=True)
-    )
-    _check_units(programs, shape, limits.slab)
+    shape = _asked_slab(programs, limits.slab)
     width = limits.window or preferred_window(programs, (shape[1], shape[2]))
     return fit(programs, shape, width, limits.concurrency, limits.budget)
 
 
-def _check_units(programs: Sequence[Program], slab: Triple, asked: Sequence[int]) -> None:
-    """Refuse slabs that would share a write unit of an output.
+def _asked_slab(programs: Sequence[Program], slab: Sequence[int]) -> Triple:
+    """The slab that a user asked for, of passes that have the same slabs: as wide as stages need it."""
+    shape = programs[0].shape
+    spans = {a for p in programs for a in p.spans}
+    z, y, x = (
+        max(1, n) if a in spans else s
+        for a, (s, n) in enumerate(zip(slab_shape(slab, shape), shape, strict=True))
+    )
+    return (z, y, x)
 
-    Levels and crops have units that begin elsewhere than slabs do. A slab writes the units that begin in it.
+
+def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> None:
+    """Refuse slabs that cut through a write unit of an output of a whole domain.
+
+    Crops and levels are not refused: a slab writes those of their units that begin in it. Outputs that
+    rest on answers to slabs are no crops: their voxels are known in their slab alone.
     """
-    outputs = [o for p in programs for o in p.outputs if max(o.lattice.step) == 1]
-    for axis, n, s in zip(range(3), programs[0].shape, slab, strict=True):
-        aligned = [
-            o
-            for o in outputs
-            if o.lattice.start[axis] % o.unit[axis] == 0 and o.lattice.shape[axis] > s
+    for axis in range(3):
+        whole = [
+            (o, o.unit[axis], _asked_slab(programs, asked)[axis], p.shape[axis])
+            for programs in groups
+            for p in programs
+            for o in p.outputs
+            if max(o.lattice.step) == 1 and o.lattice.shape[axis] == p.shape[axis]
         ]
-        cut = next((o for o in aligned if s % o.unit[axis] and s < n), None)
+        cut = next(((o, u, s) for o, u, s, n in whole if s % u and s < n), None)
         if cut is not None:
+            output, unit, s = cut
             # What the run stores for itself has chunks that divide the slabs.
-            least = math.lcm(*(o.unit[axis] for o in aligned if o is cut or not o.sink.scratch))
+            least = math.lcm(unit, *(u for o, u, *_ in whole if not o.sink.scratch))
+            least = min(least, max(n for *_, n in whole))
             raise ValueError(
-                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {cut.unit[axis]}, the "
-                f"write unit of {cut.sink.name}; use a multiple of {least}, or chunks={s} along "
-                f"{'zyx'[axis]}"
+                f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {unit}, the write unit "
+                f"of {output.sink.name}; use a multiple of {least}, or chunks={s} along {'zyx'[axis]}"
             )
 
 
