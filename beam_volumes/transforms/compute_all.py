@@ -33,6 +33,7 @@ from beam_volumes.session.local import run_local
 from beam_volumes.session.resume import differences
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
+from beam_volumes.storage.places.outside import allowing
 from beam_volumes.sweep.identity import repeating
 from beam_volumes.sweep.stage import digest
 from beam_volumes.transforms.failures import Excepting
@@ -153,6 +154,7 @@ class ComputeAll(Excepting, beam.PTransform):
             digest(run or uuid.uuid4().hex),
             uuid.uuid4().hex,
             settings.durable,
+            settings.outside,
         )
 
     def expand(self, elements: beam.PCollection) -> Any:
@@ -191,12 +193,14 @@ class _Each:
         run: str,
         pipeline: str,
         durable: bool,
+        outside: bool,
     ):
         self.function, self.options = function, options
-        self.run, self.pipeline, self.durable = run, pipeline, durable
+        self.run, self.pipeline = run, pipeline
+        self.durable, self.outside = durable, outside
 
     def __call__(self, element: Any) -> tuple[Any, dict[str, Any]]:
-        with _admitted(self.options.slabs_in_flight):
+        with _admitted(self.options.slabs_in_flight), allowing(self.outside):
             return element, self.computed(element)
 
     def or_named(self, element: Any) -> tuple[Any, dict[str, Any]]:

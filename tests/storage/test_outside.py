@@ -1,7 +1,9 @@
 """Files that name other files: those elsewhere are read only where that is allowed, and all are listed."""
 
 import json
+import pickle
 
+import cloudpickle
 import numpy as np
 import pytest
 import tifffile
@@ -114,6 +116,22 @@ def test_a_file_elsewhere_is_read_if_that_is_allowed(tmp_path, name, trusted):
         folder / name.partition(":")[0], str(other) if name == "e.h5:a" else "../other.bin", other
     )
     np.testing.assert_array_equal(np.asarray(bv.open(str(folder / name))), ARRAY)
+
+
+def test_workers_read_it_if_their_caller_allows_that(tmp_path, trusted):
+    (tmp_path / "given").mkdir()
+    path = tmp_path / "given" / "a.nhdr"
+    nrrd(path, "../other.bin", tmp_path / "other.bin")
+    each = bv.ComputeAll(lambda path: {"sum": bv.sum(bv.open(path))}).computing
+    read = bv.ReadAll().opened
+    bv.options.outside = False  # as in a worker
+    each, read = (pickle.loads(cloudpickle.dumps(step)) for step in (each, read))
+    assert each(path)[1] == {"sum": ARRAY.sum()}
+    assert read("a", path).volume.shape == ARRAY.shape
+    with pytest.raises(OutsideError):
+        bv.open(path)
+    with pytest.raises(OutsideError):
+        bv.ComputeAll(lambda path: {"sum": bv.sum(bv.open(path))}).computing(path)
 
 
 @pytest.mark.parametrize("name", CASES)

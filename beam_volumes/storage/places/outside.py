@@ -7,11 +7,26 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from beam_volumes.base.text import printable
 
 #: Whether files may name others that lie elsewhere: `beam_volumes.options.outside`.
 allowed = False
+#: The same for this thread: set by the process that sent it its work.
+_allowed_here: ContextVar[bool] = ContextVar("beam_volumes_outside", default=False)
+
+
+@contextmanager
+def allowing(allow: bool) -> Iterator[None]:
+    """Let files name others that lie elsewhere, in this thread, if ``allow``."""
+    token = _allowed_here.set(allow)
+    try:
+        yield
+    finally:
+        _allowed_here.reset(token)
 
 
 class OutsideError(ValueError):
@@ -29,7 +44,7 @@ def check_path(header: str, path: str) -> None:
     Traceback (most recent call last):
     beam_volumes...OutsideError: /data/a.nhdr names the file /etc/passwd, which lies outside ...
     """
-    if not allowed and not lies_with(header, path):
+    if not (allowed or _allowed_here.get() or lies_with(header, path)):
         raise OutsideError(
             f"{printable(header)} names the file {printable(os.path.abspath(path))}, which lies outside its "
             "folder: if you trust it, allow that by beam_volumes.options.outside = True"

@@ -11,7 +11,9 @@ import apache_beam as beam
 from apache_beam.transforms.display import DisplayDataItem
 
 from beam_volumes.graph.opening import open as open_volume
+from beam_volumes.graph.options import options
 from beam_volumes.graph.volume import Volume
+from beam_volumes.storage.places.outside import allowing
 from beam_volumes.transforms import pipeline_metrics
 from beam_volumes.transforms.failures import Excepting
 from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
@@ -110,12 +112,13 @@ class Opened:
     """Volumes of elements, cut into slabs; the last few stay open in each process."""
 
     def __init__(self, function: Callable[[Any], Volume] | None, *how: Any):
-        self.function, self.how = function, how
+        self.function, self.how, self.outside = function, how, options.outside
         self.kept: dict[str, ReadSlabs] = {}
 
     def __call__(self, name: str, what: Any) -> ReadSlabs:
         if name not in self.kept:
-            volume = (self.function or open_volume)(what)
+            with allowing(self.outside):
+                volume = (self.function or open_volume)(what)
             if not isinstance(volume, Volume):
                 raise TypeError(f"ReadAll: for {name} the function gave {volume!r}, not a Volume")
             while len(self.kept) >= _KEPT:
@@ -124,7 +127,7 @@ class Opened:
         return self.kept[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"function": self.function, "how": self.how, "kept": {}}
+        return {**self.__dict__, "kept": {}}
 
 
 def _named(element: Any) -> tuple[str, Any]:
