@@ -89,6 +89,8 @@ def test_coarse_and_refused(tmp_path):
         volume_of(*read_ply(tmp_path / "tiny" / f"{label}.ply"))
     labels[15, 19, 0] = 0
     fine = bv.meshes(labels, tmp_path / "fine").to_pyarrow().to_pydict()
+    large = bv.meshes(labels, tmp_path / "large", step=2**63).to_pyarrow()
+    assert large == bv.meshes(labels, tmp_path / "fine").to_pyarrow()
     coarse = bv.meshes(labels, tmp_path / "coarse", step=2).to_pyarrow().to_pydict()
     assert all(b < 0.4 * a for a, b in zip(fine["faces"], coarse["faces"], strict=True))
     for label in coarse["label"]:

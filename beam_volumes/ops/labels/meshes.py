@@ -124,10 +124,7 @@ class _Writer:
     def __call__(self, region: Region) -> Mapping[str, Any]:
         from skimage.measure import mesh_surface_area
 
-        try:
-            corners, faces = _surface(region.mask, self.step)
-        except RuntimeError:  # too small to be seen in such steps
-            corners, faces = _surface(region.mask, 1)
+        corners, faces = _surface(region.mask, self.step)
         size = np.array(region.voxel_size)
         corners = corners * size  # what is flat is so in these
         if self.simplify:
@@ -152,11 +149,12 @@ def _surface(mask: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the corners of a closed surface, in voxels from the box's first, and its triangles."""
     from skimage.measure import marching_cubes
 
-    # Steps begin before the box and end behind it.
-    beside = [(step, step + -n % step) for n in mask.shape]
-    padded = np.pad(mask, beside).astype(np.uint8)
-    corners, faces, *_ = marching_cubes(padded, 0.5, step_size=step, allow_degenerate=False)
-    return corners.astype(np.float64) - step, faces
+    sampled = mask[::step, ::step, ::step]
+    if max(mask.shape) < step or not sampled.any():  # too small to be seen in such steps
+        sampled, step = mask, 1
+    padded = np.pad(sampled, 1).astype(np.uint8)
+    corners, faces, *_ = marching_cubes(padded, 0.5, allow_degenerate=False)
+    return (corners.astype(np.float64) - 1) * step, faces
 
 
 def _simplified(
