@@ -8,6 +8,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.graph.kinds import ParameterError, kind_of
+from beam_volumes.plan.fitting import MemoryTooSmall
 from beam_volumes.recipes.catalogue import operations
 
 #: What is no parameter's value, or only that of a few.
@@ -80,7 +81,7 @@ FUNCTIONS = {
 }
 
 
-def calls(name):
+def calls(name, values=BAD):
     """A call with each bad value of each parameter: its name, the value, and all arguments."""
     parameters = inspect.signature(FUNCTIONS[name]).parameters.values()
     given = {
@@ -93,7 +94,7 @@ def calls(name):
     for p in parameters:
         if p.kind is p.VAR_KEYWORD:
             continue
-        for value in BAD:
+        for value in values:
             some = {**given, p.name: value}
             if p.name in ("footprint", "structure"):
                 some.pop("size", None)
@@ -114,6 +115,59 @@ def test_errors_name_the_parameter_before_anything_is_read(name, tmp_path, monke
                 wrong.append((p.name, value, error))
         except OSError as error:  # a path, which is named
             if "x" not in str(error) and str(tmp_path) not in str(error):
+                wrong.append((p.name, value, error))
+    assert wrong == []
+
+
+#: Numbers that are of a right type, and too large or small for most parameters.
+EXTREME = [10**9, 2**63, -(2**63), 1e300, -1e300, 5e-324]
+SHAPE = (6, 7, 8)
+VOXELS = np.random.default_rng(0).integers(0, 200, SHAPE)
+LABELS = np.zeros(SHAPE, "i4")
+LABELS[1:3, 1:4, 1:4], LABELS[3:, 4:, 4:] = 1, 2
+#: What is there to be read, instead of what is not.
+READABLE = {
+    id(V): bv.open(VOXELS.astype("f4")),
+    id(M): bv.open(VOXELS > 120),
+    id(L): bv.open(LABELS),
+    id(COLOURS): bv.open(np.stack([VOXELS.astype("u1")] * 3), axes="czyx"),
+}
+
+
+def readable(given):
+    """The same arguments, with volumes that have voxels."""
+    if isinstance(given, dict):
+        return {name: readable(value) for name, value in given.items()}
+    return list(map(readable, given)) if isinstance(given, list) else READABLE.get(id(given), given)
+
+
+def lazy_of(result):
+    """What can be computed of what a function gives."""
+    if isinstance(result, dict):
+        result = tuple(result.values())
+    if isinstance(result, tuple | list):
+        return [target for part in result for target in lazy_of(part)]
+    return [result] if isinstance(result, bv.Volume | bv.Scalar | bv.Table) else []
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_extreme_numbers_work_or_are_refused_by_name(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function, wrong = FUNCTIONS[name], []
+    names = inspect.unwrap(function).__globals__
+    for p, value, args, some in calls(name, EXTREME):
+        if not kind_of(str(p.annotation), names).accepts(value):
+            continue
+        try:
+            targets = lazy_of(function(*readable(args), **readable(some)))
+            if targets:
+                bv.compute(targets, runner=None, progress=False)
+        except MemoryTooSmall:
+            pass  # what they ask for would take so much, which is refused before
+        except Exception as error:
+            named = re.search(rf"\b{p.name}\b", str(error))
+            if not named or not isinstance(error, ValueError | TypeError):
                 wrong.append((p.name, value, error))
     assert wrong == []
 
@@ -144,6 +198,17 @@ NAMED = [
     ("plan", lambda: bv.estimate(None, "n2-standard-8")),
     ("percentiles", lambda: bv.preview(V, percentiles=5)),
     ("targets", lambda: bv.plan(3)),
+    ("weights", lambda: bv.convolve1d(V, [1e300])),
+    ("weights", lambda: bv.correlate(V, np.full((3, 3, 3), 1e300))),
+    ("range", lambda: bv.histogram(V, range=(-1e300, 1e300))),
+    ("zoom", lambda: bv.zoom(V, np.full(3, 2**63, np.uint64))),
+    ("constant_values", lambda: bv.pad(V, 1, constant_values=1e300)),
+    ("spacing", lambda: bv.regionprops_table(L, spacing=1e300)),
+    *(
+        (what, lambda what=what, value=value: bv.frangi(V, **{what: value}))
+        for what in ("alpha", "beta", "gamma")
+        for value in (0, -1, float("inf"), float("nan"), 1e300, 5e-324)
+    ),
 ]
 
 

@@ -201,6 +201,8 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
         )
     dtype = image.dtype
     _refuse_long(name, dtype, f"an image of {dtype}")
+    if h > float((np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)).max):
+        raise ValueError(f"{name}: h={h!r} is more than {dtype} has")
     if dtype.kind in "ui" and float(h) % 1:
         image, dtype = image.astype(np.float64), np.dtype(np.float64)
     h = dtype.type(h) if dtype.kind == "f" else int(h)
@@ -215,8 +217,6 @@ def _h_extrema(name: str, image: Any, h: Any, footprint: Any) -> Volume:
         shifted = image + h + slack if up else image - h - slack
     else:
         info = np.iinfo(dtype)
-        if h > info.max:
-            raise ValueError(f"{name}: h={h!r} is more than {dtype} has")
         lowest = 0 if dtype.kind == "u" else int(info.min)
         moved = wide + (h if up else -h)
         shifted = np.clip(moved, lowest, int(info.max)).astype(dtype)

@@ -76,7 +76,7 @@ def separable(
             triple(before),
             triple([len(w) for w in weights]),
             padding,
-            tuple(np.ascontiguousarray(w, dtype=compute) for w in weights),  # type: ignore[arg-type]
+            tuple(_weights_in(compute, w, name) for w in weights),  # type: ignore[arg-type]
         )
         source = stage_of(source, stage)
     return source.astype(wanted)
@@ -352,11 +352,20 @@ def correlate(
     return correlation(volume, around, dtype)
 
 
+def _weights_in(dtype: np.dtype, weights: Any, name: str) -> np.ndarray:
+    """Weights in the dtype that a filter computes in."""
+    with np.errstate(over="ignore"):
+        found = np.ascontiguousarray(weights, dtype=dtype)
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name}: weights has numbers beyond {dtype}; give dtype='float64'")
+    return found
+
+
 def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
     """Correlate with the weights of a footprint, tap by tap."""
     compute, result, wanted = _dtypes(volume.dtype, dtype)
     assert around.numbers is not None
-    weights = around.numbers[around.inside].astype(compute)
+    weights = _weights_in(compute, around.numbers[around.inside], around.name)
     fields = around.fields(result, around.padding)
     source = holding(kernel_input(volume), around.padding, compute)
     return stage_in(wanted, source, stages.CorrelateNd(*fields, around.offsets, weights))

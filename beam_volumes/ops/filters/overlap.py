@@ -117,6 +117,7 @@ def map_overlap(
         pair = tuple(d) if isinstance(d, Sequence) else (d, d)
         if len(pair) != 2 or not all(isinstance(n, int | np.integer) and n >= 0 for n in pair):
             raise ValueError(f"map_overlap: depth={depth!r} is not made of whole numbers from 0 on")
+        par.not_too_long(max(pair), f"map_overlap: depth={depth!r}")
         halo.append((int(pair[0]), int(pair[1])))
     z, y, x = halo
     padding = Padding(par.modes_of(mode, chosen, "map_overlap"), float(cval))

@@ -351,9 +351,9 @@ def frangi(
     >>> np.asarray(bv.frangi(bv.open(line), [1]))[3:6, 4].round(2)
     array([0.02, 0.86, 0.02], dtype=float32)
     """
-    for what, number in (("alpha", alpha), ("beta", beta), ("gamma", gamma)):
-        if number is not None and not number > 0:
-            raise ValueError(f"frangi: {what}={number!r} is not a positive number")
+    alpha = par.positive(alpha, "alpha", "frangi")
+    beta = par.positive(beta, "beta", "frangi")
+    gamma = None if gamma is None else par.positive(gamma, "gamma", "frangi")
     options: dict[str, Any] = {"mode": mode, "cval": cval}
     sign = 1.0 if black_ridges else -1.0
     structure: Scalar | None = None
@@ -364,6 +364,10 @@ def frangi(
         if gamma is None and not matrix[0].size:
             gamma = 1.0  # of no voxels it does not matter
         if gamma is None and structure is None:
+            if "constant" in str(mode) and not abs(cval) <= float(np.finfo(dtype).max):
+                raise ValueError(
+                    f"frangi: cval={cval!r} is not a finite {dtype} number, as gamma is made of; give gamma="
+                )
             strength = _made(
                 matrix, Ridge("frangi", dtype, _axes(matrix), alpha, beta, 0.0, 1.0, sign)
             )

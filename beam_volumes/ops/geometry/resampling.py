@@ -314,7 +314,7 @@ def zoom(
     for z in by:
         if isinstance(z, str | bool) or not (math.isfinite(z) and z > 0):
             raise ValueError(f"zoom: zoom={zoom!r} is not made of positive numbers")
-    grid = [round(n * z) for n, z in zip(shape, by, strict=True)]
+    grid = [round(n * float(z)) for n, z in zip(shape, by, strict=True)]
     if 0 in grid:
         raise ValueError(f"zoom: zoom={zoom!r} leaves no voxels of the shape {v.shape}")
     countable(grid, f"zoom: zoom={zoom!r}")

@@ -228,15 +228,19 @@ class Affine(Regrid):
         return lo, hi
 
     def inner(self, axis: int) -> Range:
-        scale, reach = self.matrix[axis, axis], self.reach(axis)
+        scale, reach, n = float(self.matrix[axis, axis]), self.reach(axis), self.grid[axis]
         if not scale > 0:
             return 0, 0
         least = self.offset[axis] + sum(
             min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
         )
-        first = min(max(0, math.ceil(-least / scale) + 1), self.grid[axis])
-        last = math.floor((self.of[axis] - 2 - least - reach) / scale)
-        return first, max(first, min(last, self.grid[axis]))
+        # A scale may be so small that these are infinite.
+        begin, end = (
+            min(max(-1.0, at / scale), float(n))
+            for at in (float(-least), float(self.of[axis] - 2 - least - reach))
+        )
+        first = min(math.ceil(begin) + 1, n)
+        return first, max(first, math.floor(end))
 
     @property
     def cost(self) -> float:

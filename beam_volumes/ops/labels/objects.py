@@ -150,7 +150,8 @@ def for_each_label(
             raise ValueError(f"{what}: {v!r} has points in time; choose one: v[0]")
     if not callable(function):
         raise TypeError(f"{what}: function={function!r} is not callable")
-    z, y, x = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0)
+    margins = par.whole_numbers(pad, labels.space.visible, 0, "pad", 0, what)
+    z, y, x = map(min, margins, labels.node.shape)
     step = EachLabel(
         name or str(getattr(function, "__name__", what)),
         function,

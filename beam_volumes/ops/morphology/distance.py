@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from scipy.ndimage import generate_binary_structure
 
 from beam_volumes.across.scans import cumsum_dtype
+from beam_volumes.graph.arithmetic import apply_ufunc
 from beam_volumes.graph.nodes import AcrossNode, Barrier
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.morphology import distance as kernels
@@ -87,13 +89,16 @@ def distance_transform_edt(
     _no_indices(name, return_indices)
     steps = par.voxel_sizes(mask, sampling, "sampling", name)
     root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
-    if max_distance is not None:
-        most = _max_distance(mask, max_distance, sampling, name)
+    most = None if max_distance is None else _max_distance(mask, max_distance, sampling, name)
+    if most is not None and most < math.hypot(*np.multiply(mask.node.shape, steps)):
         return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, root))
     how = kernels.metric(mask.node.shape, steps)
     along_y = scan_stages.DistanceAlongY(f"{name} along y", how.dtype, how)
     along_x = scan_stages.DistanceAlongX(f"{name} along x", dtype, how, root)
-    return stage_of(stage_of(_along_z(mask, name), along_y), along_x)
+    found = stage_of(stage_of(_along_z(mask, name), along_y), along_x)
+    if most is None:
+        return found
+    return apply_ufunc("minimum", found, dtype.type(most if root else most**2))
 
 
 #: scipy's names of the metrics, and whether each is the chessboard's.

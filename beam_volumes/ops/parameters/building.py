@@ -54,8 +54,9 @@ def stage_in(dtype: np.dtype, volume: Volume, stage: Stage, *values: Value) -> V
 
 
 def representable(number: float, dtype: np.dtype) -> bool:
-    if np.issubdtype(dtype, np.floating):
-        return True
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(dtype.type(number)) or not np.isfinite(number))
     if dtype.kind == "b":
         return number in (0, 1)
     info = np.iinfo(dtype)

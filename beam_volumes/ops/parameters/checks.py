@@ -22,6 +22,8 @@ from beam_volumes.storage.sources.axes import unit_name
 
 #: Voxels of the largest footprint, and taps of the longest weights along an axis.
 MAX_VOXELS, MAX_TAPS = 1 << 24, 1 << 22
+#: The extents of a voxel: of squares, cubes and moments of others some would not be finite, or 0.
+MIN_VOXEL_SIZE, MAX_VOXEL_SIZE = 1e-50, 1e50
 #: Bins of the longest histogram.
 MAX_BINS = 1 << 24
 MODES = ("reflect", "mirror", "nearest", "constant", "grid-mirror", "grid-constant")
@@ -142,13 +144,18 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
             raise ValueError(
                 f'{name}: {what}="voxel_size", but the volume has none; open it with voxel_size='
             )
-        return volume.space.voxel_size
-    sizes = per_axis(1.0 if given is None else given, volume.space.visible, 1.0, f"{name}: {what}")
+        sizes: Sequence[Any] = volume.space.voxel_size
+    else:
+        sizes = per_axis(
+            1.0 if given is None else given, volume.space.visible, 1.0, f"{name}: {what}"
+        )
     for size in sizes:
         if not is_number(size):
             raise TypeError(f"{name}: {what}={given!r}: {size!r} is not a number")
-        if not (math.isfinite(size) and size > 0):
-            raise ValueError(f"{name}: {what}={given!r}: a voxel size is finite and above 0")
+        if not MIN_VOXEL_SIZE <= size <= MAX_VOXEL_SIZE:
+            raise ValueError(
+                f"{name}: {what}={given!r}: it is above 0, from {MIN_VOXEL_SIZE} to {MAX_VOXEL_SIZE}; use another unit"
+            )
     z, y, x = map(float, sizes)
     return z, y, x
 
@@ -253,6 +260,14 @@ def whole_number(value: Any, what: str, name: str, least: int = 1) -> int:
     return int(value)
 
 
+def positive(value: float, what: str, name: str) -> float:
+    """A number above 0, with a square that is finite and above 0, too."""
+    number = float(value)
+    if not (number > 0 and 0 < number * number < math.inf):
+        raise ValueError(f"{name}: {what}={value!r} is not a number from 1e-150 to 1e150")
+    return number
+
+
 def bins_of(value: Any, what: str, name: str) -> int:
     """A number of bins."""
     number = whole_number(value, what, name)
@@ -288,5 +303,7 @@ def not_too_large(sizes: Sequence[int], what: str) -> None:
 def not_too_long(taps: float, what: str) -> int:
     """The number of taps of weights along an axis, unless no run could use them."""
     if not taps <= MAX_TAPS:
-        raise ValueError(f"{what} is too large: weights have up to {MAX_TAPS:,} taps along an axis")
+        raise ValueError(
+            f"{what} is too large: neighbourhoods have up to {MAX_TAPS:,} voxels along an axis"
+        )
     return int(taps)
