@@ -85,8 +85,11 @@ class Session(OncePerProcess):
         Superseded
             Another run has taken the place since this one was asked for.
         """
-        outputs, journal = self.plan.outputs, self.journal
-        if journal is not None and journal.now() != self.run_id:
+        outputs, journal, closed = self.plan.outputs, self.journal, ""
+        if journal is not None and journal.now() == self.run_id:
+            manifest = Journal.load(journal.spec)
+            closed = "" if manifest is None else manifest.closed
+        elif journal is not None:
             made = next((s for s in outputs if s.begun_run() == self.run_id), None)
             if made is not None:  # it was prepared, and then its journal removed or replaced
                 journal.check()
@@ -104,9 +107,10 @@ class Session(OncePerProcess):
                 attempts=journal.attempts,
                 replaces=self.replaces.get(journal.url, ANY),
             )
+        how = None if journal is None else self._how_to_continue(journal, closed)
         for sink in outputs:
             before = self.replaces.get(sink.name, ANY)
-            sink.create(self.run_id, self.overwrite, before, self._how_to_continue())
+            sink.create(self.run_id, self.overwrite, before, how)
         self.make_scratch()
         if journal is None or not journal.marked(ENDED):
             for sink in self.plan.intermediates:
@@ -117,16 +121,12 @@ class Session(OncePerProcess):
         if journal is not None and journal.marked(ENDED):
             self._remove_scratch()  # of a first step that came late
 
-    def _how_to_continue(self) -> Mapping[str, Any] | None:
+    def _how_to_continue(self, journal: Journal, closed: str) -> Mapping[str, Any]:
         """What is noted in outputs until the run has ended."""
-        if self.journal is None:
-            return None
-        start = self.journal.url
-        if journal_place(self.plan, None) == self.journal.spec:
+        start = journal.url
+        if journal_place(self.plan, None) == journal.spec:
             start = url(self.plan.outputs[0].kvstore).rstrip("/")
-        manifest = Journal.load(self.journal.spec)
-        is_closed = manifest is not None and manifest.closed
-        return {"start": start, "by": "program" if is_closed else "resume"}
+        return {"start": start, "by": "program" if closed else "resume"}
 
     def check(self, sinks: Iterable[Any] = ()) -> None:
         """Raise `Superseded` unless the run is still its manifest's, and outputs are still its own."""

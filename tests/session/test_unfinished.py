@@ -10,6 +10,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.cli.main import main
+from beam_volumes.runs.journal import Journal
 from beam_volumes.session import merging, slabs
 from beam_volumes.show.napari_reader import get_reader
 from beam_volumes.storage.formats.tables.parquet import ParquetTable
@@ -191,3 +192,15 @@ def test_whole_outputs_have_no_note_of_it(tmp_path):
     assert b"unfinished" not in (tmp_path / "a.zarr" / "zarr.json").read_bytes()
     assert os.path.exists(tmp_path / "a.zarr.run")
     assert sinks.UNFINISHED == "unfinished"
+
+
+def test_the_manifest_is_not_read_for_each_output(tmp_path, monkeypatch):
+    load, read = Journal.load, []
+    monkeypatch.setattr(Journal, "load", lambda place: read.append(place) or load(place))
+    counts = []
+    for n in (1, 3):
+        targets = [(bv.open(VOXELS) + k).to(tmp_path / f"{n}-{k}.zarr") for k in range(n)]
+        read.clear()
+        bv.compute(targets, **QUIET)
+        counts.append(len(read))
+    assert counts[0] == counts[1] <= 4
