@@ -8,7 +8,7 @@ import pytest
 
 import beam_volumes as bv
 from beam_volumes.graph.kinds import ParameterError, kind_of
-from beam_volumes.plan.fitting import MemoryTooSmall
+from beam_volumes.plan.fit.fitting import MemoryTooSmall
 from beam_volumes.recipes.catalogue import operations
 
 #: What is no parameter's value, or only that of a few.

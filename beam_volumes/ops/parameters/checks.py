@@ -154,7 +154,8 @@ def voxel_sizes(volume: Volume, given: Any, what: str, name: str) -> tuple[float
             raise TypeError(f"{name}: {what}={given!r}: {size!r} is not a number")
         if not MIN_VOXEL_SIZE <= size <= MAX_VOXEL_SIZE:
             raise ValueError(
-                f"{name}: {what}={given!r}: it is above 0, from {MIN_VOXEL_SIZE} to {MAX_VOXEL_SIZE}; use another unit"
+                f"{name}: {what}={given!r}: a voxel size is above 0, from {MIN_VOXEL_SIZE} to "
+                f"{MAX_VOXEL_SIZE}; use another unit"
             )
     z, y, x = map(float, sizes)
     return z, y, x
