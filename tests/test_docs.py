@@ -200,3 +200,12 @@ def test_workflows_run_what_the_makefile_has_on_every_python():
     ).groups()
     versions = [f"3.{minor}" for minor in range(int(first), int(end))]
     assert re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.*)\]", text)[1]) == versions
+
+
+def test_messages_that_troubleshooting_quotes_are_raised():
+    page = (ROOT / "docs/how-to/troubleshooting.md").read_text()
+    quoted = re.findall(r"^\| `([^`]+)` \|", page, re.M)
+    source = "".join(file.read_text() for file in (ROOT / "beam_volumes").rglob("*.py"))
+    # A message may be cut between two lines of the source.
+    source = re.sub(r'"\n\s*f?"', "", source)
+    assert len(quoted) > 10 and [text for text in quoted if text not in source] == []

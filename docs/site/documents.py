@@ -20,6 +20,7 @@ PARTS = {
         "docs/how-to/pyramids.md",
         "docs/how-to/runs.md",
         "docs/how-to/runners.md",
+        "docs/how-to/troubleshooting.md",
         "docs/how-to/pipelines.md",
         "examples/README.md",
         "engines/README.md",
