@@ -8,7 +8,8 @@ components in it, in the same order, and each tells which of its own components 
 position by position these are the equivalences between the two slabs, an *interface*.
 
 A component that continues from one window to the next is united with what it continues as it comes, in
-both sweeps alike: what a slab keeps and gets back is of components that begin in a window.
+both sweeps alike: what a slab gets back is of components that begin in a window. Of these, a slab keeps a
+number each, and anything more of those that have not been united by then.
 
 A component's *provisional id* is the linear index in the volume of the first voxel that was seen of
 it; the smallest one of a component is its *root*.
@@ -32,7 +33,7 @@ from beam_volumes.sweep.resources import in_strips
 InterfaceKey = tuple[int, int, int, int]
 Payload = dict[str, np.ndarray]
 
-#: Columns of pieces that were united meanwhile are merged when there are so many more rows than pieces.
+#: Rows of pieces that were united meanwhile are merged when there are so many more than at the last merge.
 _MERGED_AT = 1000
 
 #: How the columns of a payload merge: anything with ``reduceat``, as a ufunc has.
@@ -513,9 +514,12 @@ class SlabLabeler:
         self.border = border
         self._stream = _Stream(labelling)
         self._depth = 0
+        # Of pieces: their numbers and first voxels; columns of what windows have, and its numbers.
+        self._pieces: list[np.ndarray] = [np.empty(0, np.int64)]
         self._first: list[np.ndarray] = [np.empty(0, np.uint64)]
         self._columns: list[Payload] = []
         self._numbers: list[np.ndarray] = []
+        self._merged_at = _MERGED_AT
         self._counts: list[int] = []
         self._digests: list[int] = []
         self._faces: dict[InterfaceKey, _Face] = {}
@@ -562,27 +566,45 @@ class SlabLabeler:
         z0, y0, x0 = self.region.start
         _, ny, nx = self.grid.shape
         first = ((z + (z0 + self._depth)) * ny + (y + y0)) * nx + (x + x0)
+        self._pieces.append(numbers[is_new])
         self._first.append(first.astype(np.uint64))
         self._counts.append(len(first))
         columns = self._measured(found, seeds) | (extra(found) if extra else {})
         if columns:
             self._columns.append(columns)
             self._numbers.append(numbers)
-            if sum(map(len, self._numbers)) > 2 * self._stream.count + _MERGED_AT:
-                merged = self._payload(np.arange(self._stream.count), self._stream.count)
-                self._columns, self._numbers = [merged], [np.arange(self._stream.count)]
+        if max(self.pieces, sum(map(len, self._numbers))) > self._merged_at:
+            self.merge()
+            self._merged_at = 2 * self.pieces + _MERGED_AT
         self._digests.append(found.digest(threads=threads))
         self._depth += block.shape[0]
         return len(first)
 
-    def _payload(self, groups: np.ndarray, count: int) -> Payload:
-        """The columns of so many groups of numbers."""
-        if not self._columns:
-            return {}
-        columns = {
-            name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
-        }
-        return merge_payload(columns, groups[np.concatenate(self._numbers)], count, self.rules)
+    @property
+    def begun(self) -> int:
+        """How many components continued none of the window before."""
+        return self._stream.count
+
+    @property
+    def pieces(self) -> int:
+        """How many of those are kept: not yet known, at the last `merge`, to be part of one before."""
+        return sum(map(len, self._pieces))
+
+    def merge(self) -> None:
+        """Keep of pieces that have been united the first one, with the columns of all."""
+        classes = self._stream.classes()
+        pieces = np.concatenate(self._pieces)
+        own = classes[pieces] == pieces
+        self._first = [np.concatenate(self._first)[own]]
+        pieces = pieces[own]
+        self._pieces = [pieces]
+        if self._columns:
+            columns = {
+                name: np.concatenate([c[name] for c in self._columns]) for name in self._columns[0]
+            }
+            groups = np.searchsorted(pieces, classes[np.concatenate(self._numbers)])
+            self._columns = [merge_payload(columns, groups, len(pieces), self.rules)]
+            self._numbers = [pieces]
 
     def _measured(self, found: Components, seeds: np.ndarray | None) -> Payload:
         n = len(found.first)
@@ -620,18 +642,16 @@ class SlabLabeler:
             raise ValueError(
                 f"slab {self.cell}: {self._depth} slices of {self.region.shape[0]} were labelled"
             )
+        self.merge()
         classes = self._stream.classes()
-        own = classes == np.arange(len(classes))
-        groups = (np.cumsum(own) - 1)[classes]
-        count = int(own.sum())
+        groups = as_index(np.cumsum(classes == np.arange(len(classes))) - 1)[classes]
         ends = np.cumsum(self._counts)
-        windows = (groups[e - n : e] for e, n in zip(ends, self._counts, strict=True))
         return SlabSummary(
             cell=self.cell,
-            ids=np.concatenate(self._first)[own],
-            payload=self._payload(groups, count),
+            ids=self._first[0],
+            payload=self._columns[0] if self._columns else {},
             interfaces={key: face.finish(groups) for key, face in self._faces.items()},
-            windows=tuple(map(as_index, windows)),
+            windows=tuple(groups[e - n : e] for e, n in zip(ends, self._counts, strict=True)),
             digests=tuple(self._digests),
         )
 

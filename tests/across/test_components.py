@@ -573,3 +573,22 @@ def test_regions():
     grid = Grid((5, 6, 7), (2, 6, 4))
     assert cc.region_of(grid, (0, 0, 0)) == (Box((0, 0, 0), (2, 6, 4)), Box((0, 0, 0), (3, 6, 5)))
     assert cc.region_of(grid, (2, 0, 1)) == (Box((4, 0, 4), (5, 6, 7)),) * 2
+
+
+def test_pieces_that_are_united_are_kept_once():
+    """A slab keeps as much of each component as of any other, however many windows its pieces begin in."""
+    z, x = np.indices((200, 4000))
+    comb = (x % 2 == 0) & (z % 8 > x // 2 % 6)  # teeth that begin one after the other
+    mask = comb | (z % 8 == 7)  # and are joined in every eighth slice
+    grid = Grid((200, 1, 4000), (200, 1, 4000))
+    labeler = cc.SlabLabeler(grid, (0, 0, 0), cc.Labelling(cc.connectivity_structure(1)), ("size",))
+    for k in range(200):
+        labeler.feed(mask[k : k + 1, None])
+    assert labeler.begun == 50_000 and labeler.pieces < 10_000
+    labeler.merge()
+    expected, count = ndi.label(mask)
+    assert labeler.pieces == count
+    summary = labeler.finish()
+    assert summary.payload["size"].tolist() == np.bincount(expected.ravel())[1:].tolist()
+    first = np.unique(expected, return_index=True)[1][1:]
+    assert summary.ids.tolist() == first.tolist()
