@@ -115,6 +115,10 @@ class Survey:
         """
         return self.state_bytes(shape, windows)
 
+    def merge_bytes(self, grid: Grid) -> int:
+        """Bytes to set aside at the least for a step of the merge."""
+        return 0
+
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         """A survey of slab ``index``; one that would keep more than ``limit_bytes`` raises ValueError."""
         raise NotImplementedError

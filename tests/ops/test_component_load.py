@@ -5,9 +5,11 @@ import re
 
 import numpy as np
 import pytest
+import scipy.ndimage as ndi
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import beam_volumes as bv
 from beam_volumes.across import components as cc
 from beam_volumes.across.rounds.components import component_flow, tree_of
 from beam_volumes.across.rounds.flow import group_by_key, run
@@ -86,3 +88,35 @@ def test_none_would_do():
     grid = Grid((4, 9, 9), (4, 9, 9))
     parts = summaries(np.ones((4, 9, 9)), grid)
     assert MergeEstimate.of(grid, 0).finish(total(MergeEstimate.of(grid, 0), parts)) == 0
+
+
+def ramp(*shape, axis):
+    """One basin; in some slabs as many pieces as a face has voxels."""
+    return np.ascontiguousarray(np.indices(shape, "u1")[axis])
+
+
+def smooth(*shape):
+    return ndi.gaussian_filter(np.random.default_rng(0).random(shape, "f4"), 4, mode="wrap")
+
+
+FEW = {
+    "watershed": (bv.watershed, ramp(32, 64, 64, axis=1), (8, 32, 32)),
+    "reconstruction": (
+        lambda v: bv.reconstruction(v, v),
+        ramp(64, 128, 128, axis=0),
+        (8, 128, 128),
+    ),
+    "h_minima": (lambda v: bv.h_minima(v, 5), ramp(64, 128, 128, axis=0), (8, 128, 128)),
+    "local_maxima": (bv.local_maxima, smooth(32, 64, 64), (8, 32, 32)),
+    "label": (lambda v: bv.label(v > v.mean()), smooth(32, 64, 64), (8, 32, 32)),
+}
+
+
+@pytest.mark.parametrize("way", FEW)
+def test_the_smallest_memory_does_for_few_components(way, tmp_path):
+    made, image, chunks = FEW[way]
+    target = made(bv.open(image)).to(tmp_path / "o.zarr", chunks=chunks)
+    least = bv.plan(target, memory="3GiB").smallest_memory
+    small = bv.compute(target, memory=least, runner=None, progress=False)
+    ample = bv.compute(made(bv.open(image)), runner=None, progress=False)
+    np.testing.assert_array_equal(np.asarray(small), ample, strict=True)

@@ -133,7 +133,7 @@ def of_slab(
     if len(grid) == 0:
         return ()
     rings = largest_rings(program, grid, window, overlap)
-    slab = _Slab(program, grid.step, window, concurrency, rings)
+    slab = _Slab(program, grid, window, concurrency, rings)
     items = (
         *slab.rings_of_steps(),
         *slab.answers(),
@@ -148,13 +148,18 @@ def of_slab(
 
 @dataclass(frozen=True)
 class _Slab:
-    """The largest slab of a program: ``shape`` is that of its core."""
+    """The largest slab of a program."""
 
     program: Program
-    shape: Triple
+    grid: Grid
     window: int
     concurrency: Concurrency
     rings: Rings
+
+    @property
+    def shape(self) -> Triple:
+        """The shape of its core."""
+        return self.grid.step
 
     def rings_of_steps(self) -> Iterator[MemoryItem]:
         """Slices of each step: what a window needs, and room to read ahead and to write behind."""
@@ -177,12 +182,13 @@ class _Slab:
                 yield MemoryItem(f"{step.name} (answer)", kept, likely=likely)
 
     def what_is_found(self) -> Iterator[MemoryItem]:
-        """What surveys keep; it grows with what they find, so that this is set aside."""
+        """What surveys keep and their merges take; it grows with what they find: this is set aside."""
         for seen in self.program.surveys:
             region = self._region(seen.survey.upper)
             least = seen.survey.state_bytes(region, self._windows)
             likely = seen.survey.likely_bytes(region, self._windows)
-            yield MemoryItem(f"{seen.survey.name} (what is found)", least, least, likely)
+            reserved = max(least, seen.survey.merge_bytes(self.grid))
+            yield MemoryItem(f"{seen.survey.name} (what is found)", reserved, least, likely)
 
     def states_of_folds(self) -> Iterator[MemoryItem]:
         for fold in self.program.folds:

@@ -30,6 +30,7 @@ from beam_volumes.plan.fit.partitioning import (
     fit,
     least,
     natural_depth,
+    peak,
     preferred_window,
 )
 from beam_volumes.plan.fit.planned_pass import Pass
@@ -78,12 +79,12 @@ def fitted(
         # All passes are looked at before the budget is refused: it must do for each.
         chosen = limits.slab is not None or limits.window is not None
         slab, window = parts[0].grid.step, parts[0].window
-        for low in (
+        lowest = (
             fit(members, slab, window, limits.concurrency, budget=0)
             if chosen
-            else least(members, limits.concurrency)
-        ):
-            smallest = max(smallest, low, key=lambda p: p.memory)
+            else min(least(members, limits.concurrency), parts, key=peak)
+        )
+        smallest = max(smallest, *lowest, key=lambda p: p.memory)
         for k, part in zip(together, parts, strict=True):
             passes[k] = costed(k, programs[k], part, without_voxels(values[k]), limits.budget)
     found = [p for p in passes if p is not None]

@@ -184,11 +184,21 @@ def _fitting(
 
 
 def least(programs: Sequence[Program], concurrency: Concurrency) -> list[Partitioning]:
-    """The partitions with the smallest peak."""
-    tile = _tiles(programs)[-1]
-    depth = _depth(programs, tile, 1) if _spans(programs, 0) else write_grid(programs)[0]
-    slab = (depth, *tile)
-    return [partitioned(p, slab, _narrowest(depth), OVERLAPS[-1], concurrency) for p in programs]
+    """The partitions with the smallest peak.
+
+    The smallest slabs, or larger ones if those have less in common with their neighbours.
+    """
+    unit, nz = write_grid(programs)[0], max(1, programs[0].shape[0])
+    whole, tiles = -(-nz // unit) * unit, _tiles(programs)
+    depth = whole if _spans(programs, 0) else unit
+    slabs = {(depth, *tiles[-1])}
+    if any(p.surveys for p in programs):
+        slabs |= {(whole, *tiles[-1]), (depth, *tiles[0])}
+    found = (
+        [partitioned(p, slab, _narrowest(slab[0]), OVERLAPS[-1], concurrency) for p in programs]
+        for slab in sorted(slabs)
+    )
+    return min(found, key=peak)
 
 
 def _narrowest(depth: int) -> int:

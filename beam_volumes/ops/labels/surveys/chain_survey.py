@@ -127,6 +127,9 @@ class ChainSurvey(Survey):
         found = sum(s.likely_bytes(shape, windows) for s in self.sources)
         return max(found, self._gathered(0))
 
+    def merge_bytes(self, grid: Grid) -> int:
+        return max(s.merge_bytes(grid) for s in self.sources)
+
     def most_load(self, grid: Grid) -> int:
         return self._gathered(math.prod(grid.shape))
 

@@ -20,8 +20,15 @@ from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
 #: Bytes a surveyor takes for a component while its window is labelled and its slab is summarised.
 _COMPONENT = 120
-#: Voxels for which a component is reckoned with where nothing is known yet.
-_SPARSE = 500
+#: Bytes it takes for one that begins in a window, even if that is part of another one by now.
+_BEGUN = 36
+#: Voxels for which a component is reckoned with where nothing is known yet, and so many in any case.
+_SPARSE, _FEW = 500, 8_000
+#: Bytes set aside, at the most, for a step of the merge of basins, which needs more in large volumes: what it
+#: takes in is known before it begins.
+_MERGE = 512 << 20
+#: Voxels for which part of a basin begins in a window: of noise smoothed to basins of 300 voxels, 14 to 50.
+_BEGINS = 14
 
 
 def _continued(shape: Triple) -> int:
@@ -69,6 +76,11 @@ class ComponentSurvey(Survey):
         return cc.Labelling(self.structure, self.by_value, self.background)
 
     @property
+    def radix(self) -> Triple | None:
+        """As of `component_flow`."""
+        return None
+
+    @property
     def component_bytes(self) -> int:
         return _COMPONENT + (3 * 48 if "box" in self.measures else 3 * 8 * len(self.measures))
 
@@ -76,7 +88,7 @@ class ComponentSurvey(Survey):
         return math.prod(shape) * (12 + sum(d.itemsize for d in dtypes)) + _continued(shape) // 2
 
     def state_bytes(self, shape: Triple, windows: int) -> int:
-        return math.prod(shape) // _SPARSE * self.component_bytes
+        return max(_FEW, math.prod(shape) // _SPARSE) * self.component_bytes
 
     def begin(self, grid: Grid, index: int, values: tuple[Any, ...], limit_bytes: int) -> Surveyor:
         return _Labeler(self, grid, index, limit_bytes)
@@ -85,7 +97,12 @@ class ComponentSurvey(Survey):
         mask = self.dtype == bool
         options: dict[str, Any] = {} if mask else {"dtype": self.dtype}
         return component_flow(
-            grid, keep=self.keep, k_largest=self.k_largest, as_mask=mask, **options
+            grid,
+            radix=self.radix,
+            keep=self.keep,
+            k_largest=self.k_largest,
+            as_mask=mask,
+            **options,
         )
 
     def empty_numbers(self) -> dict[str, Any]:
@@ -93,7 +110,7 @@ class ComponentSurvey(Survey):
 
     def most_load(self, grid: Grid) -> int:
         every_other = np.full(3, 0.5)
-        return round(expected_load(grid, None, every_other) * self.merged_bytes)
+        return round(expected_load(grid, self.radix, every_other) * self.merged_bytes)
 
     @property
     def merged_bytes(self) -> int:
@@ -103,7 +120,7 @@ class ComponentSurvey(Survey):
         return COMPONENT_BYTES + 3 * (sum(columns[m] for m in self.measures) + marks)
 
     def load(self, grid: Grid, limit_bytes: int, workers: int) -> MergeEstimate:
-        return MergeEstimate.of(grid, limit_bytes, name=self.name, workers=workers)
+        return MergeEstimate.of(grid, limit_bytes, self.radix, name=self.name, workers=workers)
 
     def load_of(self, grid: Grid, index: int, summary: Any) -> Any:
         return self.load(grid, 0, 1).of_slab(summary)
@@ -121,19 +138,25 @@ class _Labeler(Surveyor):
             survey.border_axes,
             survey.border,
         )
-        self.count = 0
 
     def feed(self, arrays: tuple[np.ndarray, ...], z: tuple[int, int], threads: int = 1) -> None:
         mask, *seeds = arrays
-        self.count += self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
-        if self.count * self.survey.component_bytes > self.limit_bytes:
+        self.labeler.feed(mask, seeds[0] if seeds else None, threads=threads)
+        if self._bytes > self.limit_bytes:
+            self.labeler.merge()
+        if self._bytes > self.limit_bytes:
             depth, rows, cols = self.grid.step
             smaller = (max(1, depth // 4), rows, cols)
             raise ValueError(
-                f"{self.count} components that begin in the first {z[1]} slices of the slab {self.slab} take "
+                f"{self.labeler.pieces} components in the first {z[1]} slices of the slab {self.slab} take "
                 f"more than the {format_bytes(self.limit_bytes)} that the budget leaves for them: give it "
                 f"more memory, or smaller slabs, e.g. slab={smaller}"
             )
+
+    @property
+    def _bytes(self) -> int:
+        own, labeler = self.survey.component_bytes, self.labeler
+        return labeler.begun * _BEGUN + labeler.pieces * own
 
     def finish(self) -> cc.SlabSummary:
         return self.labeler.finish()
@@ -183,7 +206,10 @@ class _Relabeler(Completer):
 
 @dataclass(frozen=True, eq=False)
 class EdgeSurvey(ComponentSurvey):
-    """Components of voxels whose codes say which edges count."""
+    """Components of voxels whose codes say which edges count.
+
+    A slab of few basins has many components: at its faces, those of voxels that follow one beyond them.
+    """
 
     cost = 8.0
 
@@ -197,8 +223,20 @@ class EdgeSurvey(ComponentSurvey):
     def labelling(self) -> cc.Labelling:
         return cc.EdgeLabelling()
 
+    @property
+    def radix(self) -> Triple:
+        return (2, 2, 2)
+
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return math.prod(shape) * 28 + _continued(shape)  # runs are short
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return super().state_bytes(shape, windows) + math.prod(shape) // _BEGINS * _BEGUN
+
+    def merge_bytes(self, grid: Grid) -> int:
+        # Each voxel follows one along one axis: faces across that are as full as they can be.
+        full = max(expected_load(grid, self.radix, along) for along in np.eye(3))
+        return self.state_bytes(grid.step, 1) + min(round(full * self.merged_bytes), _MERGE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,3 +267,6 @@ class RelabelEdges(Relabel):
 
     def working_bytes(self, shape: Triple, dtypes: tuple[np.dtype, ...]) -> int:
         return math.prod(shape) * 28 + _continued(shape)
+
+    def state_bytes(self, shape: Triple, windows: int) -> int:
+        return math.prod(shape) // _BEGINS * 2 * self.dtype.itemsize

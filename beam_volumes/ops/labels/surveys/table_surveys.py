@@ -16,6 +16,7 @@ from beam_volumes.across.adjacency import Adjacency
 from beam_volumes.across.rounds.flow import Flow
 from beam_volumes.across.rounds.tables import (
     MERGE_COPIES,
+    ROWS,
     ChannelColumns,
     ChannelRows,
     PairRows,
@@ -148,6 +149,10 @@ class TableSurvey(Survey):
 
     def likely_bytes(self, shape: Triple, windows: int) -> int:
         return self._kept_bytes(shape, self.voxels_per_label)
+
+    def merge_bytes(self, grid: Grid) -> int:
+        rows = self.rows_in(math.prod(grid.shape), VOXELS_PER_LABEL)
+        return MERGE_COPIES * min(rows, ROWS + ROWS // 8) * self.row_bytes  # shards differ a little
 
     def _kept_bytes(self, shape: Triple, voxels_per_label: int) -> int:
         rows = self.rows_in(math.prod(shape), voxels_per_label)
