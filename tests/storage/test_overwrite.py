@@ -81,6 +81,14 @@ def test_outputs_of_another_shape_are_overwritten_whole(tmp_path, out):
     assert set(contents(folder)) == set(contents(folder_of(anew, out)))
 
 
+@pytest.mark.parametrize("out", FOLDERS)
+def test_outputs_of_another_dtype_and_back_are_read(tmp_path, out):
+    """A handle that this process has of what was there first does not read what is there last."""
+    for dtype in ("u1", "u2", "u1", "u2"):
+        found = np.asarray(write(tmp_path / out, VOXELS.astype(dtype), **FOLDERS[out]))
+        assert found.dtype == dtype and np.array_equal(found, VOXELS)
+
+
 def test_arrays_beside_an_array_in_a_group_are_not_deleted(tmp_path):
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(tmp_path / "g.zarr", mode="w", zarr_format=2)

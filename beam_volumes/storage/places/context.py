@@ -118,6 +118,15 @@ def _few_arenas() -> None:
             mallopt(-8, 2)  # M_ARENA_MAX
 
 
+def forget_opened() -> None:
+    """Drop the shared handles of this process; each is opened again when it is needed.
+
+    A handle of an array that was replaced by one of another dtype refuses to read what is there now.
+    """
+    with _lock:
+        _handles.clear()
+
+
 def opened(key: str, open_it: Callable[[], Any]) -> Any:
     """The handle known by ``key`` in this process, opened by ``open_it`` the first time."""
     context()

@@ -17,6 +17,7 @@ from beam_volumes.storage.places.claims import (
     lost,
     prepare,
 )
+from beam_volumes.storage.places.context import forget_opened
 from beam_volumes.storage.places.durable import flush
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.extent import Extent
@@ -271,6 +272,7 @@ class OwnedOutput:
             if self.is_file and is_ours() and os.path.lexists(self.kvstore["path"]):
                 os.remove(self.kvstore["path"])
             cleared = Place.of(self.home).clear(self._key, is_ours, owned)
+            forget_opened()
             return cleared and self._make_rest(run_id, is_ours)
 
         owned = self._owned()
