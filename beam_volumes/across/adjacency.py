@@ -21,30 +21,15 @@ from beam_volumes.kernels.labels.regions import magnitudes
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """The touching pairs of some blocks, sorted; arrays are per pair.
+    """The touching pairs of some blocks, sorted; arrays are per pair."""
 
-    Attributes
-    ----------
-    pairs : ndarray of uint64 (pairs, 2)
-        The smaller label first; 0 is background and touches nothing.
-    faces : ndarray of int64 (pairs, 3)
-        Across z, y, x.
-    used : ndarray of int64
-        Faces with a finite boundary value; 0 without a boundary volume.
-    extremes : ndarray of float64 (pairs, 2)
-        Of those values.
-    sums : Wide (pairs,)
-        Of those values.
-    bins : ndarray of int64 (pairs, bins)
-        Their histogram.
-    """
-
+    #: uint64 (pairs, 2). The smaller label first; 0 is background and touches nothing.
     pairs: np.ndarray
-    faces: np.ndarray
-    used: np.ndarray
-    extremes: np.ndarray
-    sums: Wide
-    bins: np.ndarray
+    faces: np.ndarray  #: int64 (pairs, 3). Across z, y, x.
+    used: np.ndarray  #: int64. Faces with a finite boundary value; 0 without a boundary volume.
+    extremes: np.ndarray  #: float64 (pairs, 2). Of those values.
+    sums: Wide  #: Of those values.
+    bins: np.ndarray  #: int64 (pairs, bins). Their histogram.
 
     def __len__(self) -> int:
         return len(self.pairs)

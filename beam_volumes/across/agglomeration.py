@@ -27,17 +27,12 @@ MAXIMUM = 1 << 62
 
 @dataclass(frozen=True)
 class Linkage:
-    """How boundaries add up, and their score.
+    """How boundaries add up, and their score."""
 
-    Attributes
-    ----------
-    name : {"mean", "max", "min", "quantile", "lowest"}
-        ``"lowest"``: boundaries are heights, the least of which counts. A score is minus that.
-    quantile : float
-        For ``"quantile"``: the share of faces whose affinity is at most the score.
-    """
-
+    #: {"mean", "max", "min", "quantile", "lowest"}. ``"lowest"``: boundaries are heights, the least
+    #: of which counts. A score is minus that.
     name: str
+    #: For ``"quantile"``: the share of faces whose affinity is at most the score.
     quantile: float = 0.5
 
     @property
@@ -52,19 +47,13 @@ class Linkage:
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
-    """Boundaries between regions, a row for each; several may be of one pair.
+    """Boundaries between regions, a row for each; several may be of one pair."""
 
-    Attributes
-    ----------
-    a, b : ndarray of uint64
-        Names of regions, which differ.
-    known : ndarray
-        Sums and counts, int64 (n, 2), for means; histograms, int64 (n, 256), for quantiles; else a
-        number for each.
-    """
-
+    #: `a`, `b`: uint64. Names of regions, which differ.
     a: np.ndarray
     b: np.ndarray
+    #: Sums and counts, int64 (n, 2), for means; histograms, int64 (n, 256), for quantiles; else a
+    #: number for each.
     known: np.ndarray
 
     def __len__(self) -> int:
@@ -80,39 +69,22 @@ class Boundaries:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Regions with boundaries.
+    """Regions with boundaries."""
 
-    Attributes
-    ----------
-    names : ndarray of uint64
-        Increasing.
-    sizes : ndarray of int64
-    is_open : ndarray of bool
-        Whether a region may have other boundaries elsewhere.
-    """
-
-    names: np.ndarray
-    sizes: np.ndarray
-    is_open: np.ndarray
+    names: np.ndarray  #: uint64. Increasing.
+    sizes: np.ndarray  #: int64
+    is_open: np.ndarray  #: bool. Whether a region may have other boundaries elsewhere.
 
 
 @dataclass(frozen=True, eq=False)
 class Merges:
-    """Pairs of regions that became one, in the order in which they did.
+    """Pairs of regions that became one, in the order in which they did."""
 
-    Attributes
-    ----------
-    a, b : ndarray of uint64
-        The one that both became has the name ``b``, the larger one.
-    scores : ndarray of float64
-        Rounded once.
-    sizes : ndarray of int64
-    """
-
+    #: `a`, `b`: uint64. The one that both became has the name ``b``, the larger one.
     a: np.ndarray
     b: np.ndarray
-    scores: np.ndarray
-    sizes: np.ndarray
+    scores: np.ndarray  #: float64. Rounded once.
+    sizes: np.ndarray  #: int64
 
     def __len__(self) -> int:
         return len(self.a)

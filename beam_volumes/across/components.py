@@ -273,23 +273,15 @@ def _holds(dtype: np.dtype, value: Any) -> bool:
 
 
 class Continued(NamedTuple):
-    """Components of a block, and what they continue of the block before.
-
-    Attributes
-    ----------
-    found : Components
-    values : array (n)
-        What each of the block's components has: of those that continue some of the block before, what
-        one of these has.
-    is_new : bool array (n)
-        Which continue none.
-    joined : tuple of two arrays
-        Components of the block before that this one connects: what each of them has, and another.
-    """
+    """Components of a block, and what they continue of the block before."""
 
     found: Components
+    #: (n). What each of the block's components has: of those that continue some of the block
+    #: before, what one of these has.
     values: np.ndarray
-    is_new: np.ndarray
+    is_new: np.ndarray  #: bool (n). Which continue none.
+    #: Components of the block before that this one connects: what each of them
+    #: has, and another.
     joined: tuple[np.ndarray, np.ndarray]
 
 
@@ -438,30 +430,16 @@ def merge_payload(
 
 @dataclass(frozen=True, eq=False)
 class SlabSummary:
-    """All that is kept of a slab after the first sweep.
+    """All that is kept of a slab after the first sweep."""
 
-    Attributes
-    ----------
-    cell : tuple of int
-        The slab, as a cell of the grid.
-    ids : uint64 array (n)
-        Provisional ids of the slab's components, increasing.
-    payload : dict of arrays (n, ...)
-        What rides along, over the slab's core.
-    interfaces : dict of Interface
-        One for each face shared with a neighbour.
-    windows : tuple of int32 arrays
-        Per window, for its components that continue none of the window before, the position in ``ids``.
-    digests : tuple of int
-        Per window, of what was labelled.
-    """
-
-    cell: Triple
-    ids: np.ndarray
-    payload: Payload
-    interfaces: dict[InterfaceKey, Interface]
+    cell: Triple  #: The slab, as a cell of the grid.
+    ids: np.ndarray  #: uint64 (n). Provisional ids of the slab's components, increasing.
+    payload: Payload  #: What rides along, over the slab's core.
+    interfaces: dict[InterfaceKey, Interface]  #: One for each face shared with a neighbour.
+    #: int32. Per window, for its components that continue none of the window
+    #: before, the position in ``ids``.
     windows: tuple[np.ndarray, ...]
-    digests: tuple[int, ...]
+    digests: tuple[int, ...]  #: Per window, of what was labelled.
 
 
 def region_of(grid: Grid, cell: Triple) -> tuple[Box, Box]:

@@ -18,17 +18,10 @@ RULES = ("iou", "touch", "largest")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Voxels that a tile and the next one along an axis share, by what they are labelled in each; 0 in one.
+    """Voxels that a tile and the next one along an axis share, by what they are labelled in each; 0 in one."""
 
-    Attributes
-    ----------
-    labels : uint64 array (n, 2)
-        In the tile, and in the next one.
-    counts : int64 array (n)
-    """
-
-    labels: np.ndarray
-    counts: np.ndarray
+    labels: np.ndarray  #: uint64 (n, 2). In the tile, and in the next one.
+    counts: np.ndarray  #: int64 (n)
 
     @property
     def nbytes(self) -> int:
@@ -37,24 +30,12 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class TilePart:
-    """What a slab has seen of a tile.
+    """What a slab has seen of a tile."""
 
-    Attributes
-    ----------
-    labels : uint64 array (n)
-        Of voxels that the tile owns, increasing.
-    first : int64 array (n)
-        The index in the volume of the first voxel of each.
-    sizes : int64 array (n)
-        Voxels that the tile owns of each.
-    pairs : dict of Pairs
-        By axis.
-    """
-
-    labels: np.ndarray
-    first: np.ndarray
-    sizes: np.ndarray
-    pairs: Mapping[int, Pairs]
+    labels: np.ndarray  #: uint64 (n). Of voxels that the tile owns, increasing.
+    first: np.ndarray  #: int64 (n). The index in the volume of the first voxel of each.
+    sizes: np.ndarray  #: int64 (n). Voxels that the tile owns of each.
+    pairs: Mapping[int, Pairs]  #: By axis.
 
     @property
     def nbytes(self) -> int:

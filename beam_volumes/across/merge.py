@@ -99,45 +99,28 @@ class Tree:
 
 @dataclass(frozen=True, eq=False)
 class NodeSummary:
-    """What a node tells its parent: the components that touch its outer faces.
-
-    Attributes
-    ----------
-    key : tuple of int
-    ids : uint64 array (n)
-        Their smallest provisional ids so far, increasing.
-    payload : dict of arrays (n, ...)
-    interfaces : dict of Interface
-        The outer faces, slab by slab; members are positions in ``ids``.
-    """
+    """What a node tells its parent: the components that touch its outer faces."""
 
     key: NodeKey
-    ids: np.ndarray
+    ids: np.ndarray  #: uint64 (n). Their smallest provisional ids so far, increasing.
     payload: Payload
+    #: The outer faces, slab by slab; members are positions in ``ids``.
     interfaces: dict[InterfaceKey, Interface]
 
 
 @dataclass(frozen=True, eq=False)
 class NodeTable:
-    """What a node keeps for the way back.
-
-    Attributes
-    ----------
-    key : tuple of int
-    children : dict of arrays
-        Per child (a slab's are its windows 0, 1, ...), for each of its components the position among
-        the node's own.
-    up, closed : arrays of positions
-        Which of the node's components its parent decides about, and which were closed here.
-    roots : uint64 array
-        Of the closed ones, increasing.
-    """
+    """What a node keeps for the way back."""
 
     key: NodeKey
+    #: Per child (a slab's are its windows 0, 1, ...), for each of its components
+    #: the position among the node's own.
     children: dict[Any, np.ndarray]
+    #: `up`, `closed`: Positions. Which of the node's components its parent decides about, and which
+    #: were closed here.
     up: np.ndarray
     closed: np.ndarray
-    roots: np.ndarray
+    roots: np.ndarray  #: uint64. Of the closed ones, increasing.
 
 
 @dataclass(frozen=True, eq=False)

@@ -103,18 +103,11 @@ def carries(
 
 @dataclass(frozen=True)
 class Distance:
-    """Of each column of a slab, how far the nearest background is from the slab's end.
+    """Of each column of a slab, how far the nearest background is from the slab's end."""
 
-    Attributes
-    ----------
-    depth : int
-        Slices of the slab.
-    distance : ndarray of int32 (rows, columns)
-        From the slab's last slice (of a backward scan: its first) to the nearest background voxel
-        of the column, or `FAR`.
-    """
-
-    depth: int
+    depth: int  #: Slices of the slab.
+    #: int32 (rows, columns). From the slab's last slice (of a backward scan: its first) to the
+    #: nearest background voxel of the column, or `FAR`.
     distance: np.ndarray
 
 

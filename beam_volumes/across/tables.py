@@ -62,48 +62,25 @@ EXTREMES = "extremes"
 
 @dataclass(frozen=True, eq=False)
 class Intensities:
-    """What is known of the intensities of some labels; arrays are per label.
+    """What is known of the intensities of some labels; arrays are per label."""
 
-    Attributes
-    ----------
-    count : ndarray of int64
-        Voxels with a finite intensity.
-    least, most : ndarray
-        Of the intensities' dtype; where the count is 0, its largest and smallest value.
-    sums : Wide (labels, 5)
-        Of v, v**2, z*v, y*v and x*v.
-    """
-
-    count: np.ndarray
+    count: np.ndarray  #: int64. Voxels with a finite intensity.
+    #: `least`, `most`: Of the intensities' dtype; where the count is 0, its largest and smallest
+    #: value.
     least: np.ndarray
     most: np.ndarray
-    sums: Wide
+    sums: Wide  #: Of v, v**2, z*v, y*v and x*v.
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """What blocks of a label volume add up to; sorted by label, arrays are per label.
+    """What blocks of a label volume add up to; sorted by label, arrays are per label."""
 
-    Attributes
-    ----------
-    label : ndarray of uint64
-        Without 0.
-    count : ndarray of int64
-        Voxels; 0 for a label of which only faces were seen.
-    box : ndarray of int64 (labels, 6)
-        Least z, y, x and largest plus one.
-    faces : ndarray of int64 (labels, 3)
-        Faces across z, y, x to anything else.
-    sums : Wide (labels, 9)
-        Of z, y, x, zz, yy, xx, zy, zx, yx.
-    intensities : Intensities or None
-    """
-
-    label: np.ndarray
-    count: np.ndarray
-    box: np.ndarray
-    faces: np.ndarray
-    sums: Wide
+    label: np.ndarray  #: uint64. Without 0.
+    count: np.ndarray  #: int64. Voxels; 0 for a label of which only faces were seen.
+    box: np.ndarray  #: int64 (labels, 6). Least z, y, x and largest plus one.
+    faces: np.ndarray  #: int64 (labels, 3). Faces across z, y, x to anything else.
+    sums: Wide  #: Of z, y, x, zz, yy, xx, zy, zx, yx.
     intensities: Intensities | None = None
 
     def __len__(self) -> int:

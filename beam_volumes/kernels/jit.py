@@ -51,20 +51,11 @@ def load_compiler() -> None:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel that was compiled for some types, because it was not on disk.
-
-    Attributes
-    ----------
-    name : str
-    types : str
-        Of its arguments.
-    seconds : float
-        With those that it calls.
-    """
+    """A kernel that was compiled for some types, because it was not on disk."""
 
     name: str
-    types: str
-    seconds: float
+    types: str  #: Of its arguments.
+    seconds: float  #: With those that it calls.
 
 
 @contextmanager

@@ -32,20 +32,11 @@ class Rows(NamedTuple):
     """Some slices of a ring buffer, each as a stack of rows.
 
     Of one type for each dtype, so that a kernel is compiled for it once: make it with `rows_of`.
-
-    Attributes
-    ----------
-    lines : 2-D array
-        All rows of the ring, C-contiguous.
-    firsts : int64 array
-        Where in ``lines`` row 0 of each slice is.
-    left : int
-        The column in which rows begin.
     """
 
-    lines: np.ndarray
-    firsts: np.ndarray
-    left: int
+    lines: np.ndarray  #: 2-D array. All rows of the ring, C-contiguous.
+    firsts: np.ndarray  #: int64. Where in ``lines`` row 0 of each slice is.
+    left: int  #: The column in which rows begin.
 
 
 def rows_of(ring: np.ndarray, slots: np.ndarray, y: int, x: int) -> Rows:

@@ -42,22 +42,15 @@ _OVERLAPS = {
 
 @dataclass(frozen=True)
 class Return:
-    """As what a target comes back. Targets themselves are graphs, and stay where they were made.
+    """As what a target comes back. Targets themselves are graphs, and stay where they were made."""
 
-    Attributes
-    ----------
-    kind : {"volume", "array", "number", "table", "rows"}
-        A volume or a table that was written, or one that comes back in memory; a number.
-    dtype, shape
-        Of an array.
-    results : int
-        How many results it is made of: one for each channel of an array.
-    """
-
+    #: {"volume", "array", "number", "table", "rows"}. A volume or a table that was written, or one
+    #: that comes back in memory; a number.
     kind: str
+    #: `dtype`, `shape`: Of an array.
     dtype: Any = None
     shape: tuple[int, ...] = ()
-    results: int = 1
+    results: int = 1  #: How many results it is made of: one for each channel of an array.
 
     @classmethod
     def of(cls, target: Any) -> Return:

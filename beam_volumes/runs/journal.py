@@ -102,42 +102,21 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
 
 @dataclass(frozen=True)
 class Compiling:
-    """A kernel that a process compiles.
-
-    Attributes
-    ----------
-    kernel : str
-    kernels : int
-        That the process has compiled for the run before.
-    seconds : float
-        Which those took.
-    began : float
-        In seconds since the epoch.
-    """
+    """A kernel that a process compiles."""
 
     kernel: str
-    kernels: int
-    seconds: float
-    began: float
+    kernels: int  #: That the process has compiled for the run before.
+    seconds: float  #: Which those took.
+    began: float  #: In seconds since the epoch.
 
 
 @dataclass(frozen=True)
 class Journal:
-    """The journal of one run. Picklable; every process opens its own handles.
+    """The journal of one run. Picklable; every process opens its own handles."""
 
-    Attributes
-    ----------
-    spec : dict
-        TensorStore key-value store spec of the folder.
-    run_id : str
-        Records of other runs are not read.
-    attempts : bool
-        Whether `start` leaves a mark.
-    """
-
-    spec: Spec = field(hash=False)
-    run_id: str
-    attempts: bool = True
+    spec: Spec = field(hash=False)  #: TensorStore key-value store spec of the folder.
+    run_id: str  #: Records of other runs are not read.
+    attempts: bool = True  #: Whether `start` leaves a mark.
 
     @classmethod
     def create(

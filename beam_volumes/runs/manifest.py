@@ -25,44 +25,28 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The identity and the partition of a run, as plain JSON.
+    """The identity and the partition of a run, as plain JSON."""
 
-    Attributes
-    ----------
-    run_id : str
-        Differs between two runs into the same output.
-    fingerprint : dict
-        What the result depends on, by name: ``{"input:em": ..., "step:gaussian_filter#3": ...}``.
-        A run may be resumed by one with an equal fingerprint.
-    passes : list of dict
-        The partition of each pass: slab grid, window, number of slabs.
-    outputs : list of dict
-        What is written, and where: what `from_dict` of a sink takes, and whether it is ``internal``, that is
-        removed when the run ends.
-    predicted : dict
-        The plan's numbers, to be compared with what was measured.
-    package, python : str
-        Versions of this package, and of Python (``"3.11"``).
-    closed : str
-        Why nobody but the program that began the run can continue it, if that is so.
-    created : float
-        Seconds since the epoch.
-    about : dict
-        What the outputs are made of, as `session.provenance` tells it.
-    inputs : dict
-        The `storage.stamps` of the inputs, by their names.
-    """
-
-    run_id: str
+    run_id: str  #: Differs between two runs into the same output.
+    #: What the result depends on, by name: ``{"input:em": ..., "step:gaussian_filter#3": ...}``. A
+    #: run may be resumed by one with an equal fingerprint.
     fingerprint: dict[str, Any]
+    #: The partition of each pass: slab grid, window, number of slabs.
     passes: list[dict[str, Any]] = field(default_factory=list)
+    #: What is written, and where: what `from_dict` of a sink takes, and whether it is ``internal``,
+    #: that is removed when the run ends.
     outputs: list[Any] = field(default_factory=list)
+    #: The plan's numbers, to be compared with what was measured.
     predicted: dict[str, Any] = field(default_factory=dict)
+    #: `package`, `python`: Versions of this package, and of Python (``"3.11"``).
     package: str = ""
     python: str = ""
+    #: Why nobody but the program that began the run can continue it, if that is so.
     closed: str = ""
-    created: float = field(default_factory=time.time)
+    created: float = field(default_factory=time.time)  #: Seconds since the epoch.
+    #: What the outputs are made of, as `session.provenance` tells it.
     about: dict[str, Any] = field(default_factory=dict)
+    #: The `storage.stamps` of the inputs, by their names.
     inputs: dict[str, Any] = field(default_factory=dict)
     format: int = FORMAT
 

@@ -24,22 +24,12 @@ _FOLDERS, _RECORDS = 32, 1000
 
 @dataclass(frozen=True)
 class Work:
-    """What one pass has to do.
-
-    Attributes
-    ----------
-    name : str
-    slabs : int
-    nbytes : int
-        That it will read and write.
-    cost : float
-        What it will take beside other passes, in any unit that all of them have.
-    """
+    """What one pass has to do."""
 
     name: str
     slabs: int
-    nbytes: int = 0
-    cost: float = 0.0
+    nbytes: int = 0  #: That it will read and write.
+    cost: float = 0.0  #: What it will take beside other passes, in any unit that all of them have.
 
 
 @dataclass(frozen=True)

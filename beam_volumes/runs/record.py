@@ -70,40 +70,24 @@ def unpacked(data: bytes) -> list[int]:
 
 @dataclass(frozen=True)
 class Record:
-    """A finished slab: its voxels are safely written, and this is what it emitted.
+    """A finished slab: its voxels are safely written, and this is what it emitted."""
 
-    Attributes
-    ----------
-    slab : int
-        Index in the pass's slab grid.
-    box : Box
-        The voxels it stands for.
-    attempt : str
-        Which attempt finished, from `Journal.start`.
-    started, seconds : float
-        When it began, in seconds since the epoch, and how long it took.
-    bytes_read, bytes_written, peak_memory : int
-        What it cost; memory is of the whole process.
-    written, empty : mapping of str to Ranges
-        Per output, the linear indices of write units written, and of those left out because they
-        hold nothing but the fill value.
-    emission : bytes
-        What it sends on, apart from voxels.
-    sums : mapping of str to bytes
-        Per output, the checksums of the units written, `packed`.
-    """
-
-    slab: int
-    box: Box
-    attempt: str = ""
+    slab: int  #: Index in the pass's slab grid.
+    box: Box  #: The voxels it stands for.
+    attempt: str = ""  #: Which attempt finished, from `Journal.start`.
+    #: `started`, `seconds`: When it began, in seconds since the epoch, and how long it took.
     started: float = 0.0
     seconds: float = 0.0
+    #: `bytes_read`, `bytes_written`, `peak_memory`: What it cost; memory is of the whole process.
     bytes_read: int = 0
     bytes_written: int = 0
     peak_memory: int = 0
+    #: `written`, `empty`: Per output, the linear indices of write units written, and of those left
+    #: out because they hold nothing but the fill value.
     written: Mapping[str, Ranges] = field(default_factory=dict)
     empty: Mapping[str, Ranges] = field(default_factory=dict)
-    emission: bytes = b""
+    emission: bytes = b""  #: What it sends on, apart from voxels.
+    #: Per output, the checksums of the units written, `packed`.
     sums: Mapping[str, bytes] = field(default_factory=dict)
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)

@@ -13,31 +13,17 @@ from beam_volumes.runs.journal import Journal, Tally
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run has cost, from its records.
+    """What a run has cost, from its records."""
 
-    Attributes
-    ----------
-    slabs, redone : int
-        Finished ones, and how many of them were started more than once.
-    seconds : float
-        In which at least one slab was under way; pauses before a resume do not count.
-    slab_seconds : float
-        The sum over slabs.
-    voxels : int
-        Of the slabs of all passes.
-    bytes_read, bytes_written : int
-    peak_memory : int
-        Of any process.
-    """
-
+    #: `slabs`, `redone`: Finished ones, and how many of them were started more than once.
     slabs: int
     redone: int
-    seconds: float
-    slab_seconds: float
-    voxels: int
+    seconds: float  #: In which at least one slab was under way; pauses before a resume do not count.
+    slab_seconds: float  #: The sum over slabs.
+    voxels: int  #: Of the slabs of all passes.
     bytes_read: int
     bytes_written: int
-    peak_memory: int
+    peak_memory: int  #: Of any process.
 
     @property
     def voxels_per_second(self) -> float:

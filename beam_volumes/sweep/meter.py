@@ -11,20 +11,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Activity:
-    """Something that a sweep does.
+    """Something that a sweep does."""
 
-    Attributes
-    ----------
-    kind : {"read", "stage", "fold", "survey", "pad", "check", "write"}
-        ``pad`` fills in what lies beyond the volume's edges, ``check`` takes the checksums of what is
-        written.
-    index : int
-        Of the step, or among the program's folds, surveys or outputs.
-    name : str
-    """
-
+    #: {"read", "stage", "fold", "survey", "pad", "check", "write"}. ``pad`` fills in what lies
+    #: beyond the volume's edges, ``check`` takes the checksums of what is written.
     kind: str
-    index: int
+    index: int  #: Of the step, or among the program's folds, surveys or outputs.
     name: str
 
 

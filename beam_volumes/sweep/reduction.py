@@ -18,20 +18,11 @@ class Reduction:
 
     A subclass is a frozen dataclass of plain data beside the functions below. The state is a small
     picklable object; ``merge`` must be associative and commutative to the bit.
-
-    Attributes
-    ----------
-    name : str
-        What messages and plans call it, e.g. ``"min"``.
-    dtype : numpy.dtype
-        Of the result.
-    shape : tuple of int
-        Of the result; ``()`` for a scalar.
     """
 
-    name: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
+    name: str  #: What messages and plans call it, e.g. ``"min"``.
+    dtype: np.dtype  #: Of the result.
+    shape: tuple[int, ...]  #: Of the result; ``()`` for a scalar.
 
     @property
     def cost(self) -> float:

@@ -13,19 +13,12 @@ from beam_volumes.sweep.program import Edge, Program, reversed_view
 
 
 class Overlap(NamedTuple):
-    """What rings have room for beside what a window needs.
+    """What rings have room for beside what a window needs."""
 
-    Attributes
-    ----------
-    ahead : bool
-        What each source has to give next: it is read while a window is computed. Without, as much of
-        it is as slices no longer needed leave room for.
-    behind : bool
-        Another unit of each output, to be computed while one is written.
-    """
-
+    #: What each source has to give next: it is read while a window is computed. Without, as much of
+    #: it is as slices no longer needed leave room for.
     ahead: bool = True
-    behind: bool = True
+    behind: bool = True  #: Another unit of each output, to be computed while one is written.
 
 
 #: From the most memory to the least.
@@ -34,47 +27,24 @@ OVERLAPS = (Overlap(), Overlap(ahead=False), Overlap(ahead=False, behind=False))
 
 @dataclass(frozen=True)
 class Window:
-    """One step of the sweep.
+    """One step of the sweep."""
 
-    Attributes
-    ----------
-    domain : (int, int)
-        Slices of the domain that this window finishes.
-    ends : list of (int, int)
-        What it finishes of each of the program's ends.
-    tops : list of int
-        Per step, the slice up to which it is filled when the window is done.
-    keeps : list of int
-        Per step, the first slice that must still be held while the window is computed.
-    """
-
-    domain: Range
-    ends: list[Range]
-    tops: list[int]
+    domain: Range  #: Slices of the domain that this window finishes.
+    ends: list[Range]  #: What it finishes of each of the program's ends.
+    tops: list[int]  #: Per step, the slice up to which it is filled when the window is done.
+    #: Per step, the first slice that must still be held while the window is computed.
     keeps: list[int]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """All windows of a slab, and the ring buffers they need.
+    """All windows of a slab, and the ring buffers they need."""
 
-    Attributes
-    ----------
-    slab : (int, int)
-        Slices of the domain.
-    regions : list of (int, int)
-        Per step, the slices it yields in this slab.
-    windows : list of Window
-    capacity : list of int
-        Per step, slices its ring holds.
-    base : list of int
-        Per step, a slice that lies in slot 0: slice z is in slot ``(z - base) % capacity``.
-    """
-
-    slab: Range
-    regions: list[Range]
+    slab: Range  #: Slices of the domain.
+    regions: list[Range]  #: Per step, the slices it yields in this slab.
     windows: list[Window]
-    capacity: list[int]
+    capacity: list[int]  #: Per step, slices its ring holds.
+    #: Per step, a slice that lies in slot 0: slice z is in slot ``(z - base) % capacity``.
     base: list[int]
 
 

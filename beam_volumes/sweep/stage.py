@@ -94,17 +94,10 @@ class Stage:
 
     Subclasses are frozen dataclasses whose fields are plain data (numbers, strings, tuples, arrays,
     dtypes), so that a stage pickles and has the same `token` in every process.
-
-    Attributes
-    ----------
-    name : str
-        What messages and plans call it, e.g. ``"gaussian_filter"``.
-    dtype : numpy.dtype
-        Of the result.
     """
 
-    name: str
-    dtype: np.dtype
+    name: str  #: What messages and plans call it, e.g. ``"gaussian_filter"``.
+    dtype: np.dtype  #: Of the result.
 
     #: Whether what it yields are labels, whatever it is given.
     yields_labels: ClassVar[bool] = False
@@ -229,17 +222,10 @@ class Regrid(Stage):
     """A stage whose result has a grid of its own: of another shape, or elsewhere.
 
     `run` is given blocks that hold what `needs` says, and finds by their ``start`` what is where.
-
-    Attributes
-    ----------
-    of : tuple of int
-        Shape of the input.
-    grid : tuple of int
-        Shape of the result.
     """
 
-    of: Triple
-    grid: Triple
+    of: Triple  #: Shape of the input.
+    grid: Triple  #: Shape of the result.
 
     @property
     def stride(self) -> Triple | None:

@@ -67,18 +67,12 @@ class StoredOperand(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """The first half: a frozen dataclass of plain data beside the functions below.
-
-    Attributes
-    ----------
-    name : str
-        What messages and plans call it, e.g. ``"label"``.
-    """
+    """The first half: a frozen dataclass of plain data beside the functions below."""
 
     #: The share of its cost that the threads of a process cannot share.
     serial: ClassVar[float] = 0.0
 
-    name: str
+    name: str  #: What messages and plans call it, e.g. ``"label"``.
 
     @property
     def upper(self) -> bool:
@@ -173,20 +167,13 @@ class Completer:
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """The second half: a frozen dataclass of plain data beside the functions below.
-
-    Attributes
-    ----------
-    name : str
-    dtype : numpy.dtype
-        Of the voxels it yields.
-    """
+    """The second half: a frozen dataclass of plain data beside the functions below."""
 
     #: As of `Survey`.
     serial: ClassVar[float] = 0.0
 
     name: str
-    dtype: np.dtype
+    dtype: np.dtype  #: Of the voxels it yields.
 
     #: Whether what it yields are labels.
     yields_labels: ClassVar[bool] = False

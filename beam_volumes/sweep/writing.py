@@ -26,30 +26,19 @@ _TOLD = 1 << 16
 
 @dataclass
 class SlabResult:
-    """What a sweep over one slab leaves behind, its voxels apart.
+    """What a sweep over one slab leaves behind, its voxels apart."""
 
-    Attributes
-    ----------
-    states : dict
-        States of the folds by token.
-    summaries : dict
-        What surveys found, by barrier.
-    bytes_read, bytes_written : int
-        Of whole chunks, and of voxels, before compression.
-    written, empty : dict
-        By output, indices of the write units that were stored, and of those left out because they
-        hold nothing but the fill value.
-    sums : dict
-        By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
-    """
-
-    states: dict[str, Any] = field(default_factory=dict)
-    summaries: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=dict)  #: States of the folds by token.
+    summaries: dict[str, Any] = field(default_factory=dict)  #: What surveys found, by barrier.
     seconds: float = 0.0
+    #: `bytes_read`, `bytes_written`: Of whole chunks, and of voxels, before compression.
     bytes_read: int = 0
     bytes_written: int = 0
+    #: `written`, `empty`: By output, indices of the write units that were stored, and of those left
+    #: out because they hold nothing but the fill value.
     written: dict[str, list[int]] = field(default_factory=dict)
     empty: dict[str, list[int]] = field(default_factory=dict)
+    #: By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
     sums: dict[str, list[int]] = field(default_factory=dict)
 
 

@@ -52,31 +52,18 @@ NEEDED = {
 
 @dataclass(frozen=True, eq=False)
 class Agglomeration(TableStep):
-    """The merges that the greedy order makes of a table of boundaries.
+    """The merges that the greedy order makes of a table of boundaries."""
 
-    Attributes
-    ----------
-    linkage : {"mean", "max", "min", "quantile", "lowest"}
-    quantile : float
-    threshold : float
-    max_size, min_size : int or None
-    with_sizes : bool
-        Whether there is a second input, a table of labels and their sizes; else each has size 1.
-    size_columns : tuple of str
-    marks : bool
-        Whether those are marks, and a size is 1 where there is one and else 0.
-    leaf, radix, levels : int
-        What decides how labels are cut, and nothing else.
-    """
-
-    linkage: str
+    linkage: str  #: {"mean", "max", "min", "quantile", "lowest"}
     quantile: float
     threshold: float
     max_size: int | None
+    #: Whether there is a second input, a table of labels and their sizes; else each has size 1.
     with_sizes: bool
     size_columns: tuple[str, ...] = ("label", "num_pixels")
-    marks: bool = False
+    marks: bool = False  #: Whether those are marks, and a size is 1 where there is one and else 0.
     min_size: int | None = None
+    #: `leaf`, `radix`, `levels`: What decides how labels are cut, and nothing else.
     leaf: int = LEAF
     radix: int = RADIX
     levels: int = LEVELS
@@ -437,12 +424,7 @@ def _distinct(*labels: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Cutting(TableStep):
-    """The segments that a table of merges leaves, of those that reach a score.
-
-    Attributes
-    ----------
-    threshold : float or None
-    """
+    """The segments that a table of merges leaves, of those that reach a score."""
 
     threshold: float | None
 
@@ -515,17 +497,10 @@ class Marking(TableStep):
 
     The first input is a table of merges, the second one of all labels with the smallest and the largest of
     their marks and 0; of labels that merged at most one has a mark.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the marks.
-    columns : tuple of three str
-        Of labels, smallest and largest marks.
     """
 
-    dtype: np.dtype
-    columns: tuple[str, str, str]
+    dtype: np.dtype  #: Of the marks.
+    columns: tuple[str, str, str]  #: Of labels, smallest and largest marks.
 
     entries = ("merges", "marks")
 

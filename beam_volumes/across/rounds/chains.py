@@ -20,15 +20,9 @@ from beam_volumes.sweep.stage import digest
 
 @dataclass(frozen=True, eq=False)
 class TableStep:
-    """What is made of tables: a frozen dataclass of plain data beside the functions below.
+    """What is made of tables: a frozen dataclass of plain data beside the functions below."""
 
-    Attributes
-    ----------
-    name : str
-        What plans and messages call it.
-    """
-
-    name: str
+    name: str  #: What plans and messages call it.
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -140,15 +134,9 @@ def through() -> Flow:
 
 @dataclass(frozen=True, eq=False)
 class StoredTable:
-    """A table that is there already, in parts: a frozen dataclass of plain data with `parts` and `read`.
+    """A table that is there already, in parts: a frozen dataclass of plain data with `parts` and `read`."""
 
-    Attributes
-    ----------
-    names : tuple of (str, str)
-        Names of its columns, and their dtypes.
-    """
-
-    names: tuple[tuple[str, str], ...]
+    names: tuple[tuple[str, str], ...]  #: Names of its columns, and their dtypes.
 
     @property
     def extents(self) -> tuple[Any, ...]:

@@ -25,19 +25,12 @@ class Floods(TableStep):
 
     The first input is a table of pairs of basins and the passes between them (``label_a``, ``label_b``,
     ``boundary_min``), the second one of all basins and their levels.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of levels.
-    columns : tuple of two str
-        Of basins and levels.
-    zero : float
-        The sign of zero that floods have: rows come in any order, so that it cannot be anybody's own.
     """
 
-    dtype: np.dtype
-    columns: tuple[str, str]
+    dtype: np.dtype  #: Of levels.
+    columns: tuple[str, str]  #: Of basins and levels.
+    #: The sign of zero that floods have: rows come in any order, so that it cannot be anybody's
+    #: own.
     zero: float
 
     entries = ("passes", "levels")

@@ -24,18 +24,10 @@ Message = tuple[str, Key, Any]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One keyed step: a frozen dataclass of plain data with a `step`.
+    """One keyed step: a frozen dataclass of plain data with a `step`."""
 
-    Attributes
-    ----------
-    name : str
-        Its address.
-    to : tuple of str
-        Names of the later rounds and ports it may send to.
-    """
-
-    name: str
-    to: tuple[str, ...]
+    name: str  #: Its address.
+    to: tuple[str, ...]  #: Names of the later rounds and ports it may send to.
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         """What follows from all values sent here under one key."""
@@ -44,18 +36,12 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Rounds in order; the first is given one value for each key to begin with.
-
-    Attributes
-    ----------
-    rounds : tuple of Round
-    ports : tuple of str
-        Where results come out. Those that sessions know: ``"answers"``, under the key of a slab
-        (its index) what its second sweep needs, one value each; ``"numbers"``, under the key ``()``
-        dicts of numbers by name; ``"rows"``, under the key of a shard some rows of a table.
-    """
+    """Rounds in order; the first is given one value for each key to begin with."""
 
     rounds: tuple[Round, ...]
+    #: Where results come out. Those that sessions know: ``"answers"``, under the key of a slab (its
+    #: index) what its second sweep needs, one value each; ``"numbers"``, under the key ``()`` dicts
+    #: of numbers by name; ``"rows"``, under the key of a shard some rows of a table.
     ports: tuple[str, ...]
 
     def __post_init__(self) -> None:

@@ -70,16 +70,9 @@ def add(tallies: Iterable[Tally]) -> Tally:
 
 @dataclass(frozen=True, eq=False)
 class Mapping:
-    """New values by label, in parts: a frozen dataclass of plain data with `parts` and `read`.
+    """New values by label, in parts: a frozen dataclass of plain data with `parts` and `read`."""
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the values.
-    rows : int
-    """
-
-    dtype: np.dtype
+    dtype: np.dtype  #: Of the values.
     rows: int
 
     @property
@@ -558,25 +551,13 @@ class TableLookup(TableStep):
     """New values for labels, from a table: the first input is slabs' `Tally`, the second the table.
 
     What comes out at the port ``"answers"`` is that of `lookup_flow`.
-
-    Attributes
-    ----------
-    columns : tuple of two str
-        Of labels and of new values.
-    values : numpy.dtype
-        Of the table's values.
-    dtype : numpy.dtype
-        Of the result.
-    missing : {"error", "keep"} or number
-    buckets : int
-        That labels meet in.
     """
 
-    columns: tuple[str, str]
-    values: np.dtype
-    dtype: np.dtype
-    missing: Any
-    buckets: int
+    columns: tuple[str, str]  #: Of labels and of new values.
+    values: np.dtype  #: Of the table's values.
+    dtype: np.dtype  #: Of the result.
+    missing: Any  #: {"error", "keep"} or number
+    buckets: int  #: That labels meet in.
 
     entries = ("labels", "mapping")
 

@@ -14,17 +14,10 @@ from beam_volumes.kernels.labels import outlines as kernels
 
 @dataclass(frozen=True, eq=False)
 class CornerRows(RecordRows):
-    """Corners, by label and place; see `beam_volumes.kernels.labels.outlines`.
+    """Corners, by label and place; see `beam_volumes.kernels.labels.outlines`."""
 
-    Attributes
-    ----------
-    width : int
-        Places in a row of the image.
-    scale, offset : tuple of float or None
-        Of y and x: where a place lies, if it is not told as it is.
-    """
-
-    width: int = 1
+    width: int = 1  #: Places in a row of the image.
+    #: `scale`, `offset`: Of y and x: where a place lies, if it is not told as it is.
     scale: tuple[float, float] | None = None
     offset: tuple[float, float] = (0.0, 0.0)
 

@@ -28,28 +28,15 @@ class Peaks(TableStep):
     """The rows of peaks, from the highest on; equally high ones in raster order.
 
     The input is a table of ``label``, the linear index of a voxel plus one, and ``intensity_max``.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the volume.
-    axes : tuple of str
-        Their names.
-    dtype : numpy.dtype
-        Of intensities.
-    distance : tuple of int
-        For each axis, how far apart peaks have to be; or one number for all.
-    p_norm : float
-    most : int or None
-        Peaks at most.
     """
 
-    shape: tuple[int, ...]
-    axes: tuple[str, ...]
-    dtype: np.dtype
+    shape: tuple[int, ...]  #: Of the volume.
+    axes: tuple[str, ...]  #: Their names.
+    dtype: np.dtype  #: Of intensities.
+    #: For each axis, how far apart peaks have to be; or one number for all.
     distance: tuple[int, ...]
     p_norm: float
-    most: int | None
+    most: int | None  #: Peaks at most.
 
     entries = ("peaks",)
 

@@ -31,15 +31,6 @@ class Records:
 class RecordRows(RowKind):
     """Records whose first columns are labels (uint64), by which they are sorted.
 
-    Attributes
-    ----------
-    names : tuple of (str, str)
-        Names of the columns, and their dtypes.
-    labels : {1, 2}
-        How many of the first columns are labels.
-    added : tuple of str
-        Columns that are added up where rows have the same labels. Others are the same in all of them.
-
     Examples
     --------
     >>> kind = RecordRows((("label", "<u8"), ("count", "<i8")), added=("count",))
@@ -48,8 +39,10 @@ class RecordRows(RowKind):
     {'label': array([2, 7], dtype=uint64), 'count': array([5, 4])}
     """
 
-    names: tuple[tuple[str, str], ...]
-    labels: int = 1
+    names: tuple[tuple[str, str], ...]  #: Names of the columns, and their dtypes.
+    labels: int = 1  #: {1, 2}. How many of the first columns are labels.
+    #: Columns that are added up where rows have the same labels. Others are the same in all of
+    #: them.
     added: tuple[str, ...] = ()
 
     def of(self, **columns: object) -> Records:

@@ -59,18 +59,10 @@ def _sizes(counts: np.ndarray) -> Counter:
 
 @dataclass(frozen=True, eq=False)
 class Agreement(TableStep):
-    """Variation of information and adapted Rand error, of a contingency table.
+    """Variation of information and adapted Rand error, of a contingency table."""
 
-    Attributes
-    ----------
-    alpha : float
-        The weight of precision in the F-score.
-    buckets : int
-        That labels meet in.
-    """
-
-    alpha: float
-    buckets: int
+    alpha: float  #: The weight of precision in the F-score.
+    buckets: int  #: That labels meet in.
 
     entries = ("shards",)
 
@@ -162,18 +154,10 @@ def scores(
 
 @dataclass(frozen=True, eq=False)
 class BestOverlap(TableStep):
-    """For each label of the first side the label of the second that it overlaps best.
+    """For each label of the first side the label of the second that it overlaps best."""
 
-    Attributes
-    ----------
-    buckets : int
-        That labels meet in.
-    ignored : tuple of int
-        Labels of the second side that are nobody's best.
-    """
-
-    buckets: int
-    ignored: tuple[int, ...] = (0,)
+    buckets: int  #: That labels meet in.
+    ignored: tuple[int, ...] = (0,)  #: Labels of the second side that are nobody's best.
 
     entries = ("pairs",)
 

@@ -72,24 +72,13 @@ class RowKind:
 
 @dataclass(frozen=True, eq=False)
 class RegionRows(RowKind):
-    """Regions, by label; see `beam_volumes.across.tables.properties`.
+    """Regions, by label; see `beam_volumes.across.tables.properties`."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the volume.
-    names : tuple of str or None
-    spacing : tuple of float
-    axes : tuple of int
-    intensity : numpy.dtype or None
-        Of the intensities.
-    """
-
-    shape: Triple
+    shape: Triple  #: Of the volume.
     names: tuple[str, ...] | None = None
     spacing: tuple[float, float, float] = (1.0, 1.0, 1.0)
     axes: tuple[int, ...] = (0, 1, 2)
-    intensity: np.dtype | None = None
+    intensity: np.dtype | None = None  #: Of the intensities.
 
     def empty(self) -> Regions:
         nothing = np.zeros((1, 1, 1), np.uint8)
@@ -128,18 +117,10 @@ class ChannelColumns:
 
 @dataclass(frozen=True, eq=False)
 class ChannelRows(RowKind):
-    """Regions with intensities of several channels: as many columns of each property of intensities.
+    """Regions with intensities of several channels: as many columns of each property of intensities."""
 
-    Attributes
-    ----------
-    of : RegionRows
-        The rows of one channel.
-    names : tuple of str
-        Of the channels: what such columns end with.
-    """
-
-    of: RegionRows
-    names: tuple[str, ...]
+    of: RegionRows  #: The rows of one channel.
+    names: tuple[str, ...]  #: Of the channels: what such columns end with.
 
     def empty(self) -> ChannelColumns:
         return ChannelColumns((self.of.empty(),) * len(self.names))
@@ -174,24 +155,12 @@ def merge_columns(parts: list[ChannelColumns]) -> ChannelColumns:
 
 @dataclass(frozen=True, eq=False)
 class PairRows(RowKind):
-    """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`.
+    """Touching pairs, by both labels; see `beam_volumes.across.adjacency.columns`."""
 
-    Attributes
-    ----------
-    boundary : bool
-        Whether there is a boundary volume.
-    bins : int
-        Of its histogram.
-    affinities : numpy.dtype or None
-        Of affinities, if these are the boundary.
-    axes : tuple of int
-        Those of z, y, x that there are.
-    """
-
-    boundary: bool = False
-    bins: int = 0
-    affinities: np.dtype | None = None
-    axes: tuple[int, ...] = (0, 1, 2)
+    boundary: bool = False  #: Whether there is a boundary volume.
+    bins: int = 0  #: Of its histogram.
+    affinities: np.dtype | None = None  #: Of affinities, if these are the boundary.
+    axes: tuple[int, ...] = (0, 1, 2)  #: Those of z, y, x that there are.
 
     def empty(self) -> Adjacency:
         edges = np.arange(self.bins + 1.0) if self.bins else None
@@ -262,21 +231,11 @@ def _share(hashes: np.ndarray, size: int) -> float:
 
 
 class Cuts(NamedTuple):
-    """Consecutive bins.
+    """Consecutive bins."""
 
-    Attributes
-    ----------
-    first : int
-        The number of the first.
-    least : ndarray
-        The least key of each bin but the first.
-    shards : ndarray of int64
-        Of which shard each bin is.
-    """
-
-    first: int
-    least: np.ndarray
-    shards: np.ndarray
+    first: int  #: The number of the first.
+    least: np.ndarray  #: The least key of each bin but the first.
+    shards: np.ndarray  #: int64. Of which shard each bin is.
 
     def of(self, span: np.ndarray) -> Cuts:
         """The bins from that of one key to that of another."""

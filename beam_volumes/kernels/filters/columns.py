@@ -25,21 +25,16 @@ TILE_ROWS, TILE_COLUMNS = 32, 512
 
 
 class Columns(NamedTuple):
-    """A footprint taken apart for `extremum_of_columns`.
+    """A footprint taken apart for `extremum_of_columns`."""
 
-    Attributes
-    ----------
-    levels : int64 array (n, 2)
-        First and last slice of runs along z: one slice, and then at most one more at each end.
-    lengths : int64 array
-        Those of runs along x of what is found for the last level: 1, and each at most three times as
-        long as the one before.
-    parts : int64 array (m, 3)
-        Which table, ty and tx. Tables are slices, levels but the first, and runs longer than 1.
-    """
-
+    #: int64 (n, 2). First and last slice of runs along z: one slice, and then at most one
+    #: more at each end.
     levels: np.ndarray
+    #: int64. Those of runs along x of what is found for the last level: 1, and each at most
+    #: three times as long as the one before.
     lengths: np.ndarray
+    #: int64 (m, 3). Which table, ty and tx. Tables are slices, levels but the first, and runs
+    #: longer than 1.
     parts: np.ndarray
 
 

@@ -35,22 +35,14 @@ _COLUMNS = 128  # of a slice handled together along y: a few of their rows stay 
 
 
 class Metric(NamedTuple):
-    """What the squared distances are counted in.
+    """What the squared distances are counted in."""
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of squared distances: integers for equal sampling (int32 where the volume's diagonal allows
-        it, else int64), float64 for unequal.
-    weights : tuple of float
-        The square of a step along z, y, x in that unit; 1 for integers.
-    scale : float
-        The length of one unit: distances are ``scale * sqrt(squared)``.
-    """
-
+    #: Of squared distances: integers for equal sampling (int32 where the volume's diagonal allows
+    #: it, else int64), float64 for unequal.
     dtype: np.dtype
+    #: The square of a step along z, y, x in that unit; 1 for integers.
     weights: tuple[float, float, float]
-    scale: float
+    scale: float  #: The length of one unit: distances are ``scale * sqrt(squared)``.
 
     @property
     def far(self) -> float:

@@ -37,13 +37,7 @@ from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood(Stage):
-    """A stage that sees ``taps`` voxels along z, y, x, ``before`` of them before its own.
-
-    Attributes
-    ----------
-    before, taps : tuple of int
-    edges : Padding
-    """
+    """A stage that sees ``taps`` voxels along z, y, x, ``before`` of them before its own."""
 
     before: Triple
     taps: Triple

@@ -69,15 +69,9 @@ class SliceMoments(Formula):
 
 @dataclass(frozen=True, eq=False)
 class Ranges(Formula):
-    """Numbers of `ShiftAndScale` from the percentiles of slices and the range wanted.
+    """Numbers of `ShiftAndScale` from the percentiles of slices and the range wanted."""
 
-    Attributes
-    ----------
-    signed : bool
-        The lower end is not 0 only if a slice has negative numbers in its range.
-    """
-
-    signed: bool
+    signed: bool  #: The lower end is not 0 only if a slice has negative numbers in its range.
 
     def evaluate(self, *arguments: Any) -> Any:
         (low, high), first, last = (np.asarray(a, np.float64) for a in arguments)

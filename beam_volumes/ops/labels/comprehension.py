@@ -189,19 +189,11 @@ def labeled_comprehension(
 
 @dataclass(frozen=True)
 class Comprehension:
-    """scipy's function of voxels, as one of a region.
-
-    Attributes
-    ----------
-    function : callable
-    with_positions : bool
-    shape : tuple of int
-        Of the volume.
-    """
+    """scipy's function of voxels, as one of a region."""
 
     function: Callable[..., Any]
     with_positions: bool
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  #: Of the volume.
 
     def __call__(self, region: Region) -> dict[str, Any]:
         voxels = region.images[0][region.mask]

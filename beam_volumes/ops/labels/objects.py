@@ -192,39 +192,19 @@ def _dtypes(columns: Mapping[str, Any], what: str) -> tuple[tuple[str, str], ...
 
 @dataclass(frozen=True, eq=False)
 class EachLabel(TableStep):
-    """The rows that a function gives of each object, of the table of their boxes.
-
-    Attributes
-    ----------
-    function : callable
-    names : tuple of (str, str)
-        Its columns and their dtypes.
-    labels : Source
-    images : tuple of tuple of Source
-        For each volume its channels.
-    channels : tuple of bool
-        Whether each has an axis of them.
-    pad : tuple of int
-    space : Space
-        Of the labels.
-    identity : str
-        By what the function is known again.
-    carried : tuple of (str, str)
-        Columns of the input that the result has, too, and their dtypes.
-    only : tuple of int, optional
-        The labels that count; all by default.
-    """
+    """The rows that a function gives of each object, of the table of their boxes."""
 
     function: Callable[[Region], Mapping[str, Any] | None]
-    names: tuple[tuple[str, str], ...]
+    names: tuple[tuple[str, str], ...]  #: Its columns and their dtypes.
     labels: Source
-    images: tuple[tuple[Source, ...], ...]
-    channels: tuple[bool, ...]
+    images: tuple[tuple[Source, ...], ...]  #: For each volume its channels.
+    channels: tuple[bool, ...]  #: Whether each has an axis of them.
     pad: tuple[int, int, int]
-    space: Space
-    identity: str
+    space: Space  #: Of the labels.
+    identity: str  #: By what the function is known again.
+    #: Columns of the input that the result has, too, and their dtypes.
     carried: tuple[tuple[str, str], ...] = ()
-    only: tuple[int, ...] | None = None
+    only: tuple[int, ...] | None = None  #: The labels that count; all by default.
 
     entries = ("shards",)
 

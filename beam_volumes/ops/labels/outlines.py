@@ -133,14 +133,9 @@ def _whole(number: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class OutlineSurvey(TableSurvey):
-    """The corners of labels' outlines.
+    """The corners of labels' outlines."""
 
-    Attributes
-    ----------
-    scale, offset : tuple of float or None
-        Of `beam_volumes.across.rounds.outlines.CornerRows`.
-    """
-
+    #: `scale`, `offset`: Of `beam_volumes.across.rounds.outlines.CornerRows`.
     scale: tuple[float, float] | None
     offset: tuple[float, float]
 

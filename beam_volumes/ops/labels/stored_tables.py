@@ -27,17 +27,10 @@ _ROWS = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class ArrayTable(StoredTable):
-    """Columns in memory, sent along with a plan.
-
-    Attributes
-    ----------
-    columns : tuple of ndarray
-    what : str
-        The parameter that it was given for.
-    """
+    """Columns in memory, sent along with a plan."""
 
     columns: tuple[np.ndarray, ...]
-    what: str
+    what: str  #: The parameter that it was given for.
 
     @property
     def operand(self) -> str:
@@ -60,12 +53,7 @@ class ArrayTable(StoredTable):
 
 @dataclass(frozen=True, eq=False)
 class ParquetColumns(StoredTable):
-    """Columns of numbers in Parquet files, in a part for each row group.
-
-    Attributes
-    ----------
-    table : ParquetTable
-    """
+    """Columns of numbers in Parquet files, in a part for each row group."""
 
     table: ParquetTable
 

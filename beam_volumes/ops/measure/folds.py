@@ -32,17 +32,11 @@ _PIECE = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class Fold(Reduction):
-    """A reduction of voxels of one dtype, strict or lenient about NaN and inf.
+    """A reduction of voxels of one dtype, strict or lenient about NaN and inf."""
 
-    Attributes
-    ----------
-    source : numpy.dtype
-        Of the voxels.
-    nan : {"raise", "omit"}
-        What to do with non-finite voxels: an error, or leave out every one of them.
-    """
-
-    source: np.dtype
+    source: np.dtype  #: Of the voxels.
+    #: {"raise", "omit"}. What to do with non-finite voxels: an error, or leave out every one of
+    #: them.
     nan: str
 
     @staticmethod
@@ -336,15 +330,9 @@ class IntegerCounts(Counts):
 
 @dataclass(frozen=True, eq=False)
 class ThresholdOfValues(IntegerCounts):
-    """A threshold of integers up to 16 bits, from exact counts: one sweep.
+    """A threshold of integers up to 16 bits, from exact counts: one sweep."""
 
-    Attributes
-    ----------
-    extra : tuple
-        What the method takes beside the counts.
-    """
-
-    extra: tuple[Any, ...] = ()
+    extra: tuple[Any, ...] = ()  #: What the method takes beside the counts.
 
     @classmethod
     def of(  # type: ignore[override]
@@ -364,16 +352,10 @@ class ThresholdOfValues(IntegerCounts):
 
 @dataclass(frozen=True, eq=False)
 class Histogram(Counts):
-    """Counts in equal bins, exactly ``numpy.histogram(volume, bins, range)``.
-
-    Attributes
-    ----------
-    bins : int
-    range : tuple of two numbers, or None
-        If None, ``values`` are the range: two lazy scalars, usually the extremes.
-    """
+    """Counts in equal bins, exactly ``numpy.histogram(volume, bins, range)``."""
 
     bins: int
+    #: If None, ``values`` are the range: two lazy scalars, usually the extremes.
     range: tuple[float, float] | None
 
     cost = 4.0
@@ -462,15 +444,9 @@ class RadixCounts(Counts):
     each further one takes the result of the one before as its only value. The result is the
     *search* (see `beam_volumes.ops.measure.percentile_formulas`), and the percentile itself at the last
     level, equal to ``numpy.percentile(volume, q)``.
-
-    Attributes
-    ----------
-    q : float, or tuple of float
-        Percentiles in [0, 100]; of a tuple the result is an array.
-    level : int
     """
 
-    q: float | tuple[float, ...]
+    q: float | tuple[float, ...]  #: Percentiles in [0, 100]; of a tuple the result is an array.
     level: int
 
     @classmethod

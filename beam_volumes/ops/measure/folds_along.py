@@ -35,20 +35,11 @@ Parts = dict[Box, Any]
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """Cells of exact numbers, as `Wide`, whose carries wait until they must be made.
-
-    Attributes
-    ----------
-    first : int
-    cells : numpy.ndarray of int64
-        Digits along the last axis.
-    voxels : int
-        At most so many were added to a cell.
-    """
+    """Cells of exact numbers, as `Wide`, whose carries wait until they must be made."""
 
     first: int
-    cells: np.ndarray
-    voxels: int
+    cells: np.ndarray  #: int64. Digits along the last axis.
+    voxels: int  #: At most so many were added to a cell.
 
     def __add__(self, other: Digits) -> Digits:
         first, width = _span([self, other])
@@ -77,16 +68,10 @@ def _spread(part: Digits, first: int, width: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Along(Fold):
-    """A reduction along the axes of z, y, x that are not ``kept``.
-
-    Attributes
-    ----------
-    kept : tuple of bool
-    extent : tuple of int
-        Of the result in z, y, x: 1 along the axes that are reduced. ``shape`` is what is left of it.
-    """
+    """A reduction along the axes of z, y, x that are not ``kept``."""
 
     kept: tuple[bool, bool, bool]
+    #: Of the result in z, y, x: 1 along the axes that are reduced. ``shape`` is what is left of it.
     extent: Triple
 
     @property

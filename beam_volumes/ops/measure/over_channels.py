@@ -38,15 +38,9 @@ class OverChannels(Stage):
     """A reduction of the channels of each voxel.
 
     Inputs are the channels, then a mask for all of them, or one for each, or none.
-
-    Attributes
-    ----------
-    whole : Fold
-        The reduction, as it is of a whole volume.
-    channels : int
     """
 
-    whole: folds.Fold
+    whole: folds.Fold  #: The reduction, as it is of a whole volume.
     channels: int
 
     compiled = True

@@ -97,17 +97,11 @@ class Correlation(Covariance):
 
 @dataclass(frozen=True)
 class Bins:
-    """Equal bins between two numbers as ``numpy.histogram2d`` has them.
-
-    Attributes
-    ----------
-    number : int
-    cast : numpy.dtype or None
-        What the numbers are taken in: of extremes, what the two volumes promote to. Numpy's edges are
-        float32 or float16 between numpy's numbers of these dtypes, and else float64.
-    """
+    """Equal bins between two numbers as ``numpy.histogram2d`` has them."""
 
     number: int
+    #: What the numbers are taken in: of extremes, what the two volumes promote to. Numpy's edges
+    #: are float32 or float16 between numpy's numbers of these dtypes, and else float64.
     cast: np.dtype | None = None
 
     def edges(self, low: Any, high: Any) -> np.ndarray:
@@ -122,14 +116,9 @@ class Bins:
 
 @dataclass(frozen=True, eq=False)
 class JointHistogram(Counts):
-    """Counts of pairs in a grid of equal bins, exactly ``numpy.histogram2d``'s.
+    """Counts of pairs in a grid of equal bins, exactly ``numpy.histogram2d``'s."""
 
-    Attributes
-    ----------
-    bins : tuple of two Bins
-        ``values`` are the lower and upper end of the first volume's range, then of the second's.
-    """
-
+    #: ``values`` are the lower and upper end of the first volume's range, then of the second's.
     bins: tuple[Bins, Bins]
 
     cost = 10.0

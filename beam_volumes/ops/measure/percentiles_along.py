@@ -26,11 +26,6 @@ class RadixCountsAlong(Along):
     Digits have 8 bits, whatever the dtype: counts of 65536 for every slice would be too large. The
     result of a level is a search for every cell, one after the other in raster order; that of the last
     one the percentiles, NaN where a line has no voxels.
-
-    Attributes
-    ----------
-    q : float, or tuple of float
-    level : int
     """
 
     q: float | tuple[float, ...]
@@ -142,16 +137,10 @@ class GatheredAlong(Along):
 
     A cell is the order-preserving keys of its line, in chunks as slabs and windows have found them, and
     how many of them count. Keys of voxels that are left out are the largest, so that they come last.
-
-    Attributes
-    ----------
-    q : float, or tuple of float
-    line : int
-        Voxels of a line.
     """
 
     q: float | tuple[float, ...]
-    line: int
+    line: int  #: Voxels of a line.
 
     copies: ClassVar[int] = 2
 

@@ -20,25 +20,14 @@ from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
 
 @dataclass(frozen=True)
 class Windows:
-    """What a slab's second sweep takes from its first: where background follows each window, and digests.
+    """What a slab's second sweep takes from its first: where background follows each window, and digests."""
 
-    Attributes
-    ----------
-    depth : int
-        Slices of the slab.
-    ends : tuple of int
-        Slices of the slab below each window's end.
-    planes : tuple of bytes
-        For each window the slices from its end to the next background voxel of each column within
-        the slab, or `FAR`: `scans.packed`.
-    digests : tuple of int
-        For each window, of its voxels.
-    """
-
-    depth: int
-    ends: tuple[int, ...]
+    depth: int  #: Slices of the slab.
+    ends: tuple[int, ...]  #: Slices of the slab below each window's end.
+    #: For each window the slices from its end to the next background voxel of each column within
+    #: the slab, or `FAR`: `scans.packed`.
     planes: tuple[bytes, ...]
-    digests: tuple[int, ...]
+    digests: tuple[int, ...]  #: For each window, of its voxels.
 
 
 def _plane_bytes(shape: Triple, windows: int) -> int:

@@ -23,17 +23,10 @@ _loaded: dict[tuple[str, int], Network] = {}
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A network that a process can load.
+    """A network that a process can load."""
 
-    Attributes
-    ----------
-    name : str
-        What messages call it.
-    identity : str
-        What tells it from all others: the digest of its file, or the name and version of a function.
-    """
-
-    name: str
+    name: str  #: What messages call it.
+    #: What tells it from all others: the digest of its file, or the name and version of a function.
     identity: str
 
     #: Of the axes after the channels, if it is known: 3, or 2 for a network of slices.

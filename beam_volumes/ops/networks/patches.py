@@ -20,41 +20,20 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches along z, y and x: patch ``k`` makes ``made`` voxels of the result from ``k * step`` on.
+    """Patches along z, y and x: patch ``k`` makes ``made`` voxels of the result from ``k * step`` on."""
 
-    Attributes
-    ----------
-    of : tuple of int
-        Shape of the volume.
-    patch : tuple of int
-        Voxels that the network is given at once.
-    scale : tuple of int
-        Voxels of the volume for one of the result.
-    before : tuple of int
-        Voxels that a patch begins before the first one of which it makes a result.
-    made : tuple of int
-        Voxels of the result that are used of a patch.
-    step : tuple of int
-        Voxels of the result between the beginnings of two patches: less than ``made`` if they overlap.
-    skipped : tuple of int
-        Voxels of what the network gives that lie before those that are used.
-    edges : tuple of str
-        How the volume goes on beyond its edges.
-    cval : float
-        The constant beyond them, if it is one.
-    blended : bool
-        Whether results of several patches are added up; else each voxel is of one patch.
-    """
-
-    of: Triple
-    patch: Triple
-    scale: Triple
-    before: Triple
-    made: Triple
+    of: Triple  #: Shape of the volume.
+    patch: Triple  #: Voxels that the network is given at once.
+    scale: Triple  #: Voxels of the volume for one of the result.
+    before: Triple  #: Voxels that a patch begins before the first one of which it makes a result.
+    made: Triple  #: Voxels of the result that are used of a patch.
+    #: Voxels of the result between the beginnings of two patches: less than ``made`` if they
+    #: overlap.
     step: Triple
-    skipped: Triple
-    edges: tuple[str, str, str]
-    cval: float = 0.0
+    skipped: Triple  #: Voxels of what the network gives that lie before those that are used.
+    edges: tuple[str, str, str]  #: How the volume goes on beyond its edges.
+    cval: float = 0.0  #: The constant beyond them, if it is one.
+    #: Whether results of several patches are added up; else each voxel is of one patch.
     blended: bool = False
 
     def token(self) -> str:

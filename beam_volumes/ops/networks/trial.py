@@ -22,29 +22,15 @@ _stands_in: dict[tuple[object, ...], int | None] = {}
 
 @dataclass(frozen=True)
 class Trial:
-    """What was found.
+    """What was found."""
 
-    Attributes
-    ----------
-    channels : int
-        Channels of the result.
-    shape : tuple of int
-        Of the result of a patch.
-    dtype : numpy.dtype
-    repeatable : bool
-        Whether a second run, with the patches of a batch in another order, gave the same bits.
-    network_bytes : int
-        What was allocated meanwhile, the result among it.
-    seconds : float
-        That a batch took.
-    """
-
-    channels: int
-    shape: Triple
+    channels: int  #: Channels of the result.
+    shape: Triple  #: Of the result of a patch.
     dtype: np.dtype
+    #: Whether a second run, with the patches of a batch in another order, gave the same bits.
     repeatable: bool
-    network_bytes: int
-    seconds: float
+    network_bytes: int  #: What was allocated meanwhile, the result among it.
+    seconds: float  #: That a batch took.
 
 
 def tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:

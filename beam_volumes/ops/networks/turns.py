@@ -14,18 +14,10 @@ from beam_volumes.ops.parameters.building import triple
 
 @dataclass(frozen=True)
 class Turn:
-    """One way to turn and mirror a patch.
+    """One way to turn and mirror a patch."""
 
-    Attributes
-    ----------
-    axes : tuple of int
-        Along which axis of the patch each axis of the turned one lies.
-    back : tuple of three bool
-        Which axes of the turned one run backwards.
-    """
-
-    axes: Triple = (0, 1, 2)
-    back: tuple[bool, ...] = (False, False, False)
+    axes: Triple = (0, 1, 2)  #: Along which axis of the patch each axis of the turned one lies.
+    back: tuple[bool, ...] = (False, False, False)  #: Which axes of the turned one run backwards.
 
     def turned(self, batch: np.ndarray) -> np.ndarray:
         """Patches, with the axes batch, c, z, y, x, as they look turned."""
@@ -74,16 +66,10 @@ class Turns:
     this pair lies elsewhere: it is of the channel with the turned offset, or with its opposite. In the latter
     case the pair is named by its other voxel, so the result is moved by one offset. At the patch's faces some
     pairs are missing then, so a margin of all results is left out.
-
-    Attributes
-    ----------
-    name : str
-        Of the set of turns; empty for none.
-    offsets : tuple of tuple of int
-        For each channel, along z, y, x; zeros for one without a direction, empty if none has any.
     """
 
-    name: str = ""
+    name: str = ""  #: Of the set of turns; empty for none.
+    #: For each channel, along z, y, x; zeros for one without a direction, empty if none has any.
     offsets: tuple[Triple, ...] = ()
 
     def __bool__(self) -> bool:

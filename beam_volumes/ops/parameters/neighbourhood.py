@@ -22,25 +22,15 @@ Fields = tuple[str, np.dtype, Triple, Triple, Padding]
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """The voxels around each one that a filter takes, along z, y, x, and what lies beyond the edges.
+    """The voxels around each one that a filter takes, along z, y, x, and what lies beyond the edges."""
 
-    Attributes
-    ----------
-    name : str
-        What messages and plans call the filter.
-    inside : numpy.ndarray
-        Bool: which voxels of its extent belong to it. A box takes no memory, however large.
-    numbers : numpy.ndarray or None
-        Weights or heights, float64, over the same extent.
-    before : tuple of int
-        Voxels of its extent before the one that is computed: scipy's ``size // 2 + origin``.
-    modes : tuple of str
-    cval : float
-    """
-
-    name: str
+    name: str  #: What messages and plans call the filter.
+    #: bool. Which voxels of its extent belong to it. A box takes no memory, however
+    #: large.
     inside: np.ndarray
+    #: Weights or heights, float64, over the same extent.
     numbers: np.ndarray | None
+    #: Voxels of its extent before the one that is computed: scipy's ``size // 2 + origin``.
     before: Triple
     modes: tuple[str, str, str]
     cval: float

@@ -13,21 +13,11 @@ _BUSY = 0.95
 
 @dataclass(frozen=True)
 class Concurrency:
-    """Who does the work on a machine.
+    """Who does the work on a machine."""
 
-    Attributes
-    ----------
-    workers : int
-        Slabs in flight.
-    processes : int
-        That they are spread over.
-    threads : int
-        Of each process.
-    """
-
-    workers: int = 1
-    processes: int = 1
-    threads: int = 1
+    workers: int = 1  #: Slabs in flight.
+    processes: int = 1  #: That they are spread over.
+    threads: int = 1  #: Of each process.
 
     @classmethod
     def of(cls, workers: int, processes: int | None, threads: int | None) -> Concurrency:

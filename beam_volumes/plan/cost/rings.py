@@ -21,23 +21,12 @@ MAX_PHASES, MAX_BORDERS = 512, 8
 
 
 class Rings(NamedTuple):
-    """Per step, the most that it has in any slab.
+    """Per step, the most that it has in any slab."""
 
-    Attributes
-    ----------
-    slices : list of int
-        That its ring holds.
-    new : list of int
-        Slices that are computed at once.
-    copied : list of int
-        Slices that surveys and completions are given as a copy.
-    rows, cols : list of int
-        Of a slice, with what is padded.
-    """
-
-    slices: list[int]
-    new: list[int]
-    copied: list[int]
+    slices: list[int]  #: That its ring holds.
+    new: list[int]  #: Slices that are computed at once.
+    copied: list[int]  #: Slices that surveys and completions are given as a copy.
+    #: `rows`, `cols`: Of a slice, with what is padded.
     rows: list[int]
     cols: list[int]
 

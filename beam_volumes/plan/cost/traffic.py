@@ -17,23 +17,12 @@ from beam_volumes.sweep.program import Program
 
 @dataclass(frozen=True)
 class Read:
-    """What all slabs of a pass read of a source, in chunks; in voxels where it is in memory.
+    """What all slabs of a pass read of a source, in chunks; in voxels where it is in memory."""
 
-    Attributes
-    ----------
-    of : str
-        What is read: sources of one token are parts of one array.
-    name : str
-    units : int
-    cells : tuple of (int, int)
-        Along each axis the range of the array's units that are needed at all.
-    unit_bytes : int
-    in_memory : bool
-    """
-
-    of: str
+    of: str  #: What is read: sources of one token are parts of one array.
     name: str
     units: int
+    #: Along each axis the range of the array's units that are needed at all.
     cells: tuple[Range, Range, Range]
     unit_bytes: int
     in_memory: bool

@@ -13,20 +13,11 @@ from beam_volumes.sweep.stage import Regrid
 
 @dataclass(frozen=True)
 class Position:
-    """Where a node lies.
+    """Where a node lies."""
 
-    Attributes
-    ----------
-    root : str
-        Token of the node that it is a crop or a level of, by its first operands.
-    lattice : Lattice
-        Its voxels among those of the root.
-    domain : Lattice or None
-        Where the domain has to be whose slabs it is computed in, if that is not free.
-    """
-
-    root: str
-    lattice: Lattice
+    root: str  #: Token of the node that it is a crop or a level of, by its first operands.
+    lattice: Lattice  #: Its voxels among those of the root.
+    #: Where the domain has to be whose slabs it is computed in, if that is not free.
     domain: Lattice | None = None
 
     @property
@@ -58,20 +49,11 @@ def position(node: Node) -> tuple[Node, Lattice]:
 
 @dataclass(frozen=True)
 class Domain:
-    """What the slabs of a sweep are cut from.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    ends : tuple of int
-        Which of the nodes that were to be put together it holds.
-    lattices : tuple of Lattice
-        Where each of these lies in it.
-    """
+    """What the slabs of a sweep are cut from."""
 
     shape: Triple
-    ends: tuple[int, ...]
-    lattices: tuple[Lattice, ...]
+    ends: tuple[int, ...]  #: Which of the nodes that were to be put together it holds.
+    lattices: tuple[Lattice, ...]  #: Where each of these lies in it.
 
 
 def domains(positions: Sequence[Position]) -> list[Domain]:

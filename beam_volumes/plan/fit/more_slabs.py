@@ -19,30 +19,15 @@ _ROOM = 8
 
 @dataclass(frozen=True)
 class Fit:
-    """The passes of a plan as they fit a crew.
-
-    Attributes
-    ----------
-    concurrency : Crew
-    budget : int
-        Bytes that each slab in flight may take.
-    passes : list of Pass
-    used : list of Value
-        The lazy numbers that the passes take.
-    smallest : Partitioning
-        The largest of the passes' smallest partitions.
-    reasons : list of str
-    intermediates : tuple of sinks
-        What is stored for the run alone.
-    """
+    """The passes of a plan as they fit a crew."""
 
     concurrency: Concurrency
-    budget: int
+    budget: int  #: Bytes that each slab in flight may take.
     passes: list[Pass]
-    used: list[Value]
-    smallest: Partitioning
+    used: list[Value]  #: The lazy numbers that the passes take.
+    smallest: Partitioning  #: The largest of the passes' smallest partitions.
     reasons: list[str]
-    intermediates: tuple[Any, ...]
+    intermediates: tuple[Any, ...]  #: What is stored for the run alone.
 
     @property
     def is_within_budget(self) -> bool:

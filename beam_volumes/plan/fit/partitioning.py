@@ -26,24 +26,12 @@ _MIN_VOXELS, _MAX_VOXELS = 1 << 26, 1 << 32
 
 @dataclass(frozen=True)
 class Partitioning:
-    """How a pass is cut up and what that costs.
+    """How a pass is cut up and what that costs."""
 
-    Attributes
-    ----------
-    grid : Grid
-        The slabs.
-    window : int
-        Slices finished at a time.
-    overlap : Overlap
-        What there is room for.
-    parts : tuple of MemoryItem
-        The peak memory of a slab, step by step.
-    """
-
-    grid: Grid
-    window: int
-    overlap: Overlap
-    parts: tuple[MemoryItem, ...]
+    grid: Grid  #: The slabs.
+    window: int  #: Slices finished at a time.
+    overlap: Overlap  #: What there is room for.
+    parts: tuple[MemoryItem, ...]  #: The peak memory of a slab, step by step.
 
     @property
     def memory(self) -> int:

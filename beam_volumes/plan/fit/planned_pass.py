@@ -16,32 +16,18 @@ from beam_volumes.sweep.program import Edge, Program
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """One fused sweep over a grid of slabs.
-
-    Attributes
-    ----------
-    program : Program
-        What is read, computed, folded and written.
-    partition : Partitioning
-        Slab grid, window, and the peak memory of one slab.
-    values : tuple of Value
-        Lazy scalars the stages need, known when the pass starts.
-    reads : tuple of Read
-        What is read, source by source.
-    limit_bytes : int
-        Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
-    point : Plan or None
-        How each of its slabs is computed, if they are points in time: see `plan.points`.
-    """
+    """One fused sweep over a grid of slabs."""
 
     index: int
-    program: Program
-    partition: Partitioning
-    values: tuple[Value, ...]
-    reads: tuple[Read, ...]
+    program: Program  #: What is read, computed, folded and written.
+    partition: Partitioning  #: Slab grid, window, and the peak memory of one slab.
+    values: tuple[Value, ...]  #: Lazy scalars the stages need, known when the pass starts.
+    reads: tuple[Read, ...]  #: What is read, source by source.
     bytes_written: int
     units_written: int
+    #: Bytes that its surveys may keep of a slab; as much again a step of their merge may hold.
     limit_bytes: int = 0
+    #: How each of its slabs is computed, if they are points in time: see `plan.points`.
     point: Any = None
 
     @property

@@ -32,24 +32,13 @@ Boxes: Any = Tuple[str, Tuple[int, ...], Tuple[int, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Where slabs are written, and how.
+    """Where slabs are written, and how."""
 
-    Attributes
-    ----------
-    path : path or callable
-        Of the one output, or from the name of a volume to the path of its output.
-    overwrite, partial : bool
-    run_id : str
-        Under which outputs are made.
-    options : mapping
-        Of `Volume.to`.
-    """
-
-    path: Any
+    path: Any  #: Of the one output, or from the name of a volume to the path of its output.
     overwrite: bool
     partial: bool
-    run_id: str
-    options: Mapping[str, Any]
+    run_id: str  #: Under which outputs are made.
+    options: Mapping[str, Any]  #: Of `Volume.to`.
 
     def target(self, like: Volume, volume: str = "") -> Target:
         """What is written for a volume.

@@ -23,12 +23,7 @@ from beam_volumes.sweep.survey import StoredOperand, Survey, Surveyor
 
 @dataclass(frozen=True, eq=False)
 class StoredSurvey(Survey):
-    """A table that is there already: nothing is to be seen of slabs.
-
-    Attributes
-    ----------
-    table : StoredTable
-    """
+    """A table that is there already: nothing is to be seen of slabs."""
 
     table: StoredTable
 
@@ -69,23 +64,12 @@ class _Nothing(Surveyor):
 
 @dataclass(frozen=True, eq=False)
 class ChainSurvey(Survey):
-    """Several surveys of one sweep, and what table steps make of their rows.
+    """Several surveys of one sweep, and what table steps make of their rows."""
 
-    Attributes
-    ----------
-    sources : tuple of Survey
-        None of which takes lazy numbers.
-    operands : tuple of tuple of int
-        For each, which of the barrier's operands it is fed.
-    steps : tuple of TableStep
-        In order; rows, numbers and answers are those of the last.
-    inputs : tuple of tuple of int
-        For each, as `beam_volumes.across.rounds.chains.chained` counts them.
-    """
-
-    sources: tuple[Survey, ...]
-    operands: tuple[tuple[int, ...], ...]
-    steps: tuple[TableStep, ...]
+    sources: tuple[Survey, ...]  #: None of which takes lazy numbers.
+    operands: tuple[tuple[int, ...], ...]  #: For each, which of the barrier's operands it is fed.
+    steps: tuple[TableStep, ...]  #: In order; rows, numbers and answers are those of the last.
+    #: For each, as `beam_volumes.across.rounds.chains.chained` counts them.
     inputs: tuple[tuple[int, ...], ...]
 
     @cached_property

@@ -38,34 +38,17 @@ def _continued(shape: Triple) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ComponentSurvey(Survey):
-    """Connected components of the first input, flagged where the second, if any, marks them.
+    """Connected components of the first input, flagged where the second, if any, marks them."""
 
-    Attributes
-    ----------
-    structure : bool array (3, 3, 3)
-    by_value : bool
-    background : scalar or None
-    measures : tuple of str
-        As of `beam_volumes.across.components.SlabLabeler`.
-    border_axes : tuple of int
-    border : int
-    keep : Keep or None
-        Which components remain; all by default.
-    k_largest : int or None
-        Only so many.
-    dtype : numpy.dtype
-        Of the ids, bool for one that says which voxels remain.
-    """
-
-    structure: np.ndarray
+    structure: np.ndarray  #: bool (3, 3, 3)
     by_value: bool
     background: Any
-    measures: tuple[str, ...]
+    measures: tuple[str, ...]  #: As of `beam_volumes.across.components.SlabLabeler`.
     border_axes: tuple[int, ...]
     border: int
-    keep: Keep | None
-    k_largest: int | None
-    dtype: np.dtype
+    keep: Keep | None  #: Which components remain; all by default.
+    k_largest: int | None  #: Only so many.
+    dtype: np.dtype  #: Of the ids, bool for one that says which voxels remain.
 
     cost = 4.0
     #: Runs of strips are joined and numbered by one thread: 0.13 of blobs, 0.4 of sparse noise.
@@ -241,15 +224,9 @@ class EdgeSurvey(ComponentSurvey):
 
 @dataclass(frozen=True, eq=False)
 class RelabelEdges(Relabel):
-    """Writes what came back for each component of such voxels.
+    """Writes what came back for each component of such voxels."""
 
-    Attributes
-    ----------
-    basin : int
-        How many voxels a component may well have.
-    """
-
-    basin: int
+    basin: int  #: How many voxels a component may well have.
 
     cost = 8.0
 

@@ -60,21 +60,12 @@ class FragmentSurvey(Survey):
     Its inputs: the labels of the tile that owns each voxel; then, if any tiles overlap, those of the tiles
     of each of `Tiling.parities`, 0 where none covers a voxel. Stages before it choose them from what was
     found: how far a tile reaches beyond a slab is their business, and a slab is fed its core alone.
-
-    Attributes
-    ----------
-    tiling : Tiling
-    rule : str
-    threshold : float
-        As of `beam_volumes.across.fragments.matches`.
-    dtype : numpy.dtype
-        Of the ids.
     """
 
     tiling: Tiling
     rule: str
-    threshold: float
-    dtype: np.dtype
+    threshold: float  #: As of `beam_volumes.across.fragments.matches`.
+    dtype: np.dtype  #: Of the ids.
 
     upper = False
 
@@ -206,12 +197,7 @@ class _Fragments(Surveyor):
 
 @dataclass(frozen=True, eq=False)
 class Stitch(Completion):
-    """Writes what came back for each label of the tile that owns a voxel.
-
-    Attributes
-    ----------
-    tiling : Tiling
-    """
+    """Writes what came back for each label of the tile that owns a voxel."""
 
     tiling: Tiling
 

@@ -22,28 +22,14 @@ FUNCTION_BYTES = 24
 
 @dataclass(frozen=True, eq=False)
 class Tiles(Regrid):
-    """What a function finds in each tile.
-
-    Attributes
-    ----------
-    tiling : Tiling
-    function : callable
-    axes : tuple of int
-        Those of z, y, x that its arrays have.
-    has_channels : bool
-        Whether they have the channels before these.
-    identity : str
-        What tells the function from others.
-    voxel_bytes : int
-        That it takes for a voxel of a tile, beside its input.
-    """
+    """What a function finds in each tile."""
 
     tiling: Tiling
     function: Callable[[np.ndarray], np.ndarray]
-    axes: tuple[int, ...]
-    has_channels: bool
-    identity: str
-    voxel_bytes: int
+    axes: tuple[int, ...]  #: Those of z, y, x that its arrays have.
+    has_channels: bool  #: Whether they have the channels before these.
+    identity: str  #: What tells the function from others.
+    voxel_bytes: int  #: That it takes for a voxel of a tile, beside its input.
 
     #: As a light network's: it is stored rather than run again.
     cost = 500.0

@@ -48,18 +48,10 @@ _TALLY_BYTES, _TABLE_BYTES = 17, 80
 
 @dataclass(frozen=True, eq=False)
 class UniqueSurvey(Survey):
-    """The labels of a slab's core, with their voxels and whether they touch the volume's border.
+    """The labels of a slab's core, with their voxels and whether they touch the volume's border."""
 
-    Attributes
-    ----------
-    border_axes : tuple of int
-        The axes whose ends are the border.
-    border : int
-        How many voxels wide it is.
-    """
-
-    border_axes: tuple[int, ...]
-    border: int
+    border_axes: tuple[int, ...]  #: The axes whose ends are the border.
+    border: int  #: How many voxels wide it is.
     #: For how many voxels of a slab there may well be a label.
     voxels_per_label: int = field(default=VOXELS_PER_LABEL, kw_only=True)
 
@@ -120,19 +112,11 @@ class TallySurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupSurvey(UniqueSurvey):
-    """Labels to be looked up in a mapping; answers are for `LookupCompletion`.
-
-    Attributes
-    ----------
-    mapping : Mapping
-    missing : {"error", "keep"} or number
-    dtype : numpy.dtype
-        Of the new values.
-    """
+    """Labels to be looked up in a mapping; answers are for `LookupCompletion`."""
 
     mapping: Mapping
-    missing: Any
-    dtype: np.dtype
+    missing: Any  #: {"error", "keep"} or number
+    dtype: np.dtype  #: Of the new values.
 
     @classmethod
     def of(
@@ -167,13 +151,7 @@ class LookupSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class FilterSurvey(UniqueSurvey):
-    """Labels that stay or go by their size or by touching the border; answers are for `LookupCompletion`.
-
-    Attributes
-    ----------
-    keep : Keep
-    k_largest : int or None
-    """
+    """Labels that stay or go by their size or by touching the border; answers are for `LookupCompletion`."""
 
     keep: Keep
     k_largest: int | None
@@ -208,14 +186,9 @@ class FilterSurvey(UniqueSurvey):
 
 @dataclass(frozen=True, eq=False)
 class LookupCompletion(Completion):
-    """Writes what came back for each label: its value, or itself where it stays and else 0.
+    """Writes what came back for each label: its value, or itself where it stays and else 0."""
 
-    Attributes
-    ----------
-    voxels_per_given : int
-        For how many voxels of a slab there may well be one of the labels that it is given.
-    """
-
+    #: For how many voxels of a slab there may well be one of the labels that it is given.
     voxels_per_given: int = VOXELS_PER_LABEL
 
     upper = False
@@ -270,24 +243,14 @@ class _Lookup(Completer):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Stage):
-    """New values for labels, from a mapping in memory.
+    """New values for labels, from a mapping in memory."""
 
-    Attributes
-    ----------
-    labels : ndarray of uint64
-        Increasing.
-    values : ndarray
-        Of the result's dtype.
-    missing : {"error", "keep"} or number
-        What becomes of labels that are not there; 0 stays 0 if it is not.
-    origin : tuple of Extent
-        Where the mapping was read from.
-    """
-
-    labels: np.ndarray
-    values: np.ndarray
+    labels: np.ndarray  #: uint64. Increasing.
+    values: np.ndarray  #: Of the result's dtype.
+    #: {"error", "keep"} or number. What becomes of labels that are not there; 0 stays 0 if it is
+    #: not.
     missing: Any
-    origin: tuple[Extent, ...] = ()
+    origin: tuple[Extent, ...] = ()  #: Where the mapping was read from.
 
     cost = 3.0
     compiled = True

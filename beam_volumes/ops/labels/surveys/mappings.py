@@ -87,15 +87,9 @@ def _whole_numbers(dtype: np.dtype) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ArrayMapping(Mapping):
-    """A mapping in memory, in one part.
+    """A mapping in memory, in one part."""
 
-    Attributes
-    ----------
-    labels : ndarray of uint64
-    values : ndarray
-    """
-
-    labels: np.ndarray
+    labels: np.ndarray  #: uint64
     values: np.ndarray
 
     @classmethod
@@ -116,17 +110,10 @@ class ArrayMapping(Mapping):
 
 @dataclass(frozen=True, eq=False)
 class ParquetMapping(Mapping):
-    """Two columns of Parquet files, in a part for each row group.
-
-    Attributes
-    ----------
-    table : ParquetTable
-    columns : tuple of str
-        Of labels and of values.
-    """
+    """Two columns of Parquet files, in a part for each row group."""
 
     table: ParquetTable
-    columns: tuple[str, str]
+    columns: tuple[str, str]  #: Of labels and of values.
 
     @classmethod
     def of(

@@ -20,23 +20,16 @@ from beam_volumes.sweep.stage import digest
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What slabs will give to the merge.
+    """What slabs will give to the merge."""
 
-    Attributes
-    ----------
-    nodes : tuple of dict
-        By node of the tree, how many components its children tell it of, at most: their sum. Each is
-        at least twice as large as the next, so that many slabs are added up in little time.
-    members, area : int64 array (3)
-        2-D components in the faces perpendicular to each axis, and pixels of those faces.
-    bytes : int
-        Per component, of what a step of the merge holds.
-    """
-
+    #: By node of the tree, how many components its children tell it of, at most: their sum. Each is
+    #: at least twice as large as the next, so that many slabs are added up in little time.
     nodes: tuple[Counter, ...]
+    #: `members`, `area`: int64 (3). 2-D components in the faces perpendicular to each axis,
+    #: and pixels of those faces.
     members: np.ndarray
     area: np.ndarray
-    bytes: int
+    bytes: int  #: Per component, of what a step of the merge holds.
 
     def total(self) -> Counter:
         """By node, over all slabs."""
@@ -51,17 +44,6 @@ class MergeEstimate(Reduction):
     """The largest step of the merge, in bytes; refused if a worker has no room for it.
 
     It folds no voxels: its states are `of_slab` and what they merge to.
-
-    Attributes
-    ----------
-    grid : Grid
-        The slabs.
-    limit_bytes : int
-        Bytes that one step of the merge may hold.
-    radix : tuple of int or None
-        As of `component_flow`.
-    workers : int, optional
-        Slabs in flight, if there can be fewer: a single one would have the memory of all.
 
     Examples
     --------
@@ -80,9 +62,10 @@ class MergeEstimate(Reduction):
     use slab=(2, 100, 100), or a memory= that is larger by 1 MiB for each slab in flight
     """
 
-    grid: Grid
-    limit_bytes: int
-    radix: Triple | None
+    grid: Grid  #: The slabs.
+    limit_bytes: int  #: Bytes that one step of the merge may hold.
+    radix: Triple | None  #: As of `component_flow`.
+    #: Slabs in flight, if there can be fewer: a single one would have the memory of all.
     workers: int | None = None
 
     @classmethod

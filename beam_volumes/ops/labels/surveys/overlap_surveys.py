@@ -22,15 +22,9 @@ _OVERLAPS = 3
 
 @dataclass(frozen=True, eq=False)
 class ContingencySurvey(TableSurvey):
-    """Voxels that labels of the first input share with labels of the second.
+    """Voxels that labels of the first input share with labels of the second."""
 
-    Attributes
-    ----------
-    ignored : tuple of int
-        Labels of the first input whose voxels do not count.
-    """
-
-    ignored: tuple[int, ...]
+    ignored: tuple[int, ...]  #: Labels of the first input whose voxels do not count.
 
     upper = False
     cost = 4.0

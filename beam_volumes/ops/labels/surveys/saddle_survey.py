@@ -20,14 +20,9 @@ class SaddleSurvey(AdjacencySurvey):
     """Pairs of labels (the first input) that touch by a structure, of heights (the second).
 
     A table as that of `AdjacencySurvey`, of which ``boundary_min`` is the pass; it counts no faces.
-
-    Attributes
-    ----------
-    structure : ndarray of bool (3, 3, 3)
-        The same when reflected.
     """
 
-    structure: np.ndarray
+    structure: np.ndarray  #: bool (3, 3, 3). The same when reflected.
 
     @property
     def cost(self) -> float:

@@ -195,28 +195,14 @@ def _meant(wanted: str, known: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class RegionSurvey(TableSurvey):
-    """The region table of labels (the first input), with intensities (the second) or without.
+    """The region table of labels (the first input), with intensities (the second) or without."""
 
-    Attributes
-    ----------
-    properties : tuple of str
-        Names for `beam_volumes.across.tables.properties`.
-    intensity : numpy.dtype or None
-        Of the second input.
-    spacing : tuple of float
-        Of a voxel along z, y, x.
-    axes : tuple of int
-        Those of z, y, x that the user sees.
-    nan : {"raise", "omit"}
-    channels : tuple of str
-        Names of the intensities' channels, each of which is an input; empty if there are none.
-    """
-
-    properties: tuple[str, ...]
-    intensity: np.dtype | None
-    spacing: tuple[float, float, float]
-    axes: tuple[int, ...]
-    nan: str
+    properties: tuple[str, ...]  #: Names for `beam_volumes.across.tables.properties`.
+    intensity: np.dtype | None  #: Of the second input.
+    spacing: tuple[float, float, float]  #: Of a voxel along z, y, x.
+    axes: tuple[int, ...]  #: Those of z, y, x that the user sees.
+    nan: str  #: {"raise", "omit"}
+    #: Names of the intensities' channels, each of which is an input; empty if there are none.
     channels: tuple[str, ...] = ()
 
     @classmethod
@@ -350,27 +336,16 @@ class AdjacencySurvey(TableSurvey):
     """The touching pairs of labels (the first input), with a boundary volume (the second) or without.
 
     Or with three inputs more, the affinities across z, y, x of each voxel and the one before it.
-
-    Attributes
-    ----------
-    boundary : numpy.dtype or None
-        Of the second input.
-    value : {"max", "mean", "upper"}
-        What the value of a face is of its two voxels: ``"upper"`` for affinities.
-    bins : int
-        Of the histogram of values; 0 for none.
-    range : tuple of two floats or None
-        Of the histogram.
-    nan : {"raise", "omit"}
-    axes : tuple of int
-        Those of z, y, x that the user sees.
     """
 
-    boundary: np.dtype | None
+    boundary: np.dtype | None  #: Of the second input.
+    #: {"max", "mean", "upper"}. What the value of a face is of its two voxels: ``"upper"`` for
+    #: affinities.
     value: str
-    bins: int
-    range: tuple[float, float] | None
-    nan: str
+    bins: int  #: Of the histogram of values; 0 for none.
+    range: tuple[float, float] | None  #: Of the histogram.
+    nan: str  #: {"raise", "omit"}
+    #: Those of z, y, x that the user sees.
     axes: tuple[int, ...] = field(default=(0, 1, 2), kw_only=True)
 
     @classmethod
@@ -519,20 +494,11 @@ class Folds:
 
     Folding takes more than what it finds. Labels may be of any size, so that a part is as large as the
     part before it lets expect.
-
-    Attributes
-    ----------
-    row_bytes : int
-        What folding takes for each row that it finds.
-    largest : int
-        Voxels of a part at the most.
-    voxels : int
-        Of the next part.
     """
 
-    row_bytes: int
-    largest: int
-    voxels: int
+    row_bytes: int  #: What folding takes for each row that it finds.
+    largest: int  #: Voxels of a part at the most.
+    voxels: int  #: Of the next part.
 
     def of(
         self, labels: np.ndarray, rows: int, threads: int, strip: Callable[[int, int], Any]

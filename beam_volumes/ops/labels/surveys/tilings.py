@@ -89,14 +89,10 @@ class TiledAxis:
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tiles along z, y and x.
+    """Tiles along z, y and x."""
 
-    Attributes
-    ----------
-    shape, tile, overlap : tuple of int
-        Of the volume; the tile is no larger than that, and twice the overlap at least.
-    """
-
+    #: `shape`, `tile`, `overlap`: Of the volume; the tile is no larger than that, and twice the
+    #: overlap at least.
     shape: Triple
     tile: Triple
     overlap: Triple

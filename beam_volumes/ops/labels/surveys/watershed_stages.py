@@ -16,18 +16,10 @@ _AFTER: Halo = ((0, 1), (0, 1), (0, 1))
 
 @dataclass(frozen=True, eq=False)
 class ByHeight(Stage):
-    """What each voxel follows, of heights and roles.
+    """What each voxel follows, of heights and roles."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the volume.
-    remedy : str
-        What the caller can do about NaN, in addition to replacing it.
-    """
-
-    shape: Triple
-    remedy: str = ""
+    shape: Triple  #: Of the volume.
+    remedy: str = ""  #: What the caller can do about NaN, in addition to replacing it.
 
     compiled = True
     cost = 25.0
@@ -44,16 +36,9 @@ class ByHeight(Stage):
 
 @dataclass(frozen=True, eq=False)
 class ByAffinity(Stage):
-    """What each voxel follows, of affinities across z, y and x.
+    """What each voxel follows, of affinities across z, y and x."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Of the volume.
-    low : float
-    """
-
-    shape: Triple
+    shape: Triple  #: Of the volume.
     low: float
 
     compiled = True
@@ -88,12 +73,7 @@ class Codes(Stage):
 
 @dataclass(frozen=True, eq=False)
 class HighCodes(Stage):
-    """Codes of the edges that voxels follow, and of those of a high affinity.
-
-    Attributes
-    ----------
-    high : float
-    """
+    """Codes of the edges that voxels follow, and of those of a high affinity."""
 
     high: float
 
