@@ -61,25 +61,19 @@ def adjacency(
 ) -> Adjacency:
     """What one block adds: the faces at the upper sides of its core's voxels.
 
-    Parameters
-    ----------
-    labels : ndarray of bool or integers (slices, rows, columns)
-        The block: a core, and one more plane at the upper side of each axis where a neighbour
-        follows.
-    boundary : ndarray or tuple of three, optional
-        Of the same shape, those planes too; for ``"upper"`` one for faces across each of z, y, x.
-    value : {"max", "mean", "upper"}
-        What a face's value is of the two voxels it separates; in float64.
-    edges : ndarray, optional
-        Edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
-    nan : {"raise", "omit", "extremes"}
-        Whether values that are not finite are an error, or faces next to them have no value; or `EXTREMES`.
-    core : tuple of int, optional
-        The shape of the core, by default all of the block. Of 0 slices: of the single slice given
-        only faces to ``below`` count.
-    below : tuple of two ndarrays (rows, columns), optional
-        The slice of labels, and of the boundary or None, before the block, if that is a core's whose
-        upper faces were not counted yet.
+    ``labels``, bool or integers (slices, rows, columns): the block: a core, and one more plane at the
+    upper side of each axis where a neighbour follows.
+    ``boundary``: of the same shape, those planes too; for ``"upper"`` one for faces across each of z, y,
+    x.
+    ``value``, {"max", "mean", "upper"}: what a face's value is of the two voxels it separates; in
+    float64.
+    ``edges``: edges of the histogram, ascending; as in numpy.histogram the last bin is closed.
+    ``nan``, {"raise", "omit", "extremes"}: whether values that are not finite are an error, or faces
+    next to them have no value; or `EXTREMES`.
+    ``core``: the shape of the core, by default all of the block. Of 0 slices: of the single slice given
+    only faces to ``below`` count.
+    ``below``, tuple of two ndarrays (rows, columns): the slice of labels, and of the boundary or None,
+    before the block, if that is a core's whose upper faces were not counted yet.
     """
     if value not in RULES:
         raise ValueError(f"value={value!r}: use one of {', '.join(RULES)}")

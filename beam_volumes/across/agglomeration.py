@@ -100,35 +100,15 @@ def settle(
 ) -> tuple[Merges, Boundaries, Regions]:
     """Merge all that can be merged now.
 
-    Parameters
-    ----------
-    edges : Boundaries
-        All boundaries of regions that are not open.
-    regions : Regions
-        All that these have.
-    linkage : Linkage
-    threshold : float
-        Boundaries of a lower score are not merged.
-    max_size : int, optional
-        No region becomes larger than that.
-    min_size : int, optional
-        Of two regions that merge one is smaller than that.
+    ``edges``: all boundaries of regions that are not open.
+    ``regions``: all that these have.
+    ``threshold``: boundaries of a lower score are not merged.
+    ``max_size``: no region becomes larger than that.
+    ``min_size``: of two regions that merge one is smaller than that.
+    Returns ``merges``; ``left``: what may be merged later: regions that never will be are left out;
+    ``regions``: those of ``left``.
+    Raises ValueError: Sums or counts do not fit 62 bits.
 
-    Returns
-    -------
-    merges : Merges
-    left : Boundaries
-        What may be merged later: regions that never will be are left out.
-    regions : Regions
-        Those of ``left``.
-
-    Raises
-    ------
-    ValueError
-        Sums or counts do not fit 62 bits.
-
-    Examples
-    --------
     >>> a, b = np.array([1, 2, 1], "u8"), np.array([2, 3, 3], "u8")
     >>> edges = Boundaries(a, b, np.array([[9, 1], [8, 1], [2, 1]]))
     >>> regions = Regions(np.array([1, 2, 3], "u8"), np.ones(3, "i8"), np.array([False, False, True]))
@@ -227,8 +207,6 @@ def _least(bound: float, most: int) -> tuple[int, int]:
 
     Fractions of those denominators are at least the one if they are at least the other.
 
-    Examples
-    --------
     >>> _least(0.1, 100), _least(0.1, 1 << 60), _least(0.30000000000000004, 10), _least(5.0, 9)
     ((10, 99), (3602879701896397, 36028797018963968), (1, 3), (5, 1))
     """
@@ -283,8 +261,6 @@ def _ratios(parts: np.ndarray) -> np.ndarray:
 def roots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Where chains of merges of ``a`` (increasing) into ``b`` end.
 
-    Examples
-    --------
     >>> roots(np.array([1, 4, 6]), np.array([4, 9, 7]))
     array([9, 9, 7])
     """

@@ -49,8 +49,6 @@ RULES: dict[str, Any] = {
 def connectivity_structure(connectivity: int) -> np.ndarray:
     """The 3x3x3 structure of voxels at most ``connectivity`` steps along axes away.
 
-    Examples
-    --------
     >>> [int(connectivity_structure(c).sum()) for c in (1, 2, 3)]
     [7, 19, 27]
     """
@@ -135,14 +133,10 @@ class Components(NamedTuple):
 class Labelling:
     """What counts as a component.
 
-    Parameters
-    ----------
-    structure : bool array (3, 3, 3)
-        Which neighbours touch; centrosymmetric. The centre is of no importance.
-    by_value : bool
-        Voxels of one value form a component; otherwise all that are not zero.
-    background : scalar or None
-        The value left out by ``by_value``; None for none.
+    ``structure``, bool (3, 3, 3): which neighbours touch; centrosymmetric. The centre is of no
+    importance.
+    ``by_value``: voxels of one value form a component; otherwise all that are not zero.
+    ``background``: the value left out by ``by_value``; None for none.
     """
 
     structure: np.ndarray
@@ -455,22 +449,13 @@ class SlabLabeler:
 
     What it holds grows with the components, not with the voxels.
 
-    Parameters
-    ----------
-    grid : Grid
-        The slabs of the volume.
-    cell : tuple of int
-        Which of them.
-    labelling : Labelling
-    measures : tuple of str
-        Columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``, half-open, in
-        the volume), ``"touches_border"``.
-    border_axes : tuple of int
-        The axes whose ends count as the border of the volume.
-    border : int
-        How many voxels thick that is.
-    rules : mapping
-        How columns of the payload merge.
+    ``grid``: the slabs of the volume.
+    ``cell``: which of them.
+    ``measures``: columns of the payload: ``"size"``, ``"box"`` (columns ``lower`` and ``upper``,
+    half-open, in the volume), ``"touches_border"``.
+    ``border_axes``: the axes whose ends count as the border of the volume.
+    ``border``: how many voxels thick that is.
+    ``rules``: how columns of the payload merge.
     """
 
     def __init__(
@@ -518,16 +503,10 @@ class SlabLabeler:
     ) -> int:
         """Take the next slices of the region; how many of their components continue none before.
 
-        Parameters
-        ----------
-        block : array (w, ny, nx)
-            As wide as the region, w >= 1; copied if it is not C-contiguous.
-        seeds : array like ``block``, optional
-            Components that hold a non-zero one are flagged in the column ``marked``.
-        extra : function of Components, optional
-            Further columns, an array (count, ...) each; voxels beyond the core must not count.
-        threads : int
-            How many may share the work.
+        ``block``, (w, ny, nx): as wide as the region, w >= 1; copied if it is not C-contiguous.
+        ``seeds``: components that hold a non-zero one are flagged in the column ``marked``.
+        ``extra``: further columns, an array (count, ...) each; voxels beyond the core must not count.
+        ``threads``: how many may share the work.
         """
         if block.shape[1:] != self.region.shape[1:] or not (
             0 < block.shape[0] <= self.region.shape[0] - self._depth
@@ -637,13 +616,9 @@ class SlabLabeler:
 class SlabRelabeler:
     """Finds the components of a slab again in the second sweep: `feed` it the windows in order.
 
-    Parameters
-    ----------
-    labelling : Labelling
-    ids : tuple of arrays
-        Per window, what came back for each of its components that continue none of the window before.
-    digests : tuple of int
-        Per window, from the first sweep.
+    ``ids``, tuple of arrays: per window, what came back for each of its components that continue none of
+    the window before.
+    ``digests``: per window, from the first sweep.
     """
 
     def __init__(
@@ -655,10 +630,7 @@ class SlabRelabeler:
     def feed(self, block: np.ndarray, threads: int = 1) -> tuple[Components, np.ndarray]:
         """The components of the next window of the slab's whole region, and the id of each.
 
-        Raises
-        ------
-        ValueError
-            They are not those of the first sweep.
+        Raises ValueError: They are not those of the first sweep.
         """
         ids, digest = next(self._windows)
 

@@ -18,7 +18,7 @@ RULES = ("iou", "touch", "largest")
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Voxels that a tile and the next one along an axis share, by what they are labelled in each; 0 in one."""
+    """Voxels that a tile and the next one along an axis share, by their label in each; 0 in one."""
 
     labels: np.ndarray  #: uint64 (n, 2). In the tile, and in the next one.
     counts: np.ndarray  #: int64 (n)
@@ -51,8 +51,6 @@ class TilePart:
 def merged(parts: Iterable[TilePart]) -> TilePart:
     """All that several slabs, or windows, have seen of a tile.
 
-    Examples
-    --------
     >>> def part(*labels):
     ...     n = np.arange(len(labels))
     ...     return TilePart(np.array(labels, "u8"), n, n + 1, {})
@@ -93,17 +91,11 @@ def added(parts: Iterable[Pairs]) -> Pairs:
 def matches(pairs: Pairs, rule: str, threshold: float) -> np.ndarray:
     """The pairs of fragments (uint64, two columns) that are one, in order.
 
-    Parameters
-    ----------
-    pairs : Pairs
-        `added`, of all voxels that two tiles share.
-    rule : str
-        ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the voxels that
-        either has there. ``"largest"``: each has more of the other than of any third one, the smaller label
-        on ties.
+    ``pairs``: `added`, of all voxels that two tiles share.
+    ``rule``: ``"touch"``: they share a voxel. ``"iou"``: they share at least ``threshold`` of the voxels
+    that either has there. ``"largest"``: each has more of the other than of any third one, the smaller
+    label on ties.
 
-    Examples
-    --------
     >>> labels = np.array([[1, 5], [1, 6], [2, 6], [0, 6]], "u8")
     >>> pairs = added([Pairs(labels, np.array([8, 2, 3, 2]))])
     >>> [matches(pairs, rule, 0.5).tolist() for rule in RULES]

@@ -47,8 +47,6 @@ NodeKey = tuple[int, int, int, int]
 class Tree:
     """Blocks of slabs: ``levels`` is fixed by the grid's counts.
 
-    Examples
-    --------
     >>> tree = Tree((10, 1, 3), (4, 4, 4))
     >>> tree.levels, tree.parent((0, 9, 0, 2)), tree.children((2, 0, 0, 0))
     (2, (1, 2, 0, 0), [(1, 0, 0, 0), (1, 1, 0, 0), (1, 2, 0, 0)])
@@ -179,24 +177,11 @@ def merge(
 ) -> tuple[NodeSummary, NodeTable, Closed]:
     """A node: its children's summaries joined.
 
-    Parameters
-    ----------
-    tree : Tree
-    key : tuple of int
-        The node, of a level from 1 on.
-    summaries : iterable of NodeSummary
-        Of all its children, in any order.
-    rules : mapping
-        How each column of the payload merges (`beam_volumes.across.components.RULES`).
-
-    Returns
-    -------
-    up : NodeSummary
-        For the parent; empty at the top.
-    table : NodeTable
-        To be kept for `descend`.
-    closed : Closed
-        To be sent, by `by_slab`, to the slabs where the roots lie.
+    ``key``: the node, of a level from 1 on.
+    ``summaries``: of all its children, in any order.
+    ``rules``: how each column of the payload merges (`beam_volumes.across.components.RULES`).
+    Returns ``up``: for the parent; empty at the top; ``table``: to be kept for `descend`; ``closed``: to
+    be sent, by `by_slab`, to the slabs where the roots lie.
     """
     children = _distinct(summaries)
     if [c.key for c in children] != tree.children(key):
@@ -248,19 +233,10 @@ def descend(
 ) -> dict[Any, np.ndarray]:
     """The way back through one node.
 
-    Parameters
-    ----------
-    table : NodeTable
-    of_parent : array
-        What the parent answered: of each component in the node's summary the final id, or any other
-        value per component (a root, 0 and 1 for a mask). Empty at the top.
-    of_closed : array
-        The same of each root that was closed here (`collect` of ``table.roots``).
-
-    Returns
-    -------
-    dict of arrays
-        The answer to each child; of a slab to each of its windows, one entry per component.
+    ``of_parent``: what the parent answered: of each component in the node's summary the final id, or any
+    other value per component (a root, 0 and 1 for a mask). Empty at the top.
+    ``of_closed``: the same of each root that was closed here (`collect` of ``table.roots``).
+    Returns the answer to each child; of a slab to each of its windows, one entry per component.
     """
     own = np.empty(len(table.up) + len(table.closed), np.result_type(of_parent, of_closed))
     own[table.up] = of_parent
@@ -315,13 +291,8 @@ def by_slab(closed: Closed, grid: Grid) -> dict[Triple, Closed]:
 class Keep:
     """Which components remain, by what rode along; all that are given must hold.
 
-    Attributes
-    ----------
-    min_size, max_size : int, optional
-        Voxels, inclusive.
-    touches_border, marked : bool, optional
-    cutoff : tuple of int, optional
-        Of `cutoff_of`: the k largest.
+    ``min_size``, ``max_size``: voxels, inclusive.
+    ``cutoff``: of `cutoff_of`: the k largest.
     """
 
     min_size: int | None = None
@@ -442,19 +413,10 @@ def _interleave(parts: Mapping[int, Counts]) -> tuple[dict[int, np.ndarray], Cou
 def interleave_tiles(parts: Mapping[int, Counts], ny: int) -> tuple[dict[int, np.ndarray], Counts]:
     """Tiles along x of one band of rows (one layer, one tile row).
 
-    Parameters
-    ----------
-    parts : mapping
-        Row counts of the slabs, by their position along x.
-    ny : int
-        Rows in a slice of the volume.
-
-    Returns
-    -------
-    before : dict of int64 arrays
-        Per slab, for each of its rows, how many roots of the band come before it in the row's slice.
-    slices : Counts
-        Roots of the band per slice.
+    ``parts``: row counts of the slabs, by their position along x.
+    ``ny``: rows in a slice of the volume.
+    Returns ``before``, dict of int64 arrays: per slab, for each of its rows, how many roots of the band
+    come before it in the row's slice; ``slices``: roots of the band per slice.
     """
     before, rows, sums = _interleave(parts)
     z, first = np.unique(rows.places // ny, return_index=True)

@@ -30,8 +30,6 @@ def state_tiles(
 ) -> list[tuple[slice, slice]]:
     """The xy tiles of a plane of state: as few and as even as fit in ``most`` bytes each.
 
-    Examples
-    --------
     >>> len(state_tiles(1000, 1000, 4)), len(state_tiles(2048, 2048, 4))
     (1, 5)
     """
@@ -78,8 +76,6 @@ def carries(
 
     ``combine(a, b)`` gets neighbours in the order of the scan: backward, ``a`` is the upper one.
 
-    Examples
-    --------
     >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, radix=2)
     [None, 'a', 'ab', 'abc']
     >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, backward=True)
@@ -141,8 +137,6 @@ def plane_dtype(depth: int) -> np.dtype:
 def packed(distance: np.ndarray, depth: int) -> bytes:
     """A plane of distances within ``depth`` slices, compressed.
 
-    Examples
-    --------
     >>> plane = np.array([[0, 3, FAR]], np.int32)
     >>> unpacked(packed(plane, 4), 4, 1, 3).tolist() == plane.tolist()
     True
@@ -193,8 +187,6 @@ def cumsum_slices(voxels: np.ndarray, carry: np.ndarray | None) -> np.ndarray:
 def cut_state(state: Any, tile: tuple[slice, slice]) -> Any:
     """A tile of a state: of a plane, or of every plane that a dataclass holds; None stays None.
 
-    Examples
-    --------
     >>> cut_state(Distance(4, np.eye(3, dtype=np.int32)), (slice(0, 1), slice(0, 2)))
     Distance(depth=4, distance=array([[1, 0]], dtype=int32))
     """

@@ -128,27 +128,17 @@ def regions(
 ) -> Regions:
     """What one block adds: its core's voxels, and the faces at their upper sides.
 
-    Parameters
-    ----------
-    labels : ndarray of bool or integers (slices, rows, columns)
-        The block: a core, and one more plane at the upper side of each axis where a neighbour
-        follows.
-    origin : tuple of int
-        Where it lies in the volume.
-    shape : tuple of int
-        Of the whole volume.
-    intensity : ndarray, optional
-        Of the core: bool, integers, float16, float32 or float64.
-    nan : {"raise", "omit"}
-        Whether intensities that are not finite are an error or are left out.
-    core : tuple of int, optional
-        The shape of the core, by default all of the block. Of 0 slices: of the single slice given
-        only faces to ``below`` count.
-    below : ndarray (rows, columns), optional
-        The slice of labels before the block, if that is a core's whose upper faces were not counted
-        yet.
-    with_faces : bool
-        Whether to count faces; without, they are all 0.
+    ``labels``, bool or integers (slices, rows, columns): the block: a core, and one more plane at the
+    upper side of each axis where a neighbour follows.
+    ``origin``: where it lies in the volume.
+    ``shape``: of the whole volume.
+    ``intensity``: of the core: bool, integers, float16, float32 or float64.
+    ``nan``, {"raise", "omit"}: whether intensities that are not finite are an error or are left out.
+    ``core``: the shape of the core, by default all of the block. Of 0 slices: of the single slice given
+    only faces to ``below`` count.
+    ``below``, ndarray (rows, columns): the slice of labels before the block, if that is a core's whose
+    upper faces were not counted yet.
+    ``with_faces``: whether to count faces; without, they are all 0.
     """
     own = labels.shape if core is None else core
     if intensity is not None and intensity.shape != own:
@@ -334,23 +324,13 @@ def properties(
 ) -> dict[str, np.ndarray]:
     """The columns of a table, by name, ``label`` first; rows are sorted by label.
 
-    Parameters
-    ----------
-    part : Regions
-        Of the whole volume: any rows of what all blocks merge to.
-    shape : tuple of int
-        Of the volume.
-    names : sequence of str, optional
-        scikit-image's names of properties: those with several columns are numbered as there
-        (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of
-        the ``i``-th longest axis, its largest component positive.
-    spacing : tuple of float
-        Of a voxel along z, y, x.
-    axes : tuple of int
-        Those of z, y, x that there are: columns are numbered by their position here.
-
-    Notes
-    -----
+    ``part``: of the whole volume: any rows of what all blocks merge to.
+    ``shape``: of the volume.
+    ``names``: scikit-image's names of properties: those with several columns are numbered as there
+    (``bbox-0`` ...). ``principal_axes-i-j`` is component ``j`` (z, y, x) of the direction of the
+    ``i``-th longest axis, its largest component positive.
+    ``spacing``: of a voxel along z, y, x.
+    ``axes``: those of z, y, x that there are: columns are numbered by their position here.
     Formulas are scikit-image's (skimage.measure.regionprops): central moments of voxel centres;
     the lengths of the axes are those of an ellipsoid of the same moments. Without a definition there
     (a region of no weight) a value is NaN.

@@ -11,8 +11,6 @@ from beam_volumes.kernels.jit import owning_nothing, row_kernel
 def kernel_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype that kernels have voxels of this one in: numba has no float16, float32 holds it exactly.
 
-    Examples
-    --------
     >>> kernel_dtype(np.dtype("f2")), kernel_dtype(np.dtype("u1"))
     (dtype('float32'), dtype('uint8'))
     """

@@ -66,8 +66,6 @@ def compilations(
 
     ``on_compile`` is called with the kernel's name when compilation begins, and with None when it ends.
 
-    Examples
-    --------
     >>> @numba.njit
     ... def twice(x):
     ...     return x + x

@@ -49,15 +49,10 @@ def from_order_key(given, like, is_max):
 class _Bits:
     """Of a type, as unsigned integers of its width.
 
-    Attributes
-    ----------
-    unsigned : type
-    sign, highest : unsigned
-        The sign's bit, and all bits.
-    shift : unsigned
-        The bits in which an integer and its key differ.
-    infinity, nan : unsigned
-        Of floats.
+    ``unsigned``: type.
+    ``sign``, ``highest``, unsigned: the sign's bit, and all bits.
+    ``shift``, unsigned: the bits in which an integer and its key differ.
+    ``infinity``, ``nan``, unsigned: of floats.
     """
 
     def __init__(self, dtype):

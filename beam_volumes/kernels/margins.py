@@ -11,19 +11,12 @@ def pad_margins(ring, slots, r0, r1, c0, c1, row_map, col_map, cval):
     Columns first, in the rows that are there; then whole rows, corners included, from rows that are
     complete by then. So a corner is padded along x, then along y.
 
-    Parameters
-    ----------
-    ring : 3-D array
-        Slots, rows, columns.
-    slots : int64 array
-        Which slots to fill.
-    r0, r1, c0, c1 : int
-        What is valid before.
-    row_map, col_map : int64 arrays
-        For every row and column of the ring the one, of the valid ones, that it repeats, or -1 for
-        the constant. Entries of valid rows and columns are not looked at.
-    cval : scalar of the ring's dtype
-        The constant.
+    ``ring``, 3-D array: slots, rows, columns.
+    ``slots``, int64: which slots to fill.
+    ``r0``, ``r1``, ``c0``, ``c1``: what is valid before.
+    ``row_map``, ``col_map``, int64: for every row and column of the ring the one, of the valid ones,
+    that it repeats, or -1 for the constant. Entries of valid rows and columns are not looked at.
+    ``cval``, scalar of the ring's dtype: the constant.
     """
     rows, cols = ring.shape[1], ring.shape[2]
     for slot in slots:

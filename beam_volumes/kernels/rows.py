@@ -42,8 +42,6 @@ class Rows(NamedTuple):
 def rows_of(ring: np.ndarray, slots: np.ndarray, y: int, x: int) -> Rows:
     """The slices in some slots of a ring, from row ``y`` and column ``x`` on; no copy.
 
-    Examples
-    --------
     >>> ring = np.arange(24).reshape(3, 2, 4)
     >>> rows = rows_of(ring, np.array([2, 0]), 1, 3)
     >>> int(rows.lines[rows.firsts[0], rows.left]), int(ring[2, 1, 3])

@@ -18,8 +18,6 @@ SMALL = 256 << 20
 def why_in_process(plan: Plan) -> str | None:
     """Say why a plan is carried out in the process that made it if nobody names a runner; None if it is not.
 
-    Examples
-    --------
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
     >>> why_in_process(bv.plan(bv.mean(v)))
     'it reads and writes 32.0 KiB, and up to 256.0 MiB need none'
@@ -43,8 +41,6 @@ def why_in_process(plan: Plan) -> str | None:
 def is_large(targets: Sequence[Any]) -> bool:
     """Whether a pipeline is worth its while whatever the plan, for what is written alone; needs none made.
 
-    Examples
-    --------
     >>> is_large([(bv.open(np.zeros((8, 64, 64), "u1")) + 1).to("more.zarr")])
     False
     """

@@ -38,17 +38,9 @@ Told = Mapping[str, Any]
 def plan_svg(told: Told, internal: Collection[str] = ()) -> str:
     """Draw a plan.
 
-    Parameters
-    ----------
-    told : mapping
-        What `Plan.to_dict` gives.
-    internal : collection of str
-        Names of the outputs that are stored between passes.
-
-    Returns
-    -------
-    str
-        An SVG.
+    ``told``: what `Plan.to_dict` gives.
+    ``internal``: names of the outputs that are stored between passes.
+    Returns an SVG.
     """
     passes: Sequence[Told] = told["passes"]
     drawn = [_laid_out(p) for p in passes[:MAX_PASSES]]

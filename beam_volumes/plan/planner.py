@@ -393,8 +393,6 @@ def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
 
     As near to it as there are divisors that leave no slivers: a prime stays as it is.
 
-    Examples
-    --------
     >>> _divided((2048, 2048, 2048), (16, 512, 512), 8 << 20)
     (16, 512, 1024)
     >>> _divided((97, 1000, 4001), (16, 512, 512), 8 << 20)

@@ -35,10 +35,7 @@ def times_of(targets: Sequence[Any]) -> int:
 
     Numbers that rest on no voxels, but on numbers of all points, go with any.
 
-    Raises
-    ------
-    ValueError
-        They are not all of as many.
+    Raises ValueError: They are not all of as many.
     """
     found: dict[int, Any] = {}
     for t in targets:
@@ -165,14 +162,9 @@ def found_here(value: Value, before: Collection[str]) -> bool:
 def at_point(point: Plan, k: int, of: Callable[[Sink], Sink]) -> Plan:
     """The plan of one of the points.
 
-    Parameters
-    ----------
-    point : Plan
-        That of any.
-    k : int
-        Which one.
-    of : callable
-        Gives the part of point ``k`` of an output, from that of any.
+    ``point``: that of any.
+    ``k``: which one.
+    ``of``: gives the part of point ``k`` of an output, from that of any.
     """
     # What an earlier pass of the point has written is read back.
     written = {

@@ -175,8 +175,6 @@ class RunOptions:
     def or_else(self, **others: Any) -> RunOptions:
         """The same, with what others say where these say nothing.
 
-        Examples
-        --------
         >>> found = RunOptions(workers=2).or_else(workers=3, memory="1GiB")
         >>> found.workers, found.memory
         (2, '1GiB')

@@ -22,14 +22,9 @@ _SILENT = 5.0
 class Lines:
     """A line now and then and at the end of each pass, for what is no terminal.
 
-    Parameters
-    ----------
-    stream : file, optional
-        Standard error by default.
-    every : float
-        Seconds between two lines of a pass.
-    after : float
-        Seconds from now without any line.
+    ``stream``, file: standard error by default.
+    ``every``: seconds between two lines of a pass.
+    ``after``: seconds from now without any line.
     """
 
     def __init__(
@@ -52,12 +47,8 @@ class Lines:
 class Bar:
     """A bar of tqdm for each pass, on a terminal or in a notebook.
 
-    Parameters
-    ----------
-    stream : file, optional
-        Standard error by default.
-    after : float
-        Seconds from now that go by before it is drawn: what is over by then shows none.
+    ``stream``, file: standard error by default.
+    ``after``: seconds from now that go by before it is drawn: what is over by then shows none.
     """
 
     def __init__(self, stream: TextIO | None = None, *, after: float = 0.0) -> None:
@@ -169,8 +160,6 @@ def state(p: Progress) -> str:
 def duration(seconds: float) -> str:
     """A time in words.
 
-    Examples
-    --------
     >>> duration(7), duration(75), duration(7500)
     ('7 s', '1 min 15 s', '2 h 05 min')
     """

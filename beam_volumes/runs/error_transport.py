@@ -27,8 +27,6 @@ def new_secret() -> str:
 def told(secret: str) -> Iterator[None]:
     """Put an exception, as data, into the message of the one that leaves; without a secret do nothing.
 
-    Examples
-    --------
     >>> secret = new_secret()
     >>> try:
     ...     with told(secret):

@@ -67,8 +67,6 @@ def as_data(error: Exception) -> dict[str, Any]:
 def revived(data: Mapping[str, Any]) -> Exception:
     """The error that `as_data` was given; its cause tells where it was raised.
 
-    Examples
-    --------
     >>> revived(as_data(OSError(28, "No space left")))
     OSError(28, 'No space left')
     """
@@ -80,8 +78,6 @@ def revived(data: Mapping[str, Any]) -> Exception:
 def may_pass(error: BaseException) -> bool:
     """Whether another attempt may go well: a machine or a storage has failed, not a computation.
 
-    Examples
-    --------
     >>> may_pass(ConnectionResetError("storage")), may_pass(ZeroDivisionError("division by zero"))
     (True, False)
     """

@@ -79,10 +79,7 @@ def run_folder(output: str | os.PathLike[str] | Spec) -> Spec:
 def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
     """The journal of a run by its first output, its folder, or wherever its journal is kept.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
+    Raises FileNotFoundError: There is none.
     """
     spec = kvstore_spec(place)
     around, _, last = str(spec.get("path", "")).rpartition("/")
@@ -131,22 +128,10 @@ class Journal:
     ) -> Journal:
         """Begin the journal of a run, in place of any old one if ``overwrite``; again changes nothing.
 
-        Parameters
-        ----------
-        place : path or dict
-        manifest : Manifest
-        plan : bytes, optional
-            What `read_plan` will give to whoever continues the run.
-        overwrite, attempts : bool
-        replaces : str, optional
-            The run, or None, whose journal was there when the run was asked for.
-
-        Raises
-        ------
-        FileExistsError
-            Another run's journal is there.
-        Superseded
-            Another one's than that of ``replaces``.
+        ``plan``: what `read_plan` will give to whoever continues the run.
+        ``replaces``: the run, or None, whose journal was there when the run was asked for.
+        Raises FileExistsError: Another run's journal is there.
+        Raises Superseded: Another one's than that of ``replaces``.
         """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
         # Before the place is ours: later runs are not among them.

@@ -74,8 +74,6 @@ class Manifest:
 def compare(first: Manifest, second: Manifest) -> list[Difference]:
     """The fields in which the fingerprints of two manifests differ.
 
-    Examples
-    --------
     >>> old = Manifest("a", {"step:gaussian_filter#1": "sigma=1", "input:em": "x"})
     >>> new = Manifest("b", {"step:gaussian_filter#1": "sigma=2", "input:em": "x"})
     >>> print(*compare(old, new))

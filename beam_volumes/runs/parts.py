@@ -11,8 +11,6 @@ from beam_volumes.runs.journal import Compiling
 class Parts:
     """What part of each slab under way is done, and how many slabs are finished; for any thread.
 
-    Examples
-    --------
     >>> parts = Parts()
     >>> parts.tell(0, 7, 0.25)
     >>> parts.finish(0, 6)

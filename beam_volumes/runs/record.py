@@ -28,8 +28,6 @@ Ranges = tuple[tuple[int, int], ...]
 def ranges(indices: Iterable[int]) -> Ranges:
     """Indices as ranges.
 
-    Examples
-    --------
     >>> ranges([7, 0, 1, 2, 8])
     ((0, 3), (7, 9))
     """
@@ -55,8 +53,6 @@ def count(spans: Ranges) -> int:
 def packed(sums: Iterable[int]) -> bytes:
     """Checksums as bytes, four each.
 
-    Examples
-    --------
     >>> list(unpacked(packed([7, 1 << 31])))
     [7, 2147483648]
     """

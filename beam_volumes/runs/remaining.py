@@ -18,13 +18,8 @@ class Remaining:
     down, but for no longer than a step takes, so that nothing is said to be over before it is. Passes to
     come are held to take as long as their weights say.
 
-    Parameters
-    ----------
-    weights : sequence of float
-        What passes take, beside each other.
+    ``weights``: what passes take, beside each other.
 
-    Examples
-    --------
     One pass of four steps, the first of which takes 20 seconds and the others one:
 
     >>> left = Remaining([10.0])

@@ -18,7 +18,9 @@ class Summary:
     #: `slabs`, `redone`: Finished ones, and how many of them were started more than once.
     slabs: int
     redone: int
-    seconds: float  #: In which at least one slab was under way; pauses before a resume do not count.
+    seconds: (
+        float  #: In which at least one slab was under way; pauses before a resume do not count.
+    )
     slab_seconds: float  #: The sum over slabs.
     voxels: int  #: Of the slabs of all passes.
     bytes_read: int
@@ -41,10 +43,7 @@ class Costs:
     def add(self, pass_index: int, tally: Tally, most: int) -> None:
         """Add what is new in a tally, of so many records at most.
 
-        Raises
-        ------
-        ValueError
-            A record is damaged; it is asked for again the next time.
+        Raises ValueError: A record is damaged; it is asked for again the next time.
         """
         new = tally.new[-most:]
         records = []

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 def error_context(where: str) -> Iterator[None]:
     """Put a place before the message of whatever is raised inside.
 
-    Examples
-    --------
     >>> with error_context("slab 3"), error_context("median_filter"):
     ...     1 / 0
     Traceback (most recent call last):
@@ -29,8 +27,6 @@ def placed(error: Exception, where: str) -> Exception:
     Of its own type where that is made of a message; else of the nearest type that is, and the message
     names its own.
 
-    Examples
-    --------
     >>> placed(FileNotFoundError("no such file"), "slab 3")
     FileNotFoundError('slab 3: no such file')
     >>> placed(KeyError("a"), "slab 3")

@@ -53,42 +53,20 @@ def sweep(
 ) -> SlabResult:
     """Run a program over one slab of its domain.
 
-    Parameters
-    ----------
-    program : Program
-    grid : Grid
-        The slabs, aligned to the write units of the outputs.
-    index : int
-        Which of them.
-    values : dict
-        Evaluated lazy scalars by token.
-    arena : Arena
-        Where the rings are cut from.
-    window : int
-        Slices finished at a time.
-    threads : int
-        Strips of rows computed at a time.
-    overlap : Overlap
-        What rings have room for.
-    answers : mapping, optional
-        By barrier, what its completions take for this slab.
-    limit_bytes : int
-        Bytes that surveys may keep of the slab.
-    check_ownership : callable, optional
-        Called before units are written; raises if they must not be.
-    on_progress : callable, optional
-        Told after each window what part of the slab is done; raises to stop the sweep.
-    meter : Meter, optional
-        What is to add up where the time goes.
-
-    Returns
-    -------
-    SlabResult
-
-    Raises
-    ------
-    Exception
-        What a stage, a read or a write raised, with the stage and its slices in the message.
+    ``grid``: the slabs, aligned to the write units of the outputs.
+    ``index``: which of them.
+    ``values``: evaluated lazy scalars by token.
+    ``arena``: where the rings are cut from.
+    ``window``: slices finished at a time.
+    ``threads``: strips of rows computed at a time.
+    ``overlap``: what rings have room for.
+    ``answers``: by barrier, what its completions take for this slab.
+    ``limit_bytes``: bytes that surveys may keep of the slab.
+    ``check_ownership``: called before units are written; raises if they must not be.
+    ``on_progress``: told after each window what part of the slab is done; raises to stop the sweep.
+    ``meter``: what is to add up where the time goes.
+    Raises Exception: What a stage, a read or a write raised, with the stage and its slices in the
+    message.
     """
     release_unused(s.stage.holds for s in program.steps if s.stage is not None)
     run = _Sweep(program, grid.box(index), values, arena, window, threads, overlap, meter)

@@ -17,8 +17,6 @@ _repeated: ContextVar[Iterator[str] | None] = ContextVar("beam_volumes_repeated"
 def identity(name: str | None, version: Any) -> str:
     """By what the results of a user's function are known again: without a name, by nobody.
 
-    Examples
-    --------
     >>> identity("clip", 1) == identity("clip", 1), identity("clip", 1) == identity("clip", 2)
     (True, False)
     >>> identity(None, None) == identity(None, None)
@@ -34,8 +32,6 @@ def identity(name: str | None, version: Any) -> str:
 def repeating(*call: Any) -> Iterator[None]:
     """For a call that may be made again: its functions without a name are the same ones then, in order.
 
-    Examples
-    --------
     >>> found = []
     >>> for _ in range(2):
     ...     with repeating("a pipeline", "an element"):

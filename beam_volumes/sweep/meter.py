@@ -34,8 +34,6 @@ class Meter:
     Those of processors are the whole process's: they are an activity's own where sweeps follow one
     another and, as a meter with ``alone`` asks them to, neither read ahead nor write behind.
 
-    Examples
-    --------
     >>> meter = Meter()
     >>> with meter.timed(Activity("stage", 1, "exp")):
     ...     _ = sum(range(1000))

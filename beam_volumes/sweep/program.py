@@ -80,13 +80,9 @@ class Step:
 class End:
     """By which results leave a sweep.
 
-    Attributes
-    ----------
-    lattice : Lattice
-        Where its voxels lie in the domain.
-    unit : tuple of int
-        Voxels of it that a slab takes together: it has those units that begin in it.
-    edges : tuple of Edge
+    ``lattice``: where its voxels lie in the domain.
+    ``unit``: voxels of it that a slab takes together: it has those units that begin in it.
+    ``edges``: tuple of Edge.
     """
 
     lattice: Lattice

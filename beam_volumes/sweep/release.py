@@ -20,8 +20,6 @@ def release_unused(used: Iterable[str]) -> None:
 
     Whoever still computes with it has a reference of its own.
 
-    Examples
-    --------
     >>> hold("network", lambda: print("gone"))
     >>> release_unused({"network"})
     >>> release_unused(set())

@@ -65,10 +65,7 @@ class Gate:
     def admitted(self, width: int) -> Iterator[Arena]:
         """Wait until it is this sweep's turn and fewer than ``width`` are running, of whatever plan.
 
-        Parameters
-        ----------
-        width : int
-            How many sweeps there may be at a time by the plan of this one.
+        ``width``: how many sweeps there may be at a time by the plan of this one.
         """
         check_not_nested()
         turn = object()

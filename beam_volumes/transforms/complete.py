@@ -32,19 +32,10 @@ Missing = tuple[int, list[Place]]
 class CheckComplete(beam.PTransform):
     """Fail if boxes are not all of an output: PCollection of boxes to one of one element, the units counted.
 
-    Parameters
-    ----------
-    name : str
-        How messages name the output.
-    units : Grid
-        Its write units; boxes are made of whole ones.
-    slabs : Grid, optional
-        Of which the boxes are cells, if that is known: messages name those.
-
-    Raises
-    ------
-    ValueError
-        In a worker, once all boxes have come: naming what is missing.
+    ``name``: how messages name the output.
+    ``units``: its write units; boxes are made of whole ones.
+    ``slabs``: of which the boxes are cells, if that is known: messages name those.
+    Raises ValueError: In a worker, once all boxes have come: naming what is missing.
     """
 
     def __init__(self, name: str, units: Grid, slabs: Grid | None = None):
@@ -117,8 +108,6 @@ class Uncovered(beam.CombineFn):
 def rectangles(missing: np.ndarray) -> list[Span]:
     """Rectangles that make up what is true of a plane: runs along x, joined along y where they are alike.
 
-    Examples
-    --------
     >>> rectangles(np.array([[1, 0, 1], [1, 0, 1], [0, 0, 1]], bool))
     [(0, 2, 0, 1), (0, 3, 2, 3)]
     """

@@ -227,12 +227,7 @@ def _number(known: States, session: Session, value: Value) -> Any:
 
 
 def check_numbers(plan: Plan, has_journal: bool) -> None:
-    """Refuse numbers that do not travel as elements.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse numbers that do not travel as elements."""
     for value in plan.results:
         if isinstance(value, Value) and value.nbytes > MAX_BYTES:
             raise ValueError(

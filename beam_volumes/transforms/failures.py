@@ -66,20 +66,10 @@ class Excepting:
     def with_exception_handling(self: _Step, *, threshold: float = 1) -> _Step:
         """Give ``(good, bad)``: what went well, and a `Failed` for each element that did not.
 
-        Parameters
-        ----------
-        threshold : float, default: 1
-            The pipeline fails at its end if a larger share of the elements is bad.
-
-        Returns
-        -------
-        PTransform
-            Another transform, which is applied to what this one is applied to.
-
-        Raises
-        ------
-        ValueError
-            If the threshold is not between 0 and 1.
+        ``threshold``, float, default: 1: the pipeline fails at its end if a larger share of the elements is
+        bad.
+        Returns another transform, which is applied to what this one is applied to.
+        Raises ValueError: If the threshold is not between 0 and 1.
         """
         if not 0 <= threshold <= 1:
             raise ValueError(f"threshold={threshold}: give a share of the elements, from 0 to 1")

@@ -23,8 +23,6 @@ HIRING = {"dataflow"}
 def hires(runner: Any) -> bool:
     """Whether a runner hires machines for a job, so that its workers are never on this machine.
 
-    Examples
-    --------
     >>> hires("DataflowRunner"), hires("FlinkRunner")
     (True, False)
     """
@@ -39,16 +37,9 @@ def asking(
     It is one for all steps of a pass: what a sweep found is as large as it is, and must not leave the
     worker before the first round of its merge has made pieces of it.
 
-    Parameters
-    ----------
-    step : PTransform
-    plan : Plan
-    index : int
-        The pass's.
-    memory : bool
-        Whether it tells the memory that the plan predicts.
-    accelerator : str or None
-        What machines must have if the pass runs a network.
+    ``index``: the pass's.
+    ``memory``: whether it tells the memory that the plan predicts.
+    ``accelerator``: what machines must have if the pass runs a network.
     """
     runs_network = hiring.is_accelerated(plan, index)
     hints = machine_hints(
@@ -60,8 +51,6 @@ def asking(
 def machine_hints(gib: int | None, accelerator: str | None) -> dict[str, str]:
     """Hints of what machines must have, as Beam names them.
 
-    Examples
-    --------
     >>> machine_hints(4, None)
     {'min_ram': '4GiB'}
     """

@@ -101,28 +101,14 @@ def build(
     Nothing of this package reaches a worker before the first of them, which makes the outputs, runs
     there: no other begins from nothing.
 
-    Parameters
-    ----------
-    pipeline : Pipeline
-    session : Session
-    resource_hints : bool
-        Whether steps say what memory a machine must have.
-    ready : PCollection or side input, optional
-        The first step waits until this is complete.
-    rows : iterable of str
-        The barriers whose rows are wanted.
-    accelerator : str, optional
-        What machines must have for passes that run a network.
-    some : range, optional
-        The passes, which are all by default; others need a journal.
-
-    Returns
-    -------
-    known : list of PCollection
-        Per pass of these, and before the first, the numbers known then: one dict each. An element of the last
-        entry appears when everything is done.
-    rows : dict of PCollection
-        By barrier, (shard, batch): some of the rows of its table, or None.
+    ``resource_hints``: whether steps say what memory a machine must have.
+    ``ready``: the first step waits until this is complete.
+    ``rows``: the barriers whose rows are wanted.
+    ``accelerator``: what machines must have for passes that run a network.
+    ``some``: the passes, which are all by default; others need a journal.
+    Returns ``known``: per pass of these, and before the first, the numbers known then: one dict each. An
+    element of the last entry appears when everything is done; ``rows``: by barrier, (shard, batch): some
+    of the rows of its table, or None.
     """
     side = AsIter(ready) if isinstance(ready, beam.PCollection) else ready
     wait = {} if side is None else {"ready": side}
@@ -286,8 +272,6 @@ def _spread(known: beam.PCollection, count: int) -> beam.PCollection:
 def slab_ranges(slabs: int) -> list[tuple[int, int]]:
     """Few ranges that together are all slabs; what there may be millions of is not in the job.
 
-    Examples
-    --------
     >>> slab_ranges(2500)
     [(0, 1000), (1000, 2000), (2000, 2500)]
     """

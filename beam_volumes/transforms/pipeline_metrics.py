@@ -73,8 +73,6 @@ def writes(names: Iterable[str]) -> None:
 def segments(name: str) -> tuple[str, ...]:
     """A place as lineage has it: the system, and the path segment by segment.
 
-    Examples
-    --------
     >>> "".join(segments("s3://bucket/a/em.zarr/")), "".join(segments("/data/em.zarr"))
     ('s3:bucket.a/em.zarr', 'filesystem:/data/em.zarr')
     """

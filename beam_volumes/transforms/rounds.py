@@ -32,8 +32,6 @@ Keyed: Any = Tuple[Tuple[int, ...], bytes]
 def pieces(value: Any, most: int = MAX_PIECE) -> Iterator[bytes]:
     """A picklable value as pieces of few megabytes, compressed.
 
-    Examples
-    --------
     >>> some = [*pieces("ab" * 1000), *pieces([1, 2], most=8)]
     >>> whole(some[::-1] + some)
     [[1, 2], 'abab...
@@ -89,21 +87,13 @@ class RunFlow(beam.PTransform):
     after it messages are grouped by key, in pieces of at most 4 MiB. Given the dict of `FirstRound`
     instead, it goes on from there.
 
-    Parameters
-    ----------
-    flow : Flow
-    ready : PCollection, optional
-        Of one element: no round but the first starts before it is there, or if it never is.
-    take : dict of callable, optional
-        By port what is made of each key and value in the step where they come out: an iterable of
-        elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be small. Those of
-        the other ports are ``(key, piece)``: group them by key, with whatever else is wanted there,
-        and make them `whole`.
-    secret : str
-        As `beam_volumes.runs.error_transport` has it: errors of steps leave them as data.
+    ``ready``: of one element: no round but the first starts before it is there, or if it never is.
+    ``take``, dict of callable: by port what is made of each key and value in the step where they come
+    out: an iterable of elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be
+    small. Those of the other ports are ``(key, piece)``: group them by key, with whatever else is wanted
+    there, and make them `whole`.
+    ``secret``: as `beam_volumes.runs.error_transport` has it: errors of steps leave them as data.
 
-    Examples
-    --------
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam
     >>> from beam_volumes.across.rounds.flow import Flow, Round
@@ -169,13 +159,8 @@ class FirstRound(beam.PTransform):
     Messages leave the step in pieces. Where values are large, ``given`` makes them of the elements in the
     same step: no runner gets them whole.
 
-    Parameters
-    ----------
-    flow : Flow
-    given : callable, optional
-        From an element to ``(key, value)``.
-    take : dict of callable, optional
-        As of `RunFlow`.
+    ``given``: from an element to ``(key, value)``.
+    ``take``, dict of callable: as of `RunFlow`.
     """
 
     def __init__(

@@ -16,8 +16,6 @@ def row_type(kind: _Row) -> _Row:
     Beam does not look into annotations that are texts, as all are in this package: other SDKs would see
     fields that only Python knows.
 
-    Examples
-    --------
     >>> from typing import NamedTuple
     >>> @row_type
     ... class Found(NamedTuple):

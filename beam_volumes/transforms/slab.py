@@ -182,12 +182,8 @@ KeyedSlab: Any = Tuple[SlabKey, Slab]
 def slab_of(element: Any, step: str) -> Slab:
     """Return the slab of an element of a step.
 
-    Raises
-    ------
-    TypeError
-        If it is no pair of a key and a slab.
-    ValueError
-        If the key is another slab's.
+    Raises TypeError: If it is no pair of a key and a slab.
+    Raises ValueError: If the key is another slab's.
     """
     pair = isinstance(element, tuple) and len(element) == 2
     if not pair or not isinstance(element[1], Slab):

@@ -25,22 +25,11 @@ def together() -> beam.PTransform:
 def beginning(given: Any, step: str) -> tuple[beam.Pipeline, dict[str, Any]]:
     """The pipeline that a step begins in, and the side input by which its first function waits.
 
-    Returns
-    -------
-    pipeline : Pipeline
-    wait : dict
-        Empty, or ``{"ready": side input}``, to be handed on to the first step after `Impulse` or
-        `Create`.
+    Returns ``pipeline``; ``wait``: empty, or ``{"ready": side input}``, to be handed on to the first
+    step after `Impulse` or `Create`.
+    Raises TypeError: If a step is given neither a pipeline nor a PCollection.
+    Raises ValueError: If the pipeline's options ask for threads that lose elements.
 
-    Raises
-    ------
-    TypeError
-        If a step is given neither a pipeline nor a PCollection.
-    ValueError
-        If the pipeline's options ask for threads that lose elements.
-
-    Examples
-    --------
     >>> beginning([1, 2], "ReadSlabs")
     Traceback (most recent call last):
     TypeError: ReadSlabs is applied to a pipeline, or to a PCollection that it waits for; not to a list
@@ -67,10 +56,7 @@ class WaitOn(beam.PTransform):
     As `CoGroupByKey`, with keys of a type that is known: other SDKs' runners compare the coders of keys
     before and after a group by key, and Beam forgets the type between.
 
-    Parameters
-    ----------
-    key : type
-        Of the keys.
+    ``key``, type: of the keys.
     """
 
     def __init__(self, key: Any):
@@ -101,12 +87,7 @@ def _by_name(
 
 
 def refuse_threads(options: PipelineOptions) -> None:
-    """Refuse the mode of Beam's local runner that loses elements.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse the mode of Beam's local runner that loses elements."""
     if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
         raise ValueError(
             "direct_running_mode=multi_threading is refused: it silently loses elements, so slabs would "

@@ -389,12 +389,7 @@ class _Node(Round):
 
 
 def check_room(count: int, each: int, limit_bytes: int | None) -> None:
-    """Refuse more boundaries in a step than there is room for.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse more boundaries in a step than there is room for."""
     need = count * each
     if limit_bytes is not None and need > limit_bytes:
         raise ValueError(

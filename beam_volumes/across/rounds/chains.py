@@ -86,14 +86,10 @@ def chained(
 
     Given under ``(slab,)`` a tuple with a summary for each source.
 
-    Parameters
-    ----------
-    sources : sequence of Flow
-        Their first rounds are given summaries.
-    steps : sequence of (TableStep, inputs)
-        In order. An input is the number of a source, or that of an earlier step plus the number of sources.
-    limit_bytes : int, optional
-        Bytes that a round may hold.
+    ``sources``: their first rounds are given summaries.
+    ``steps``, sequence of (TableStep, inputs): in order. An input is the number of a source, or that of
+    an earlier step plus the number of sources.
+    ``limit_bytes``: bytes that a round may hold.
     """
     flows = [*sources, *(step.flow(limit_bytes) for step, _ in steps)]
     wanted: dict[int, list[str]] = {}

@@ -87,8 +87,6 @@ def run(
 def single_round(flow: Flow) -> Flow:
     """The same results from all that is given in one place: for few, when each round costs more than it does.
 
-    Examples
-    --------
     >>> class Parity(Round):
     ...     def step(self, key, values):
     ...         return [("sum", (key[0] % 2,), (key[0], values[0]))]

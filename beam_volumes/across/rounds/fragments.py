@@ -62,19 +62,9 @@ class TileIds(NamedTuple):
 def fragment_flow(slabs: Grid, tiles: Tiles, rule: str, threshold: float, dtype: np.dtype) -> Flow:
     """The merge of `SlabFragments`.
 
-    Parameters
-    ----------
-    slabs : Grid
-    tiles : Tiles
-    rule, threshold
-        As of `beam_volumes.across.fragments.matches`.
-    dtype : numpy.dtype
-        Of the ids.
-
-    Returns
-    -------
-    Flow
-        Its ``"answers"`` are a dict of `TileIds` by tile, and the slab's digests.
+    ``rule``, ``threshold``: as of `beam_volumes.across.fragments.matches`.
+    ``dtype``: of the ids.
+    Returns its ``"answers"`` are a dict of `TileIds` by tile, and the slab's digests.
     """
     # Components without a voxel of their own have joined others, or are nothing.
     inner = component_flow(tiles.grid, keep=Keep(min_size=1), dtype=dtype)

@@ -122,8 +122,6 @@ def fitting(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def sorted_mapping(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """By label, increasing; a label may come again with the same value, but not with another.
 
-    Examples
-    --------
     >>> sorted_mapping(np.array([4, 2, 4]), np.array([1, 7, 1]))
     (array([2, 4]), array([7, 1]))
     """
@@ -438,19 +436,12 @@ def lookup_flow(
     increasing and 0 the first, the value of each, and the slab's digests; the value of 0 is 0 if the
     mapping has none.
 
-    Parameters
-    ----------
-    mapping : Mapping
-    dtype : dtype, optional
-        Of the values, by default the mapping's.
-    missing : {"error", "keep"} or number
-        What becomes of labels but 0 that are not in the mapping.
-    buckets : int, optional
-        By default so many that about half a million labels meet, or as many as there is room for.
-    voxels : int
-        Of the volume: what labels there may be.
-    limit_bytes : int, optional
-        Bytes that a step may hold.
+    ``dtype``: of the values, by default the mapping's.
+    ``missing``, {"error", "keep"} or number: what becomes of labels but 0 that are not in the mapping.
+    ``buckets``: by default so many that about half a million labels meet, or as many as there is room
+    for.
+    ``voxels``: of the volume: what labels there may be.
+    ``limit_bytes``: bytes that a step may hold.
     """
     to = np.dtype(mapping.dtype if dtype is None else dtype)
     return Flow(
@@ -496,14 +487,9 @@ def filter_flow(
     Given under ``(slab,)`` a `Tally` of the slab, it sends to the port ``"answers"`` the slab's labels,
     increasing, whether each stays, and its digests, and to ``"numbers"`` their ``"count"``.
 
-    Parameters
-    ----------
-    keep : Keep
-        ``min_size``, ``max_size`` and ``touches_border``.
-    k_largest : int, optional
-        Only so many, the lowest label first among equals, of all labels.
-    buckets, voxels, limit_bytes
-        As of `lookup_flow`.
+    ``keep``: ``min_size``, ``max_size`` and ``touches_border``.
+    ``k_largest``: only so many, the lowest label first among equals, of all labels.
+    ``buckets``, ``voxels``, ``limit_bytes``: as of `lookup_flow`.
     """
     if keep.marked is not None or keep.cutoff is not None:
         raise ValueError("labels are kept by size and by touching the border")

@@ -38,8 +38,6 @@ def corner_rows(
 ) -> CornerRows:
     """The rows of an image so wide.
 
-    Examples
-    --------
     >>> rows = corner_rows(3)
     >>> part = corners(rows, np.array([[7, 0], [0, 0]], "u1"), (0, 0, 0), (1, 2, 2), (0, 2))
     >>> rows.columns(rows.merge([part]))["y"].tolist()
@@ -55,17 +53,10 @@ def corners(
 
     A corner is of the slab that has the pixel before it, or the first one behind it at the image's edges.
 
-    Parameters
-    ----------
-    table : CornerRows
-    plane : ndarray
-        Labels of the slab, and the row and the column beyond it where a neighbour follows.
-    start : tuple of int
-        Of the slab in the image.
-    shape : tuple of int
-        Of the image.
-    rows : (int, int)
-        Which of the slab's rows.
+    ``plane``: labels of the slab, and the row and the column beyond it where a neighbour follows.
+    ``start``: of the slab in the image.
+    ``shape``: of the image.
+    ``rows``, (int, int): which of the slab's rows.
     """
     (a, b), (_, y, x), (_, height, width) = rows, start, shape
     top, left = a - (y + a == 0), -(x == 0)

@@ -98,8 +98,6 @@ def apart(
 ) -> np.ndarray:
     """Which points remain if each one, in order, drops those that come after and are nearer than a distance.
 
-    Examples
-    --------
     >>> apart(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
     array([0, 2])
     """

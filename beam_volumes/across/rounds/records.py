@@ -31,8 +31,6 @@ class Records:
 class RecordRows(RowKind):
     """Records whose first columns are labels (uint64), by which they are sorted.
 
-    Examples
-    --------
     >>> kind = RecordRows((("label", "<u8"), ("count", "<i8")), added=("count",))
     >>> a = kind.of(label=[7, 2], count=[1, 5])
     >>> kind.columns(kind.merge([a, kind.of(label=[7], count=[3])]))

@@ -123,8 +123,6 @@ def scores(
 ) -> dict[str, np.float64]:
     """Scores of how often each size occurs, among pairs and the labels of either side.
 
-    Examples
-    --------
     >>> same = {10: 1, 6: 1}
     >>> {name: float(score) for name, score in scores(same, same, same).items()}
     {'split': 0.0, 'merge': 0.0, 'error': 0.0, 'precision': 1.0, 'recall': 1.0}

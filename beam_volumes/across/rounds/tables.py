@@ -446,27 +446,15 @@ def table_flow(
     no slab at all, nothing comes out: ``table.columns(table.empty())`` are the columns then.) Where
     shards begin depends on the rows alone, not on the slabs.
 
-    Parameters
-    ----------
-    table : RowKind
-    slabs : int
-        How many there are: slabs are numbered from 0.
-    rows : int
-        Of a shard.
-    sample, radix : int
-        Rows of a sample, and slabs or groups of them that meet at once: what a worker holds.
-    limit_bytes : int, optional
-        Bytes that a step of the merge may hold.
-    row_bytes : int
-        Of a row.
+    ``slabs``: how many there are: slabs are numbered from 0.
+    ``rows``: of a shard.
+    ``sample``, ``radix``: rows of a sample, and slabs or groups of them that meet at once: what a worker
+    holds.
+    ``limit_bytes``: bytes that a step of the merge may hold.
+    ``row_bytes``: of a row.
+    Raises ValueError: In a round, before any rows meet: merging them would take more than
+    ``limit_bytes``.
 
-    Raises
-    ------
-    ValueError
-        In a round, before any rows meet: merging them would take more than ``limit_bytes``.
-
-    Examples
-    --------
     >>> from beam_volumes.across import tables
     >>> from beam_volumes.across.rounds.flow import run
     >>> labels = np.array([[[7, 7, 0, 4]]])

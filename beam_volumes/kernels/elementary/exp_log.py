@@ -179,14 +179,9 @@ def gaussian_weights(sigma: float, radius: int, order: int = 0) -> np.ndarray:
     ``_gaussian_kernel1d``, reversed), but the same bits on every machine: our `exp`, and sums that
     do not depend on BLAS or SIMD.
 
-    Parameters
-    ----------
-    sigma : float
-        Standard deviation in voxels, > 0.
-    radius : int
-        The weights number ``2 * radius + 1``.
-    order : int
-        Of the derivative; 0 is the Gaussian itself, whose weights sum to one.
+    ``sigma``: standard deviation in voxels, > 0.
+    ``radius``: the weights number ``2 * radius + 1``.
+    ``order``: of the derivative; 0 is the Gaussian itself, whose weights sum to one.
     """
     if order < 0 or radius < 0:
         raise ValueError(f"order {order} and radius {radius} of a Gaussian must not be negative")

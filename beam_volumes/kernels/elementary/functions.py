@@ -35,16 +35,9 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
 def apply(name: str, operands: Sequence[Any], out: np.ndarray) -> None:
     """Write one of `FUNCTIONS` of arrays of one shape, or of numbers.
 
-    Parameters
-    ----------
-    name : str
-    operands : sequence of ndarray or number
-        Of any real dtype.
-    out : ndarray of floats
-        Of the arrays' shape. It may be one of them. A NaN is written as ``np.nan``.
+    ``operands``: of any real dtype.
+    ``out``: of the arrays' shape. It may be one of them. A NaN is written as ``np.nan``.
 
-    Examples
-    --------
     >>> out = np.empty(3, np.float32)
     >>> apply("power", [np.array([1, 2, 3], "u1"), 0.5], out)
     >>> out.round(3)

@@ -32,13 +32,9 @@ COPIED = 1 << 13
 def apply(name: str, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
     """Write one of `FUNCTIONS` of two arrays.
 
-    Parameters
-    ----------
-    name : str
-    a, b : ndarray
-        Of the shape of ``out``, or of one number; taken in the dtype of ``out``.
-    out : ndarray of floats (rows, columns)
-        Neither of the two. Half precision is computed in float32 and rounded.
+    ``a``, ``b``: of the shape of ``out``, or of one number; taken in the dtype of ``out``.
+    ``out``, floats (rows, columns): neither of the two. Half precision is computed in float32 and
+    rounded.
     """
     kind = FUNCTIONS[name]
     real = kernel_dtype(out.dtype)

@@ -46,8 +46,6 @@ def columns_of(offsets: np.ndarray, deep: int) -> Columns | None:
     The most frequent run along z is the last level: columns that have it or more are put together to
     runs along x, and what the higher ones have more are single voxels.
 
-    Examples
-    --------
     >>> cross = np.argwhere(np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]]))
     >>> columns_of(cross, 1).parts.tolist()
     [[0, 0, 1], [1, 1, 0], [0, 2, 1]]
@@ -102,18 +100,9 @@ def extremum_of_columns(src, out, y0, y1, nx, levels, lengths, parts, ly, lx, is
     any type are unsigned integers, of which the largest is asked for. Each loop writes one array: one
     that writes three takes twice as long as three that write one, if these do not fit the nearest cache.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    levels, lengths, parts
-        See `Columns`.
-    ly, lx : int
-        Size of the footprint's box.
-    is_max : bool
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``levels``, ``lengths``, ``parts``: see `Columns`.
+    ``ly``, ``lx``: size of the footprint's box.
     A voxel of a ball of radius 3, which has 123 taps, takes 28 loads and 6 stores, over the vector
     width. Scratch: see `scratch_voxels`.
     """

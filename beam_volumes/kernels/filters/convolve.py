@@ -12,18 +12,9 @@ from beam_volumes.kernels.rows import as_bytes
 def correlate_nd(src, out, y0, y1, nx, offsets, weights):
     """Sum of ``weights[i]`` times the tap at ``offsets[i]``, in the order listed.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
-        `beam_volumes.kernels.casting.rounded`.
-    offsets : int64 array (n, 3)
-        Taps tz, ty, tx, none negative: those with a weight, in raster order.
-    weights : array (n,) of float32 or float64
-        Their type is the one computed in.
-
-    Notes
-    -----
+    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
+    ``offsets``, int64 (n, 3): taps tz, ty, tx, none negative: those with a weight, in raster order.
+    ``weights``, (n,) of float32 or float64: their type is the one computed in.
     ``n`` multiply-adds a voxel over the vector width. Scratch: one row.
     """
     lines, pitch = as_bytes(src).lines, src.lines.shape[1]

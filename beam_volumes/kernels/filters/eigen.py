@@ -82,10 +82,7 @@ def eigenvalues(work):
     Cyclic Jacobi rotations (C. G. J. Jacobi 1846; W. Givens' order), a fixed number of them without
     branches, so that many matrices are turned at once and equal matrices have equal eigenvalues.
 
-    Parameters
-    ----------
-    work : ndarray of float64 (6, CHUNK)
-        Rows are the elements 00, 11, 22, 01, 02, 12; all are overwritten.
+    ``work``, float64 (6, CHUNK): rows are the elements 00, 11, 22, 01, 02, 12; all are overwritten.
     """
     for _ in range(_SWEEPS):
         _turn(work, 0, 1, 3, 4, 5)
@@ -307,15 +304,11 @@ def ridge(
 ):  # fmt: skip
     """How much each voxel looks like a ridge, from Hessian matrices; see the top of the module.
 
-    Parameters
-    ----------
-    alpha, beta, gamma : float
-        Of Frangi's measure; ``gamma <= 0`` gives the structuredness itself, the root of the sum of
-        squared eigenvalues; ``alpha <= 0`` gives Sato's tubeness, and of two axes so does ``beta <= 0``.
-    power : float
-        A factor of the tubeness.
-    sign : float
-        1 for dark ridges, -1 for bright ones.
+    ``alpha``, ``beta``, ``gamma``: of Frangi's measure; ``gamma <= 0`` gives the structuredness itself,
+    the root of the sum of squared eigenvalues; ``alpha <= 0`` gives Sato's tubeness, and of two axes so
+    does ``beta <= 0``.
+    ``power``: a factor of the tubeness.
+    ``sign``: 1 for dark ridges, -1 for bright ones.
     """
     work = np.empty((6, CHUNK))
     _ridge_rows(matrix, out, y0, y1, nx, ndim, alpha, beta, gamma, power, sign, work)

@@ -115,16 +115,8 @@ def extremum_box(src, out, y0, y1, nx, lz, ly, lx, is_max):
     vector lanes are columns; doubling along x. An extremum may count a voxel twice, so it matters
     to no result where the blocks start.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    lz, ly, lx : int
-        Size of the box.
-    is_max : bool
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``lz``, ``ly``, ``lx``: size of the box.
     Per voxel about 3 + 3 + log2(lx) row operations whatever the sizes, if as many slices are asked
     for at a time as ``lz``; a block of ``n`` slices costs ``lz + 2 n`` for z. Scratch:
     ``min(n, lz) * (y1 - y0 + ly - 1)`` rows, and ``lz + 2 ly + 6`` more.
@@ -189,16 +181,8 @@ def extremum_footprint(src, out, y0, y1, nx, offsets, is_max):
     through the whole tile. In them, values of any type are unsigned integers, of which the largest is
     asked for. A footprint of `FEW_TAPS` needs none of this.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    offsets : int64 array (n, 3), n >= 1
-        Taps tz, ty, tx, none negative, in raster order.
-    is_max : bool
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
     Per voxel a comparison for each run, fewer if many slices are asked for at a time, and of each
     input voxel one for each length of runs. A tile has `TILE_ROWS` by `TILE_COLUMNS`, or as many as the
     footprint. Scratch: a tile and what is around it for each length and once more, and ``n`` tiles for

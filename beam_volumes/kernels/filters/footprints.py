@@ -80,14 +80,9 @@ def growing_slices(runs):
     Those of a ball, for one, lie within one another; a slice that shares fewer than two runs with the
     one before is not worth to be grown from it.
 
-    Returns
-    -------
-    kind : int64 array
-        For each tz its distinct slice, or -1 of an empty one.
-    first, own : int64 arrays
-        ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` begins with or adds.
-    grown : bool array
-        Whether it has all of the one before as well.
+    Returns ``kind``, int64: for each tz its distinct slice, or -1 of an empty one; ``first, own``,
+    int64: ``own[first[i] : first[i + 1]]`` are the runs that distinct slice ``i`` begins with or adds;
+    ``grown``, bool: whether it has all of the one before as well.
     """
     n = runs[-1, 0] + 1
     begin, taps = np.zeros(n + 1, np.int64), np.zeros(n, np.int64)

@@ -14,19 +14,10 @@ def gradient_magnitude(src, out, y0, y1, nx, like, centre, real):
     The smoothing is ``[1, centre, 1]``: 2 for Sobel, 1 for Prewitt. What the three differences share
     is computed once: each row is smoothed and differed over z, those over y, and those over x.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
-        `beam_volumes.kernels.casting.rounded`.
-    like : scalar
-        Of the type that differences are computed in: integers, where they hold 16 times a voxel.
-    centre : scalar of that type
-    real : float32 or float64
-        Of the type that the length is computed in.
-
-    Notes
-    -----
+    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
+    ``like``: of the type that differences are computed in: integers, where they hold 16 times a voxel.
+    ``centre``: scalar of that type.
+    ``real``, float32 or float64: of the type that the length is computed in.
     About 40 operations a voxel over the vector width. Scratch: 11 rows.
     """
     width = nx + 2

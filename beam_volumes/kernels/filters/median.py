@@ -36,13 +36,7 @@ def median3(src, out, y0, y1, nx):
     vector lanes work. Where a NaN disturbed the network it is written over, and where there was a
     -0.0, zeros get their signs anew, since minima and maxima do not order them.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
     About 140 minima and maxima a voxel, over the vector width. Scratch: 18 rows.
     """
     src, out = as_bytes(src), as_bytes(out)

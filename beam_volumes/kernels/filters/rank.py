@@ -77,17 +77,9 @@ def rank_footprint(src, out, y0, y1, nx, offsets, rank):
     than ``rank`` taps lie below the number that has it. Nothing but comparing and counting, so all
     vector lanes are busy; bits that all values around a row share are skipped.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    offsets : int64 array (n, 3), n >= 1
-        Taps tz, ty, tx, none negative, in raster order.
-    rank : int
-        ``0 <= rank < n``.
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
+    ``rank``: ``0 <= rank < n``.
     Per voxel ``n`` comparisons for each bit in which values differ, over the vector width. Scratch:
     a row for each distinct (tz, ty) and five more.
     """

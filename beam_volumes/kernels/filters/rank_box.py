@@ -23,17 +23,9 @@ def rank_box(src, out, y0, y1, nx, lz, ly, lx, rank):
     left are spared. So it takes about as many as there are different results in the tile: few where
     boxes are large. Nothing depends on single voxels, all vector lanes work.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, an integer of 8 bits or bool.
-    lz, ly, lx : int
-        Size of the box: ``lz`` below 256, below 65536 voxels together.
-    rank : int
-        ``0 <= rank < lz * ly * lx``.
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, an integer of 8 bits or bool.
+    ``lz``, ``ly``, ``lx``: size of the box: ``lz`` below 256, below 65536 voxels together.
+    ``rank``: ``0 <= rank < lz * ly * lx``.
     About ``8 + log2(lx)`` operations a voxel for a threshold, over the vector width. Scratch: a tile
     with the box around it, without it, and of one slice eight times.
     """

@@ -31,17 +31,9 @@ def rank_walk(src, out, y0, y1, nx, lz, ly, lx, rank):
     result are counted, and from there it is a walk up or down the order past those that lie in the
     box. Both run through vector registers, and the walk is short: neighbouring results are alike.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    lz, ly, lx : int
-        Size of the box, each at most 256.
-    rank : int
-        ``0 <= rank < lz * ly * lx``.
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``lz``, ``ly``, ``lx``: size of the box, each at most 256.
+    ``rank``: ``0 <= rank < lz * ly * lx``.
     Per voxel ``2 lz ly`` comparisons and a walk, over the vector width, and the sorting of the 3 to 7
     voxels that a tile and its surroundings have for each of its own. Scratch: 16 bytes and two keys for
     each voxel sorted: `TILE_VOXELS`, or ten boxes if they are more.

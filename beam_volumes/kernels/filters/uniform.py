@@ -16,20 +16,11 @@ TILE_ROWS = 64
 def uniform_box(src, out, y0, y1, nx, lz, ly, lx, flat, solid, scale):
     """The sum over a box times ``scale``: integers until then, so the order of adding is free.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``src`` is bool or an integer type; ``out`` is written by
-        `beam_volumes.kernels.casting.rounded`.
-    lz, ly, lx : int
-        Size of the box.
-    flat, solid : numpy scalars
-        Zeros of the integer types that hold a sum over z and y, and one over the box.
-    scale : float32 or float64
-        Its type is the one multiplied in.
-
-    Notes
-    -----
+    ``src`` is bool or an integer type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
+    ``lz``, ``ly``, ``lx``: size of the box.
+    ``flat``, ``solid``, numpy scalars: zeros of the integer types that hold a sum over z and y, and one
+    over the box.
+    ``scale``, float32 or float64: its type is the one multiplied in.
     About ``5 + 1.5 log2(lx)`` operations a voxel whatever the size, over the vector width. The last
     addition along x, the scale and the rounding are one loop. Scratch: ``TILE_ROWS + ly`` rows of
     ``flat`` and two of ``solid``.

@@ -105,22 +105,12 @@ def tap(i, n, mode):
 def taps_along(start, stop, before, scale, half, n, taps, mode):
     """Voxels and weights along an axis of positions ``start`` to ``stop`` of the result.
 
-    Parameters
-    ----------
-    start, stop : int
-    before, scale, half : float
-        Position v lies at ``(v + before + half) * scale - half`` of the input.
-    n : int
-        Extent of the input.
-    taps : int
-        1: the nearest voxel; 2: linear between two.
-    mode : int
-        One of `MODES`.
-
-    Returns
-    -------
-    index : int64 array (stop - start, taps)
-    weight : float64 array (stop - start, taps)
+    ``before``, ``scale``, ``half``: position v lies at ``(v + before + half) * scale - half`` of the
+    input.
+    ``n``: extent of the input.
+    ``taps``: 1: the nearest voxel; 2: linear between two.
+    ``mode``: one of `MODES`.
+    Returns ``index``, int64 (stop - start, taps); ``weight``, float64 (stop - start, taps).
     """
     index = np.empty((stop - start, taps), np.int64)
     weight = np.ones((stop - start, taps), np.float64)
@@ -142,14 +132,9 @@ def taps_along(start, stop, before, scale, half, n, taps, mode):
 def gather(src, out, y0, y1, nx, iz, iy, ix, cval):
     """Copy voxels.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`.
-    iz, iy, ix : int64 arrays
-        Which slice, row and column of the input each slice, row from ``y0`` on and column of the result
-        takes; negative: the constant.
-    cval : scalar of the dtype
+    ``iz``, ``iy``, ``ix``, int64: which slice, row and column of the input each slice, row from ``y0``
+    on and column of the result takes; negative: the constant.
+    ``cval``: scalar of the dtype.
     """
     for k in range(iz.size):
         for y in range(y0, y1):
@@ -194,20 +179,11 @@ def interpolate(src, out, y0, y1, nx, iz, wz, iy, wy, ix, wx, cval):
 def affine(src, out, y0, y1, nx, start, shape, at, matrix, offset, taps, mode, cval):
     """Voxels at ``matrix @ position + offset``.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`.
-    start, shape : tuple of int
-        Where in its volume the input's first voxel is, and the volume's shape.
-    at : tuple of int
-        Where in its volume the result's first voxel is.
-    matrix, offset : float64 arrays (3, 3) and (3,)
-    taps : int64 array (3,)
-        1 or 2 voxels along each axis; all 1: the nearest.
-    mode : int
-        One of `MODES`.
-    cval : float
+    ``start``, ``shape``: where in its volume the input's first voxel is, and the volume's shape.
+    ``at``: where in its volume the result's first voxel is.
+    ``matrix``, ``offset``: float64 (3, 3) and (3,).
+    ``taps``, int64 (3,): 1 or 2 voxels along each axis; all 1: the nearest.
+    ``mode``: one of `MODES`.
     """
     nearest = taps.max() == 1
     outside = away(cval, out.lines.dtype)

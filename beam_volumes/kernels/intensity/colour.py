@@ -51,24 +51,13 @@ def table_of(dtype: np.dtype, kind: int) -> np.ndarray:
 def of_three(first, second, third, out, y0, y1, nx, table, weights, kind, scale):
     """Write one number for each pixel's three.
 
-    Parameters
-    ----------
-    first, second, third : Rows
-        Channels. ``table`` says what their values count as; they are numbers themselves if it is empty.
-    out, y0, y1, nx
-        See `beam_volumes.kernels.rows`.
-    weights : ndarray of float64
-        For the three, as far as the kind has some.
-    kind : int
-        `SUM` is the weighted sum. `DENSITIES`: of the logarithms, divided by ``scale``; not below 0.
-        `LIGHT`, the other way round: ``exp`` of minus the sum of what is multiplied by ``scale`` before;
-        not above 1.
-        `HUE`, `SATURATION` and `VALUE`: those of HSV.
-    scale : float
-        Of logarithms.
-
-    Notes
-    -----
+    ``first``, ``second``, ``third``: channels. ``table`` says what their values count as; they are
+    numbers themselves if it is empty.
+    ``weights``, float64: for the three, as far as the kind has some.
+    ``kind``: `SUM` is the weighted sum. `DENSITIES`: of the logarithms, divided by ``scale``; not below
+    0. `LIGHT`, the other way round: ``exp`` of minus the sum of what is multiplied by ``scale`` before;
+    not above 1. `HUE`, `SATURATION` and `VALUE`: those of HSV.
+    ``scale``: of logarithms.
     All is computed in float64, in one order of operations, and rounded once.
     """
     if kind <= DENSITIES and 0 < table.size <= FEW:

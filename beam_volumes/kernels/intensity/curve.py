@@ -12,17 +12,10 @@ from beam_volumes.kernels.jit import kernel
 def along_curve(src, out, y0, y1, nx, xs, ys, table):
     """Write the value of a piecewise linear function for each voxel.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. NaN gives NaN; integers are rounded half to even and saturated.
-    xs, ys : ndarray of float64
-        Points, ``xs`` ascending; beyond the first and the last the function is constant.
-    table : bool
-        The voxels are integers and ``xs`` consecutive ones: nothing has to be searched.
-
-    Notes
-    -----
+    NaN gives NaN; integers are rounded half to even and saturated.
+    ``xs``, ``ys``, float64: points, ``xs`` ascending; beyond the first and the last the function is
+    constant.
+    ``table``: the voxels are integers and ``xs`` consecutive ones: nothing has to be searched.
     As `numpy.interp`, in one order of operations for all processors: the slope between two points times
     the distance from the first.
     """

@@ -14,16 +14,11 @@ def shift_and_scale(
 ):
     """Write ``(clipped - center[i]) * scale[i] + base[i]`` for each voxel.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. Computed in float64; integers are rounded half to even and
-        saturated.
-    low, high : ndarray of float64
-        To what voxels are clipped; NaN stays NaN.
-    center, scale, base : ndarray of float64
-    at, step_z, step_y, step_x : int
-        Where the numbers of a voxel are: ``i = at + k * step_z + y * step_y + x * step_x``.
+    Computed in float64; integers are rounded half to even and saturated.
+    ``low``, ``high``, float64: to what voxels are clipped; NaN stays NaN.
+    ``center``, ``scale``, ``base``: float64.
+    ``at``, ``step_z``, ``step_y``, ``step_x``: where the numbers of a voxel are: ``i = at + k * step_z +
+    y * step_y + x * step_x``.
     """
     results = np.empty(nx)
     for k in range(out.firsts.size):

@@ -157,28 +157,18 @@ def faces(
 ) -> None:
     """Add up the faces of every pair.
 
-    Parameters
-    ----------
-    labels : ndarray (slices, rows, columns)
-    below : ndarray (rows, columns)
-        The plane before the first slice, or one of no rows.
-    values : tuple of three ndarrays of the same shape
-        For faces across z, y and x a boundary volume, or anything if there is none.
-    values_below : ndarray
-        Of the plane before; nothing where faces have the upper voxel's value.
-    core : tuple of int
-        How many slices, rows and columns are owned: all, or all but one.
-    into : tuple
-        ``keys, place``: the table of `discover`, and the row of each slot's pair;
-        ``valued``: whether there is a boundary volume;
-        ``rule``: `MEAN`, `LARGEST` or `OWN`;
-        ``only_extremes``: whether sums and bins stay empty, and infinite values count, too;
-        ``edges``: of the histogram's bins, float64 ascending; the last bin holds its upper edge,
-        values outside count in no bin;
-        ``base``: of `add_double`;
-        and what is added to: ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64 (pairs,) faces
-        of finite value; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the sum;
-        ``bins`` int64 (pairs, bins).
+    ``labels``: ndarray (slices, rows, columns).
+    ``below``, ndarray (rows, columns): the plane before the first slice, or one of no rows.
+    ``values``: for faces across z, y and x a boundary volume, or anything if there is none.
+    ``values_below``: of the plane before; nothing where faces have the upper voxel's value.
+    ``core``: how many slices, rows and columns are owned: all, or all but one.
+    ``into``: ``keys, place``: the table of `discover`, and the row of each slot's pair; ``valued``:
+    whether there is a boundary volume; ``rule``: `MEAN`, `LARGEST` or `OWN`; ``only_extremes``: whether
+    sums and bins stay empty, and infinite values count, too; ``edges``: of the histogram's bins, float64
+    ascending; the last bin holds its upper edge, values outside count in no bin; ``base``: of
+    `add_double`; and what is added to: ``faces`` int64 (pairs, 3) across z, y, x; ``used`` int64
+    (pairs,) faces of finite value; ``extremes`` float64 (pairs, 2); ``cells`` int64 (pairs, digits), the
+    sum; ``bins`` int64 (pairs, bins).
     """
     _faces(
         strided(labels), labels.shape, strided(below), below.size > 0,

@@ -182,39 +182,25 @@ def _sift(how, heap, count, at, fractions, values, names):
 def merge_greedily(how, share, least, threshold, limits, edges, regions, table, heap, found):
     """Merge the best pair, again and again, as long as that is certain.
 
-    Parameters
-    ----------
-    how : int
-        What a score is.
-    share : tuple of two int64
-        The quantile as a fraction.
-    least : tuple of two int64
-        The threshold as a fraction, for means.
-    threshold : float
-        For other scores.
-    limits : tuple of two int64
-        A pair of a larger size is left, and one that has nobody below the second; -1 for none.
-    edges : tuple
-        By boundary: ``links`` int32 (n, 4), whose first two columns are numbers of regions;
-        ``fractions`` int64 (n, 4), sums and counts in the first two; ``values`` float64 (n, 2), scores
-        in the first; ``names`` uint64; ``bins`` int64 (n, bins). What a score does not need may be of
-        length 0. Rows of one pair are put together.
-    regions : tuple
-        By region, in the order of names: ``sizes`` int64, ``stuck`` bool, and int32 scratch: ``numbers``
-        (0, 1, ...), ``heads`` (-1) and ``degrees`` (0).
-    table : tuple of two ndarrays
-        Uint64 zeros, a power of two of them and more than boundaries, and int32 scratch of that length.
-    heap : ndarray of int32
-        As long as boundaries.
-    found : tuple of four ndarrays
-        As long as regions: the merges' ``pairs`` int32 (n, 2), ``fractions`` int64 (n, 2), ``scores``
-        float64, ``sizes`` int64.
-
-    Returns
-    -------
-    merges : int
-        Boundaries that are left have places in ``links`` of at least 0; their ``numbers``, ``sizes`` and
-        ``stuck`` are by place.
+    ``how``: what a score is.
+    ``share``, tuple of two int64: the quantile as a fraction.
+    ``least``, tuple of two int64: the threshold as a fraction, for means.
+    ``threshold``: for other scores.
+    ``limits``, tuple of two int64: a pair of a larger size is left, and one that has nobody below the
+    second; -1 for none.
+    ``edges``, tuple: by boundary: ``links`` int32 (n, 4), whose first two columns are numbers of
+    regions; ``fractions`` int64 (n, 4), sums and counts in the first two; ``values`` float64 (n, 2),
+    scores in the first; ``names`` uint64; ``bins`` int64 (n, bins). What a score does not need may be of
+    length 0. Rows of one pair are put together.
+    ``regions``, tuple: by region, in the order of names: ``sizes`` int64, ``stuck`` bool, and int32
+    scratch: ``numbers`` (0, 1, ...), ``heads`` (-1) and ``degrees`` (0).
+    ``table``, tuple of two ndarrays: uint64 zeros, a power of two of them and more than boundaries, and
+    int32 scratch of that length.
+    ``heap``, int32: as long as boundaries.
+    ``found``, tuple of four ndarrays: as long as regions: the merges' ``pairs`` int32 (n, 2),
+    ``fractions`` int64 (n, 2), ``scores`` float64, ``sizes`` int64.
+    Returns ``merges``: boundaries that are left have places in ``links`` of at least 0; their
+    ``numbers``, ``sizes`` and ``stuck`` are by place.
     """
     links, fractions, values, names, bins = edges
     sizes, stuck, numbers, heads, degrees = regions

@@ -27,17 +27,10 @@ MASK, VALUES, VALUES_NO_BACKGROUND = 0, 1, 2
 def links_of(structure, kind):
     """The half of a structure before its centre, as ``links``.
 
-    Parameters
-    ----------
-    structure : bool array (3, 3, 3), centrosymmetric
-    kind : int
-        MASK, VALUES or VALUES_NO_BACKGROUND.
-
-    Returns
-    -------
-    links : int64 array (m, 4)
-    is_joined : bool
-        Whether neighbours along x touch; if not, every voxel is a run.
+    ``structure``: bool (3, 3, 3), centrosymmetric.
+    ``kind``: MASK, VALUES or VALUES_NO_BACKGROUND.
+    Returns ``links``, int64 (m, 4); ``is_joined``: whether neighbours along x touch; if not, every voxel
+    is a run.
     """
     is_joined = bool(structure[1, 1, 0])
     # Between runs that may lie side by side without a gap, a step of the merge can lose a diagonal
@@ -140,24 +133,13 @@ def _unite_rows(parent, starts, stops, span, shift, reach, is_mask, row, other):
 def find_runs(block, links, is_joined, kind, background, begin, end):
     """Runs of some rows of a block of voxels, and which of them touch.
 
-    Parameters
-    ----------
-    block : C-contiguous array (nz, ny, nx)
-        A mask (non-zero is foreground, NaN included), or values.
-    links, is_joined
-        Of `links_of`.
-    kind : int
-        MASK: touching foreground. VALUES: touching voxels of one value, ``background`` (a scalar of
-        the block's dtype) left out. VALUES_NO_BACKGROUND: nothing left out.
-    begin, end : int
-        The rows, as they follow one another in the block.
-
-    Returns
-    -------
-    offsets, starts, stops
-        See the module, for these rows alone.
-    parent : int32 array (n)
-        Of each run one of its component, itself or before it.
+    ``block``, C-contiguous array (nz, ny, nx): a mask (non-zero is foreground, NaN included), or values.
+    ``links``, ``is_joined``: of `links_of`.
+    ``kind``: MASK: touching foreground. VALUES: touching voxels of one value, ``background`` (a scalar
+    of the block's dtype) left out. VALUES_NO_BACKGROUND: nothing left out.
+    ``begin``, ``end``: the rows, as they follow one another in the block.
+    Returns offsets, starts, stops: see the module, for these rows alone; ``parent``, int32 (n): of each
+    run one of its component, itself or before it.
     """
     nz, ny, nx = block.shape
     rows = block.reshape(nz * ny, nx)
@@ -220,13 +202,8 @@ def join_runs(block, links, kind, cuts, offsets, starts, stops, parent):
 def number_runs(nx, offsets, starts, parent):
     """Components of runs: of each its number, and where they begin.
 
-    Returns
-    -------
-    labels
-        See the module.
-    first : int64 array (count)
-        Linear index in the block, of rows of ``nx`` voxels, of each component's first voxel;
-        increasing.
+    Returns see the module; ``first``, int64 (count): linear index in the block, of rows of ``nx``
+    voxels, of each component's first voxel; increasing.
     """
     n = parent.size
     labels = np.empty(n, np.uint32)
@@ -268,18 +245,12 @@ def paint(offsets, starts, stops, labels, table, out):
 def unite_planes(below, above, links, values_a, values_b, parent, base_a, base_b):
     """Unite components of two successive slices that touch.
 
-    Parameters
-    ----------
-    below, above : tuples offsets, starts, stops, labels
-        Runs of one slice each, offsets from 0.
-    links : int64 array (m, 4)
-        As for `find_runs`; those with dz = -1 count.
-    values_a, values_b : arrays
-        Of the components below and above: those that differ do not touch. Empty for a mask.
-    parent : int64 array
-        Of each component one of its class, itself or before it.
-    base_a, base_b : int
-        In ``parent``, the place of the first component below and above.
+    ``below``, ``above``, tuples offsets, starts, stops, labels: runs of one slice each, offsets from 0.
+    ``links``, int64 (m, 4): as for `find_runs`; those with dz = -1 count.
+    ``values_a``, ``values_b``: of the components below and above: those that differ do not touch. Empty
+    for a mask.
+    ``parent``, int64: of each component one of its class, itself or before it.
+    ``base_a``, ``base_b``: in ``parent``, the place of the first component below and above.
     """
     offsets_a, starts_a, stops_a, labels_a = below
     offsets_b, starts_b, stops_b, labels_b = above
@@ -399,13 +370,8 @@ def unite_pairs(parent, a, b):
 def unite(count, pairs):
     """Equivalence classes of ``0..count - 1`` under pairs, each named by its smallest member.
 
-    Parameters
-    ----------
-    pairs : int64 array (n, 2)
-
-    Returns
-    -------
-    int64 array (count)
+    ``pairs``: int64 (n, 2).
+    Returns int64 (count).
     """
     parent = np.arange(count)
     for k in range(pairs.shape[0]):

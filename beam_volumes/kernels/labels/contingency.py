@@ -77,8 +77,6 @@ def _count(labels, others, shape):
 def count_labels(labels: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The pairs (uint64, two columns) of labels of two blocks of one shape, unsorted, and their voxels.
 
-    Examples
-    --------
     >>> a, b = np.array([[[1, 1, 0]]], "u1"), np.array([[[5, 5, 7]]], "u2")
     >>> count_labels(a, b)
     (array([[1, 5],

@@ -66,8 +66,6 @@ def _begin(voxels, shape):
 def beginnings(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The labels (uint64) of a block but 0, increasing; the index in it of the first voxel of each; voxels.
 
-    Examples
-    --------
     >>> beginnings(np.array([[[0, 9, 4], [9, 9, 0]]], "u1"))
     (array([4, 9], dtype=uint64), array([2, 1]), array([1, 3]))
     """

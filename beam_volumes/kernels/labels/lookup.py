@@ -32,25 +32,13 @@ def indexed(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def look_up(labels, out, keys, place, values, zero, missing, replacement):
     """Write the value of each label.
 
-    Parameters
-    ----------
-    labels : ndarray (rows, columns)
-        Unsigned.
-    out : ndarray (rows, columns)
-    keys, place
-        From `indexed`.
-    values : ndarray
-        By place.
-    zero : number
-        What becomes of 0, of the dtype of ``out``, as ``replacement`` is.
-    missing : int
-        What becomes of labels that are not there: `REFUSE`, `KEEP`, `REPLACE`.
-    replacement : number
-
-    Returns
-    -------
-    label : int
-        One that is missing and refused, or 0.
+    ``labels``, ndarray (rows, columns): unsigned.
+    ``out``: ndarray (rows, columns).
+    ``keys``, ``place``: from `indexed`.
+    ``values``: by place.
+    ``zero``: what becomes of 0, of the dtype of ``out``, as ``replacement`` is.
+    ``missing``: what becomes of labels that are not there: `REFUSE`, `KEEP`, `REPLACE`.
+    Returns ``label``: one that is missing and refused, or 0.
     """
     how = keys, place, values, zero, missing, replacement
     return _look_up(strided(labels), strided(out, writeable=True), labels.shape, *how)

@@ -34,22 +34,12 @@ def _own(four, k):
 def corners(pixels, y, x, width, labels, places):
     """Write the corners between pixels, of which the first has its lower right one at ``(y, x)``.
 
-    Parameters
-    ----------
-    pixels : (m + 1, n + 1) array of uint64
-        Labels; there are m x n places between four of them.
-    y, x : int
-        Of the first such place.
-    width : int
-        Places in a row of the whole image.
-    labels, places : array of uint64
-        What is written, as far as there is room: the label, and ``8 * (y * width + x)`` and what the
-        corner says.
-
-    Returns
-    -------
-    int
-        How many there are.
+    ``pixels``, (m + 1, n + 1) array of uint64: labels; there are m x n places between four of them.
+    ``y``, ``x``: of the first such place.
+    ``width``: places in a row of the whole image.
+    ``labels``, ``places``, uint64: what is written, as far as there is room: the label, and ``8 * (y *
+    width + x)`` and what the corner says.
+    Returns how many there are.
     """
     rows, cols = pixels.shape[0] - 1, pixels.shape[1] - 1
     four = np.empty(4, np.uint64)
@@ -87,25 +77,15 @@ def corners(pixels, y, x, width, labels, places):
 def rings(first, y, x, says, below, width):
     """Put corners together to rings, and say which ring lies in which.
 
-    Parameters
-    ----------
-    first : (labels + 1,) array of int64
-        Where the corners of each label begin; they are sorted by y, then x, then what they say.
-    y, x : array of int64
-    says : array of int64
-    below : array of int64
-        Of each corner, the other one of its vertical arm.
-    width : int
-        More than any x.
-
-    Returns
-    -------
-    vertices : array of int64
-        Corners, ring by ring; clockwise where y goes down, holes the other way.
-    starts : array of int64
-        Where each ring begins, and the end.
-    outer : array of int64
-        Of each ring the ring that it is a hole of, or -1.
+    ``first``, (labels + 1,) array of int64: where the corners of each label begin; they are sorted by y,
+    then x, then what they say.
+    ``y``, ``x``: int64.
+    ``says``: int64.
+    ``below``, int64: of each corner, the other one of its vertical arm.
+    ``width``: more than any x.
+    Returns ``vertices``, int64: corners, ring by ring; clockwise where y goes down, holes the other way;
+    ``starts``, int64: where each ring begins, and the end; ``outer``, int64: of each ring the ring that
+    it is a hole of, or -1.
     """
     count = len(y)
     vertices, starts = np.empty(count, np.int64), np.empty(count // 4 + 1, np.int64)

@@ -124,25 +124,17 @@ def geometry(
 ) -> None:
     """Counts, sums of coordinates and of their products, bounding boxes and faces, per label.
 
-    Parameters
-    ----------
-    labels : ndarray (slices, rows, columns)
-        Unsigned; 0 is background.
-    below : ndarray (rows, columns)
-        The plane before the first slice, or one of no rows.
-    core : tuple of int
-        How many slices, rows and columns are owned: all, or all but one.
-    first, last : tuple of bool
-        Per axis whether the volume begins with the first plane, and ends behind the last one owned.
-    keys, place
-        From `table_of`.
-    moments : ndarray of int64 (labels, 10)
-        Gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the block's first voxel.
-    box : ndarray of int64 (labels, 6)
-        Least z, y, x and largest plus one; likewise.
-    faces : ndarray of int64 (labels, 3)
-        Faces across z, y and x to anything else, the volume's borders included; of no labels: they
-        are not counted.
+    ``labels``, ndarray (slices, rows, columns): unsigned; 0 is background.
+    ``below``, ndarray (rows, columns): the plane before the first slice, or one of no rows.
+    ``core``: how many slices, rows and columns are owned: all, or all but one.
+    ``first``, ``last``: per axis whether the volume begins with the first plane, and ends behind the
+    last one owned.
+    ``keys``, ``place``: from `table_of`.
+    ``moments``, int64 (labels, 10): gets the sums of 1, z, y, x, zz, yy, xx, zy, zx, yx, from the
+    block's first voxel.
+    ``box``, int64 (labels, 6): least z, y, x and largest plus one; likewise.
+    ``faces``, int64 (labels, 3): faces across z, y and x to anything else, the volume's borders
+    included; of no labels: they are not counted.
     """
     shape = labels.shape if faces.size else core
     under = below.size > 0

@@ -25,22 +25,11 @@ def _grown(keys, values):
 def passes(labels, heights, first, steps):
     """The pairs of labels that touch, and the lowest of the higher ones of two voxels that touch.
 
-    Parameters
-    ----------
-    labels : ndarray of uint64 (slices, rows, columns)
-        0 is nothing.
-    heights : ndarray of float64
-        Of the same shape.
-    first : int
-        The first slice whose voxels are looked from, backwards and within it.
-    steps : ndarray of int64 (steps, 3)
-        To the neighbours that come before a voxel.
-
-    Returns
-    -------
-    pairs : ndarray of uint64 (pairs, 2)
-        The smaller label first.
-    values : ndarray of float64
+    ``labels``, uint64 (slices, rows, columns): 0 is nothing.
+    ``heights``, float64: of the same shape.
+    ``first``: the first slice whose voxels are looked from, backwards and within it.
+    ``steps``, int64 (steps, 3): to the neighbours that come before a voxel.
+    Returns ``pairs``, uint64 (pairs, 2): the smaller label first; ``values``, float64.
     """
     keys, values = np.zeros((1024, 2), np.uint64), np.empty(1024, np.float64)
     count = 0
@@ -85,16 +74,10 @@ def lowest_floods(a, b, height, level):
     The height of a way is that of its highest pass, and no less than the level where it begins; the lowest
     way to each region counts.
 
-    Parameters
-    ----------
-    a, b : ndarray of int64 (passes,)
-        The regions beside each pass, in the order of ascending heights.
-    height : ndarray of float64 (passes,)
-    level : ndarray of float64 (regions,)
-
-    Returns
-    -------
-    ndarray of float64 (regions,)
+    ``a``, ``b``, int64 (passes,): the regions beside each pass, in the order of ascending heights.
+    ``height``: float64 (passes,).
+    ``level``: float64 (regions,).
+    Returns float64 (regions,).
     """
     n = level.size
     # The tree of Kruskal's merges: a node for each, above the two that it merges.

@@ -307,11 +307,8 @@ def moments(
     at the end: R. M. Neal, "Fast exact summation using small and large superaccumulators" (2015),
     https://arxiv.org/abs/1505.05571. Squares are exact too (mantissas are multiplied as integers).
 
-    Returns
-    -------
-    count, bad, total, square : int
-        Numbers of finite and non-finite voxels; the sum in units of ``2 ** -unit(dtype)``; the sum
-        of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
+    Returns ``count, bad, total, square``: numbers of finite and non-finite voxels; the sum in units of
+    ``2 ** -unit(dtype)``; the sum of squares in units of ``2 ** (-2 * unit(dtype))``, or 0.
     """
     if src.size >= _MAXIMUM and len(src) > 1:
         half = len(src) // 2

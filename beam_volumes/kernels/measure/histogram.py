@@ -73,12 +73,8 @@ def _count_digits(bits, pitch, rows, cols, mask, mask_pitch, key_of, shift, pref
 def value_counts(src: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, int]:
     """How often each value of an integer dtype of up to 16 bits (or bool) occurs.
 
-    Returns
-    -------
-    counts : numpy.ndarray of int64
-        One per value in ascending order: ``counts[v - numpy.iinfo(dtype).min]``; two for bool.
-    bad : int
-        Always 0, as for the other counts.
+    Returns ``counts``, int64: one per value in ascending order: ``counts[v - numpy.iinfo(dtype).min]``;
+    two for bool; ``bad``: always 0, as for the other counts.
     """
     if src.dtype.kind not in "biu" or src.itemsize > 2:
         raise TypeError(
@@ -96,19 +92,11 @@ def radix_counts(
 ) -> tuple[np.ndarray, int]:
     """How often each digit occurs at one level of the order-preserving keys (see `KeyBits`).
 
-    Parameters
-    ----------
-    level : int
-        0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, ...
-    prefixes : numpy.ndarray of uint64, shape (K,)
-        Ascending: only voxels whose key begins with one of these higher digits are counted, each
-        in its own row. Not given at level 0.
-
-    Returns
-    -------
-    counts : numpy.ndarray of int64, shape (K, 65536) or (1, 256)
-    bad : int
-        How many voxels were left out because they are not finite.
+    ``level``: 0 for the highest 16 bits (8 for 8-bit dtypes), 1 for the next, ...
+    ``prefixes``, uint64, shape (K,): ascending: only voxels whose key begins with one of these higher
+    digits are counted, each in its own row. Not given at level 0.
+    Returns ``counts``, int64, shape (K, 65536) or (1, 256); ``bad``: how many voxels were left out
+    because they are not finite.
     """
     bits, pitch = flat_bits(src)
     used, mask_pitch = flat_mask(mask, src.shape)
@@ -164,19 +152,10 @@ def digits_along(
 ) -> tuple[np.ndarray, int]:
     """`radix_counts` of slices along the axes not kept, by digits of 8 bits.
 
-    Parameters
-    ----------
-    views, masks, kept
-        As of `beam_volumes.kernels.measure.projection.sums`.
-    level : int
-    prefixes : numpy.ndarray of uint64, shape (cells, K)
-        For each cell of the result, in raster order, the higher digits of which the next are counted; of
-        equal ones the first has the counts. Not given at level 0.
-
-    Returns
-    -------
-    counts : numpy.ndarray of int64, shape (z, y, x, K, 256)
-    bad : int
+    ``views``, ``masks``, ``kept``: as of `beam_volumes.kernels.measure.projection.sums`.
+    ``prefixes``, uint64, shape (cells, K): for each cell of the result, in raster order, the higher
+    digits of which the next are counted; of equal ones the first has the counts. Not given at level 0.
+    Returns ``counts``, int64, shape (z, y, x, K, 256); ``bad``.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -269,11 +248,8 @@ def bin_counts(
     The bin is guessed as if all were equally wide and corrected against the edges, which alone
     decide; ``edges`` (ascending floats) should be what ``numpy.histogram_bin_edges`` gives.
 
-    Returns
-    -------
-    counts : numpy.ndarray of int64
-    bad : int
-        How many voxels are not finite. Those and voxels beyond the edges are in no bin.
+    Returns ``counts``, int64; ``bad``: how many voxels are not finite. Those and voxels beyond the edges
+    are in no bin.
     """
     src = src.astype(np.float32) if src.dtype.kind == "b" else kernel_array(src)
     if edges.dtype != np.float64:

@@ -178,14 +178,9 @@ def sums(
 ) -> Sums:
     """Exact sums (and sums of squares) of the finite voxels of slices, along the axes not kept.
 
-    Parameters
-    ----------
-    views : sequence of 2-D arrays
-        Equal in shape and dtype; at most `MAXIMUM` voxels for a cell.
-    masks : sequence of 2-D arrays, optional
-        Only voxels where they are not 0 count.
-    kept : tuple of bool
-        Along which of z, y, x the result has the extent of the slices; elsewhere it is 1.
+    ``views``, sequence of 2-D arrays: equal in shape and dtype; at most `MAXIMUM` voxels for a cell.
+    ``masks``, sequence of 2-D arrays: only voxels where they are not 0 count.
+    ``kept``: along which of z, y, x the result has the extent of the slices; elsewhere it is 1.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -319,14 +314,8 @@ def extremes(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """The extreme finite voxels of slices along the axes not kept; parameters as of `sums`.
 
-    Returns
-    -------
-    best : numpy.ndarray
-        Order-preserving keys (see `KeyBits`), their bits flipped for the largest: the smallest counts.
-    seen : numpy.ndarray of bool
-        Where there was a voxel.
-    bad : int
-        How many voxels are not finite.
+    Returns ``best``: order-preserving keys (see `KeyBits`), their bits flipped for the largest: the
+    smallest counts; ``seen``: where there was a voxel; ``bad``: how many voxels are not finite.
     """
     shape = (len(views), *views[0].shape)
     cells = tuple(n if k else 1 for n, k in zip(shape, kept, strict=True))
@@ -371,14 +360,8 @@ def first_extreme(
 ) -> tuple[int, int, int, int]:
     """The first smallest or largest finite voxel in raster order.
 
-    Returns
-    -------
-    key : int
-        That the extreme of several views is the smallest of; 0.0 and -0.0 have one.
-    row, col : int
-        Where it is, or -1.
-    bad : int
-        How many voxels are not finite.
+    Returns ``key``: that the extreme of several views is the smallest of; 0.0 and -0.0 have one; ``row,
+    col``: where it is, or -1; ``bad``: how many voxels are not finite.
     """
     if view.size == 0:
         return 0, -1, -1, 0

@@ -16,19 +16,12 @@ from beam_volumes.kernels.rows import as_bytes
 def binary_ball(src, out, y0, y1, nx, radii, steps, limit, is_dilation):
     """Whether any (dilation) or all (erosion) of the voxels in a ball or an ellipsoid are set.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
-        ``out`` is bool or uint8 and gets 0 and 1. There are ``radii`` of voxels around.
-    radii : int64 array (3,)
-        How far it reaches along z, y, x; below 254, and one step more is counted.
-    steps : uint8 or uint16 array (3, n)
-        Squared lengths of 0, 1, ... voxels along each axis, as far as the radius. Squared distances
-        are of this dtype, which has to hold ``2 * limit + 1``.
-    limit : int
-        The squared distance that still belongs to the ball.
-    is_dilation : bool
+    ``src`` is bool or uint8, where all but 0 is set; ``out`` is bool or uint8 and gets 0 and 1. There
+    are ``radii`` of voxels around.
+    ``radii``, int64 (3,): how far it reaches along z, y, x; below 254, and one step more is counted.
+    ``steps``, uint8 or uint16 array (3, n): squared lengths of 0, 1, ... voxels along each axis, as far
+    as the radius. Squared distances are of this dtype, which has to hold ``2 * limit + 1``.
+    ``limit``: the squared distance that still belongs to the ball.
     """
     tile = max(32, 2 * radii[1])  # rows at a time: little memory, and what is near stays in cache
     for top in range(y0, y1, tile):

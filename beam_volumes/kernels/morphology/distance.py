@@ -55,8 +55,6 @@ class Metric(NamedTuple):
 def metric(shape: tuple[int, int, int], sampling: tuple[float, float, float]) -> Metric:
     """The `Metric` of a whole volume of this shape and voxel size.
 
-    Examples
-    --------
     >>> metric((500, 500, 500), (4, 4, 4))
     Metric(dtype=dtype('int32'), weights=(1, 1, 1), scale=4.0)
     >>> metric((50_000, 1, 2), (1, 1, 1)).dtype
@@ -79,17 +77,11 @@ def metric(shape: tuple[int, int, int], sampling: tuple[float, float, float]) ->
 def forward(mask, carry, distance, y0, y1):
     """Slices since the last background voxel of each column, going up.
 
-    Parameters
-    ----------
-    mask : ndarray (slices, rows, columns)
-        Not 0 is foreground.
-    carry : ndarray of int32 (rows, columns)
-        The result in the slice just before, or `FAR` where there is no background; replaced by the
-        result in the last slice.
-    distance : ndarray of int32 (slices, rows, columns)
-        Where the result goes.
-    y0, y1 : int
-        Rows to do.
+    ``mask``, ndarray (slices, rows, columns): not 0 is foreground.
+    ``carry``, int32 (rows, columns): the result in the slice just before, or `FAR` where there is no
+    background; replaced by the result in the last slice.
+    ``distance``, int32 (slices, rows, columns): where the result goes.
+    ``y0``, ``y1``: rows to do.
     """
     far = np.int32(2147483647)
     one = np.int32(1)
@@ -128,15 +120,11 @@ def backward(distance, carry, y0, y1):
 def ends(mask, below, above, y0, y1):
     """Where the nearest background voxels are, seen from both ends of some slices, of rows ``y0:y1``.
 
-    Parameters
-    ----------
-    mask : ndarray (slices, rows, columns)
-        Not 0 is foreground.
-    below : ndarray of int32 (rows, columns)
-        Slices from the slice just before to the last background voxel of the column, or `FAR`;
-        replaced by those from the last slice, as `forward` does.
-    above : ndarray of int32 (rows, columns)
-        Gets the slices from the first slice to the first background voxel, or `FAR`.
+    ``mask``, ndarray (slices, rows, columns): not 0 is foreground.
+    ``below``, int32 (rows, columns): slices from the slice just before to the last background voxel of
+    the column, or `FAR`; replaced by those from the last slice, as `forward` does.
+    ``above``, int32 (rows, columns): gets the slices from the first slice to the first background voxel,
+    or `FAR`.
     """
     far = np.int32(2147483647)
     one = np.int32(1)
@@ -190,20 +178,14 @@ def _envelope(f, far, weight, out, sites, edges):
 def along_y(distance, squared, x0, x1, reach, far, weight_z, weight, envelope=True):
     """Squared distances within z and y, from distances along z; whole columns ``x0:x1``.
 
-    Parameters
-    ----------
-    distance : ndarray of int32 (slices, rows, columns)
-        Slices to the nearest background voxel of the column, or `FAR`.
-    squared : ndarray (slices, rows, columns) of `Metric.dtype`
-        Where the result goes; `Metric.far` where there is no background.
-    x0, x1 : int
-        Columns to do.
-    reach : int
-        See `REACH`; even.
-    far, weight_z, weight : scalars of that dtype
-        `Metric.far` and `Metric.weights`.
-    envelope : bool
-        Whether to look beyond ``reach`` where it is needed.
+    ``distance``, int32 (slices, rows, columns): slices to the nearest background voxel of the column, or
+    `FAR`.
+    ``squared``, ndarray (slices, rows, columns) of `Metric.dtype`: where the result goes; `Metric.far`
+    where there is no background.
+    ``x0``, ``x1``: columns to do.
+    ``reach``: see `REACH`; even.
+    ``far``, ``weight_z``, ``weight``, scalars of that dtype: `Metric.far` and `Metric.weights`.
+    ``envelope``: whether to look beyond ``reach`` where it is needed.
     """
     _along_y(
         strided(distance), strided(squared, writeable=True), distance.shape, x0, x1,
@@ -377,16 +359,11 @@ def within_planes(
 ) -> None:
     """What remains after the passes along z: slice by slice along y, then x.
 
-    Parameters
-    ----------
-    distance : ndarray of int32 (slices, rows, columns)
-        Slices to the nearest background voxel of the column, or `FAR`; planes are whole.
-    how : Metric
-    out : ndarray of float32 or float64 (slices, rows, columns)
-    root : bool
-        Distances, or squared distances.
-    reach, envelope
-        See `along_y`.
+    ``distance``, int32 (slices, rows, columns): slices to the nearest background voxel of the column, or
+    `FAR`; planes are whole.
+    ``out``: float32 or float64 (slices, rows, columns).
+    ``root``: distances, or squared distances.
+    ``reach``, ``envelope``: see `along_y`.
     """
     of = how.dtype.type
     far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)

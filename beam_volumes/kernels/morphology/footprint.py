@@ -17,14 +17,8 @@ def binary_footprint(src, out, y0, y1, nx, offsets, is_dilation):
     The maximum or minimum of bytes, by `beam_volumes.kernels.filters.extremum.extremum_footprint`: same cost,
     same scratch. Reflecting the footprint for a dilation is the caller's.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``src`` is bool or uint8, where all but 0 is set;
-        ``out`` is bool or uint8 and gets 0 and 1.
-    offsets : int64 array (n, 3), n >= 1
-        Taps tz, ty, tx, none negative, in raster order.
-    is_dilation : bool
+    ``src`` is bool or uint8, where all but 0 is set; ``out`` is bool or uint8 and gets 0 and 1.
+    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
     """
     out = as_bytes(out)
     extremum_footprint(as_bytes(src), out, y0, y1, nx, offsets, is_dilation)
@@ -67,18 +61,9 @@ def grey_footprint(src, out, y0, y1, nx, offsets, heights, is_max):
     where its footprint holds one. Flat structures have ``extremum_box`` and ``extremum_footprint`` of
     `beam_volumes.kernels.filters.extremum`.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. ``out`` has the type of ``src``, any of them.
-    offsets : int64 array (n, 3), n >= 1
-        Taps tz, ty, tx, none negative, in raster order.
-    heights : float64 array (n,)
-        The structure at those taps.
-    is_max : bool
-
-    Notes
-    -----
+    ``out`` has the type of ``src``, any of them.
+    ``offsets``, int64 (n, 3), n >= 1: taps tz, ty, tx, none negative, in raster order.
+    ``heights``, float64 (n,): the structure at those taps.
     ``n`` additions and comparisons of float64 a voxel, over the vector width. Scratch: one row.
     """
     lines, firsts, left = as_bytes(src)

@@ -30,20 +30,11 @@ def _is_highest(rows, k, i, j, at, shape, steps, lowest):
 def mark(rows, out, y0, y1, nx, start, shape, steps, margin, lowest, inside):
     """Write `BELOW`, `HIGHEST` or `SPOILT` for each voxel.
 
-    Parameters
-    ----------
-    rows, out : Rows
-        Of ``rows`` there are ``margin`` voxels more on each side, along z, y and x.
-    y0, y1, nx : int
-    start, shape : tuple of int
-        Of the first voxel of ``out``, and of the volume.
-    steps : ndarray of int64 (steps, 3)
-        To the neighbours.
-    margin : tuple of int
-    lowest : bool
-        Lower instead of higher ones.
-    inside : tuple of bool
-        Per axis, whether voxels at its ends are spoilt.
+    ``rows``, ``out``: of ``rows`` there are ``margin`` voxels more on each side, along z, y and x.
+    ``start``, ``shape``: of the first voxel of ``out``, and of the volume.
+    ``steps``, int64 (steps, 3): to the neighbours.
+    ``lowest``: lower instead of higher ones.
+    ``inside``, tuple of bool: per axis, whether voxels at its ends are spoilt.
     """
     for k in range(out.firsts.size):
         for i in range(y0, y1):

@@ -27,8 +27,6 @@ MAX_ORDER = 20
 def accumulator(dtype: np.dtype) -> np.dtype:
     """Return the dtype of linear filters: float32 up to 16 bits and for float32, else float64.
 
-    Examples
-    --------
     >>> accumulator(np.dtype("u2"))
     dtype('float32')
     >>> accumulator(np.dtype("i4"))

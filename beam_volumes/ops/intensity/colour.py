@@ -401,8 +401,6 @@ def _matrix(given: Any, name: str) -> np.ndarray:
 def inverted(matrix: Any, name: str) -> np.ndarray:
     """Invert 3 x 3 numbers exactly and round once: the result is the same on every machine.
 
-    Examples
-    --------
     >>> inverted(((2, 0, 0), (0, 4, 0), (0, 1, 1)), "stains").tolist()
     [[0.5, 0.0, 0.0], [0.0, 0.25, 0.0], [0.0, -0.25, 1.0]]
     """

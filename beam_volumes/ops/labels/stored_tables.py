@@ -92,10 +92,8 @@ def as_table(
 
     The columns in ``whole`` are of integers: labels and counts.
 
-    Raises
-    ------
-    ValueError, TypeError
-        It is none of these, or lacks columns, or some are not of numbers or integers.
+    Raises ValueError, TypeError: It is none of these, or lacks columns, or some are not of numbers or
+    integers.
     """
     table = _table(given, needed, name, what)
     stored = getattr(table.barrier.survey, "table", None)

@@ -230,12 +230,7 @@ def extremes_of_labels(labels: Volume, intensity: Volume, *ends: str) -> Table:
 
 
 def check_affinities(affinities: Volume, name: str) -> None:
-    """Refuse what is not three channels of numbers.
-
-    Raises
-    ------
-    ValueError, TypeError
-    """
+    """Refuse what is not three channels of numbers."""
     if not affinities.space.has_channels or len(affinities.nodes) != 3:
         raise ValueError(
             f"{name}: affinities of shape {affinities.shape} ({' '.join(affinities.axes)}) need the axis c "

@@ -17,8 +17,6 @@ _SPLIT = float(2**27 + 1)
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Add two numbers: the sum as it is rounded, and what that leaves out.
 
-    Examples
-    --------
     >>> [float(n) for n in two_sum(np.float64(1e16), np.float64(1.0))]
     [1e+16, 1.0]
     """
@@ -30,10 +28,7 @@ def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class PairSum:
     """Sums of arrays, place by place.
 
-    Attributes
-    ----------
-    exact : numpy.ndarray
-        Where the sum is exactly ``high + low``; elsewhere it takes more than two numbers.
+    ``exact``: where the sum is exactly ``high + low``; elsewhere it takes more than two numbers.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -34,11 +34,8 @@ def percentile_ranks(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Ranks below and above each percentile and the weight between them, as numpy's "linear".
 
-    Returns
-    -------
-    lower, upper : numpy.ndarray of int64, shape (Q,)
-        Ranks from 0 in the sorted voxels.
-    gamma : numpy.ndarray of float64, shape (Q,)
+    Returns ``lower, upper``, int64, shape (Q,): ranks from 0 in the sorted voxels; ``gamma``, float64,
+    shape (Q,).
     """
     share = np.true_divide(np.atleast_1d(np.asarray(q, np.float64)), 100)
     if not np.all((share >= 0) & (share <= 1)):
@@ -55,16 +52,8 @@ def percentile_ranks(
 def first_search(counts: np.ndarray, q: float | tuple[float, ...]) -> np.ndarray:
     """The search after level 0.
 
-    Parameters
-    ----------
-    counts : numpy.ndarray of int64
-        Of every highest digit: ``radix_counts(..., level=0)``.
-    q : float or tuple of float
-
-    Returns
-    -------
-    numpy.ndarray of uint64, shape (2 Q, 3)
-        A row for each lower, then for each upper order statistic.
+    ``counts``, int64: of every highest digit: ``radix_counts(..., level=0)``.
+    Returns uint64, shape (2 Q, 3): a row for each lower, then for each upper order statistic.
     """
     size = int(counts.sum())
     if size == 0:
@@ -84,11 +73,8 @@ def next_prefixes(search: np.ndarray) -> np.ndarray:
 def next_search(search: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The search with one more digit known.
 
-    Parameters
-    ----------
-    search : numpy.ndarray of uint64, shape (T, 3)
-    counts : numpy.ndarray of int64, shape (K, digits)
-        ``radix_counts`` of the `next_prefixes` of ``search``.
+    ``search``: uint64, shape (T, 3).
+    ``counts``, int64, shape (K, digits): ``radix_counts`` of the `next_prefixes` of ``search``.
     """
     found = search.copy()
     digits = np.uint64(counts.shape[1])
@@ -125,8 +111,6 @@ def percentile_of_search(
 def between(lower: np.ndarray, upper: np.ndarray, gamma: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Percentiles of a dtype, from the order statistics below and above and the weight between them.
 
-    Examples
-    --------
     >>> between(np.array([1], "u1"), np.array([4], "u1"), np.array([0.5]), np.dtype("f8"))
     array([2.5])
     """

@@ -29,11 +29,8 @@ def otsu(counts: np.ndarray, bin_centers: np.ndarray) -> np.generic:
     which goes wrong beyond 2**24 voxels, and below decides between (nearly) equal variances by
     rounding. Such near ties are decided here as there, so that the thresholds are equal.
 
-    Parameters
-    ----------
-    counts : numpy.ndarray of int64
-    bin_centers : numpy.ndarray
-        Ascending; the result is one of them.
+    ``counts``: int64.
+    ``bin_centers``: ascending; the result is one of them.
     """
     counts, bin_centers = _trimmed(counts, bin_centers)
     if len(counts) == 1:

@@ -42,10 +42,7 @@ class FileModel(Model):
     def read(self) -> bytes:
         """What the file holds.
 
-        Raises
-        ------
-        ValueError
-            It is not what it was.
+        Raises ValueError: It is not what it was.
         """
         data = read_file(self.place)
         if self.digest_of(data) != self.identity:

@@ -17,12 +17,7 @@ FILES = {".onnx": onnx_file, ".pt": torch_file, ".pt2": torch_file}
 def model_of(
     given: Any, function: str, device: str, name: str | None, version: str | int | None
 ) -> Model:
-    """The network that a user names or gives.
-
-    Raises
-    ------
-    TypeError, ValueError, FileNotFoundError, ImportError
-    """
+    """The network that a user names or gives."""
     if isinstance(given, Model):
         return given
     if isinstance(given, str | os.PathLike):

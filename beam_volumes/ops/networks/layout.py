@@ -58,10 +58,7 @@ class Layout:
 def laid_out(model: Model, channels: int, shape: Triple, asked: Asked) -> Layout:
     """Lay patches over a volume of a shape.
 
-    Raises
-    ------
-    ValueError
-        The network fails on them, or they cannot lie as they are asked to.
+    Raises ValueError: The network fails on them, or they cannot lie as they are asked to.
     """
     if asked.context is not None:
         asked = replace(asked, context=_further(asked.context, asked))

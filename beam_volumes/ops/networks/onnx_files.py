@@ -68,12 +68,7 @@ _DTYPES = {
 
 
 def onnx_file(path: str, function: str, device: str) -> OnnxFile:
-    """A file that is read and looked at.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError, ImportError
-    """
+    """A file that is read and looked at."""
     place = absolute(path)
     data = read_file(place)
     weights = weights_of(data, place)
@@ -120,10 +115,7 @@ _HOLDS = {
 def weights_of(data: bytes, place: str) -> tuple[str, ...]:
     """Paths or URLs of the files of weights that a model names, next to its own file.
 
-    Raises
-    ------
-    ValueError
-        A file lies elsewhere.
+    Raises ValueError: A file lies elsewhere.
     """
     folder = place[: -len(file_name(place))]
     found: dict[str, None] = {}

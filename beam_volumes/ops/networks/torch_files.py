@@ -51,12 +51,7 @@ class TorchFile(FileModel):
 
 
 def torch_file(path: str, function: str, device: str) -> TorchFile:
-    """A file that is read and looked at.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError, ImportError
-    """
+    """A file that is read and looked at."""
     place = absolute(path)
     data = read_file(place)
     torch = _torch(place)

@@ -36,10 +36,7 @@ class Trial:
 def tried(model: Model, function: str, batch: int, channels: int, patch: Triple) -> Trial:
     """Run a network twice on a batch of noise, once with the batch turned round.
 
-    Raises
-    ------
-    ValueError
-        What it makes is no batch of finite numbers with channels.
+    Raises ValueError: What it makes is no batch of finite numbers with channels.
     """
     key = (model.token(), batch, channels, patch)
     if key not in _seen:

@@ -89,12 +89,7 @@ class Turns:
         return tuple(a for a in range(3) if any(turn.axes[a] != a for turn in turns))
 
     def check(self, channels: int) -> None:
-        """Refuse offsets that are not those of so many channels, or that a turn makes others of.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Refuse offsets that are not those of so many channels, or that a turn makes others of."""
         if not self.offsets:
             return
         if len(self.offsets) != channels:

@@ -18,8 +18,6 @@ def profile(blend: str, n: int) -> np.ndarray:
     ``"bump"`` is chunkflow's ``exp(-1 / (t (1 - t)))``, ``"gaussian"`` nnU-Net's with a standard deviation
     of an eighth of the patch, ``"linear"`` rises from each end to the middle, ``"none"`` is even.
 
-    Examples
-    --------
     >>> profile("linear", 5).tolist()
     [1.0, 2.0, 3.0, 2.0, 1.0]
     """
@@ -39,8 +37,6 @@ def profile(blend: str, n: int) -> np.ndarray:
 def weights(blend: str, n: int, step: int, k: int, count: int) -> np.ndarray:
     """The weights of patch ``k`` of ``count``: those of all patches that make a voxel add up to 1.
 
-    Examples
-    --------
     >>> weights("linear", 4, 2, 0, 2).tolist(), weights("linear", 4, 2, 1, 2).tolist()
     ([1.0, 1.0, 0.6666666666666666, 0.3333333333333333], [0.3333333333333333, 0.6666666666666666, 1.0, 1.0])
     """

@@ -66,8 +66,6 @@ def representable(number: float, dtype: np.dtype) -> bool:
 def exact(number: float, dtype: np.dtype) -> float:
     """A number of a dtype as a float, or as an int if a float would round it.
 
-    Examples
-    --------
     >>> exact(7, np.dtype("i8")), exact(2**53 + 1, np.dtype("i8"))
     (7.0, 9007199254740993)
     """
@@ -87,8 +85,6 @@ def constant_in(dtype: np.dtype, number: float, what: str, name: str) -> float:
 def holds(dtype: np.dtype, number: float) -> bool:
     """Whether a dtype has the very number, which a wider one may be computed with.
 
-    Examples
-    --------
     >>> holds(np.dtype("f4"), 0.5), holds(np.dtype("f4"), 0.1), holds(np.dtype("u1"), 255)
     (True, False, True)
     """

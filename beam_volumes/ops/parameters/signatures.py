@@ -15,8 +15,6 @@ def parameters_of(
 ) -> Callable[[Callable[..., Result]], Callable[P, Result]]:
     """Say of a function which hands on what it is given that it takes the parameters of ``model``.
 
-    Examples
-    --------
     >>> def erosion(volume, size=None, *, mode="reflect"): ...
     >>> @parameters_of(erosion)
     ... def opening(volume, *element, **options): ...

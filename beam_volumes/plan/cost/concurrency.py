@@ -37,8 +37,6 @@ class Concurrency:
     def busy(self, serial: float) -> float:
         """Cores that work, of one for each thread, where one thread does a share of a slab's work alone.
 
-        Examples
-        --------
         >>> one = Concurrency(workers=1, threads=4)
         >>> one.busy(serial=0.0), one.busy(serial=0.25), one.busy(serial=1.0)
         (4.0, 2.2857142857142856, 1.0)
@@ -65,8 +63,6 @@ def larger_crews(
 
     From the first one that leaves none down.
 
-    Examples
-    --------
     >>> [concurrency.workers for concurrency in larger_crews(0.0, 1, threads=8, most=100)]
     []
     """

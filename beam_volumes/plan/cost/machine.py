@@ -29,8 +29,6 @@ _CROWDS = {"workers": (32, 8), "threads": (64, 16)}
 def parse_bytes(text: int | float | str) -> int:
     """Bytes from a number or a text such as ``"2GiB"`` or ``"500 MB"``.
 
-    Examples
-    --------
     >>> parse_bytes("2GiB")
     2147483648
     """
@@ -162,8 +160,6 @@ def checked_count(name: str, number: int | None, default: int, least: int = 1) -
 def check_crowds(**asked: int | None) -> None:
     """Refuse so many slabs in flight, or threads, on this machine that they would only take memory.
 
-    Examples
-    --------
     >>> check_crowds(workers=32)
     >>> check_crowds(workers=100_000)
     Traceback (most recent call last):

@@ -62,8 +62,6 @@ def domains(positions: Sequence[Position]) -> list[Domain]:
     Nodes of one root share a domain where that holds less than domains of their own would. So do nodes of
     one shape, whatever they are of, if it is the domain's.
 
-    Examples
-    --------
     >>> whole, crop = Lattice((9, 9, 9)), Lattice((4, 9, 9), start=(5, 0, 0))
     >>> level, other = Lattice((5, 5, 5), step=(2, 2, 2)), Lattice((5, 5, 5))
     >>> ends = Position("a", whole), Position("a", crop), Position("a", level), Position("b", other)

@@ -40,16 +40,8 @@ def check_in_place(
 
     Whatever they are called: places are compared by what they are.
 
-    Parameters
-    ----------
-    inputs : sequence of (str, tuple of Extent)
-    sinks : sequence of Sink or TableSink
-    run_folders : sequence of dict
-        Where the run keeps its journal and what it stores for itself.
-
-    Raises
-    ------
-    ValueError
+    ``inputs``: sequence of (str, tuple of Extent).
+    ``run_folders``: where the run keeps its journal and what it stores for itself.
     """
     read = [(name, Bytes(extents)) for name, extents in inputs if extents]
     written = [(sink.name, Bytes(sink.extents)) for sink in sinks]
@@ -75,12 +67,7 @@ def check_in_place(
 
 
 def check_hidden_inputs(inputs: Sequence[Named], sinks: Sequence[Any]) -> None:
-    """Refuse to overwrite outputs while an input may read from any store: it may be one of them.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse to overwrite outputs while an input may read from any store: it may be one of them."""
     found = ((name, e.hidden_by) for name, extents in inputs for e in extents)
     hidden = next(((name, by) for name, by in found if by is not None), None)
     there = next((sink.name for sink in sinks if sink.exists()), None)

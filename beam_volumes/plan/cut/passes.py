@@ -87,16 +87,12 @@ class Levels:
     farther than the survey saw (it is *bound*): where more is needed, by a halo or a crop, it is
     stored (`stored` names such nodes) and used one pass later.
 
-    Parameters
-    ----------
-    nodes, values, barriers : sequences
-        All that is asked for.
-    pencils : bool
-        Whether what a stage needs whole planes of is stored, to be read in full rows or columns.
-    copied : mapping
-        By token, why a source is stored in other chunks before it is used; numbers are found in it as it is.
-    apart : mapping
-        By token, why what rests on a node is computed from where it is stored, in a later pass.
+    ``nodes``, ``values``, ``barriers``, sequences: all that is asked for.
+    ``pencils``: whether what a stage needs whole planes of is stored, to be read in full rows or
+    columns.
+    ``copied``: by token, why a source is stored in other chunks before it is used; numbers are found in
+    it as it is.
+    ``apart``: by token, why what rests on a node is computed from where it is stored, in a later pass.
     """
 
     def __init__(

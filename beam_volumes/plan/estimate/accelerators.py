@@ -31,8 +31,6 @@ def needed(plan: Plan, index: int) -> int:
 def of_process(budget: int) -> int:
     """GiB that a machine must have whose processes may take so many bytes.
 
-    Examples
-    --------
     >>> of_process(6 << 30)
     7
     """
@@ -48,12 +46,7 @@ def is_accelerated(plan: Plan, index: int) -> bool:
 
 
 def check_accelerator(plan: Plan, accelerator: str | None) -> None:
-    """Refuse an accelerator that nothing of a plan would compute on.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse an accelerator that nothing of a plan would compute on."""
     if accelerator is not None and not any(is_accelerated(plan, p.index) for p in plan.passes):
         raise ValueError(
             f"accelerator={accelerator!r}: no pass of this run would compute on one; that is for "
@@ -69,8 +62,6 @@ def core_hours(plan: Plan) -> float:
 def advice(plan: Plan) -> str:
     """What to hire for a plan, in words and numbers.
 
-    Examples
-    --------
     >>> v = bv.open(np.zeros((64, 256, 256), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="4GiB", workers=1, threads=4)
     >>> print(advice(plan))

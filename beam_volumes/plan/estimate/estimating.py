@@ -36,8 +36,6 @@ _INDEX = 1000
 class Machine:
     """A machine: its cores and its memory.
 
-    Examples
-    --------
     >>> Machine.of("n2-highmem-8"), Machine.of("r5.2xlarge"), Machine.of((16, "64GiB")).gib
     (Machine(name='n2-highmem-8', vcpus=8, gib=64.0), Machine(name='r5.2xlarge', vcpus=8, gib=64.0), 64.0)
     """
@@ -50,10 +48,7 @@ class Machine:
     def of(cls, said: Any) -> Machine:
         """Return the machine of a name, or of vCPUs and memory.
 
-        Raises
-        ------
-        ValueError
-            If it is not known.
+        Raises ValueError: If it is not known.
         """
         from beam_volumes.plan.cost.machine import parse_bytes
 

@@ -14,11 +14,7 @@ from beam_volumes.storage.sources.source import Source
 def with_scratch(plan: Plan, place: Spec) -> Plan:
     """The plan with what it stores for itself alone at another place.
 
-    Parameters
-    ----------
-    plan : Plan
-    place : dict
-        A key-value store's folder.
+    ``place``: a key-value store's folder.
     """
     if plan.scratch_place is None or plan.scratch_place == place:
         return plan

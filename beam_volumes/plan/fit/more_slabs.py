@@ -42,14 +42,9 @@ def with_more_slabs(
     Slabs and windows stay, for smaller ones have more to merge than idle cores are worth; nor is room to
     read ahead given up.
 
-    Parameters
-    ----------
-    found : Fit
-        For as many as there are by default.
-    total, base : int
-        Bytes of the machine, and of a process before any voxel.
-    processes, threads : int, optional
-        As asked for: None is a process for each slab in flight, and all cores.
+    ``found``: for as many as there are by default.
+    ``total``, ``base``: bytes of the machine, and of a process before any voxel.
+    ``processes``, ``threads``: as asked for: None is a process for each slab in flight, and all cores.
     """
     serial = serial_share(found.passes)
     across = (p for p in found.passes if p.program.surveys or p.program.barriers)

@@ -93,10 +93,7 @@ def choose(
     with larger tiles, then larger windows. Room to read ahead is given up where more than a tenth
     would be read twice, room to write behind where nothing else would do.
 
-    Raises
-    ------
-    TooLarge
-        Even the smallest tiles and windows need more.
+    Raises TooLarge: Even the smallest tiles and windows need more.
     """
     if 0 in programs[0].shape:
         return least(programs, concurrency)

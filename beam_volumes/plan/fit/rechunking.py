@@ -35,11 +35,7 @@ Refit = Callable[[Mapping[str, Triple]], Fit]
 def in_two_stages(found: Fit, refit: Refit) -> Fit:
     """The passes of a plan, with sources stored in other chunks first where that moves less.
 
-    Parameters
-    ----------
-    found : Fit
-        Passes that read every source as it is.
-    refit : callable
+    ``found``: passes that read every source as it is.
     """
     chosen: dict[str, Triple] = {}
     for alike, unit in _read_often(found):
@@ -95,17 +91,10 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     The first sweep holds whole chunks of the source and of these, the second of these and whole units.
     Of those that leave room, the largest are the fewest files.
 
-    Parameters
-    ----------
-    shape, itemsize, chunk
-        Of the source.
-    unit : tuple of int
-        What is written at once.
-    budget : int
-        Bytes of a slab.
+    ``shape``, ``itemsize``, ``chunk``: of the source.
+    ``unit``: what is written at once.
+    ``budget``: bytes of a slab.
 
-    Examples
-    --------
     >>> between((4096, 8192, 8192), 1, (4096, 64, 64), (1, 8192, 8192), 1 << 30)[0]
     (4, 64, 1024)
     """

@@ -60,8 +60,6 @@ class SlabGrid:
 def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
     """Return a halo (before, after) along z, y, x, from one number, or one or two per axis.
 
-    Examples
-    --------
     >>> as_halo((1, (0, 2)), ("y", "x"))
     ((0, 0), (1, 1), (0, 2))
     """
@@ -84,8 +82,6 @@ def as_halo(halo: HaloLike, axes: Sequence[str]) -> Halo:
 def slab_grid(volume: Volume, depth: int, tile: Sequence[int] | None, halo: Halo = NO_HALO) -> Grid:
     """Return the cores of a volume's slabs; those with their halos must do as elements.
 
-    Examples
-    --------
     >>> slab_grid(bv.open(np.zeros((9, 20, 20), "u1")), 4, (10, 10)).step
     (4, 10, 10)
     """

@@ -43,10 +43,7 @@ class Outputs:
     def target(self, like: Volume, volume: str = "") -> Target:
         """What is written for a volume.
 
-        Raises
-        ------
-        ValueError
-            If it cannot be.
+        Raises ValueError: If it cannot be.
         """
         path = self.path(volume) if callable(self.path) else self.path
         target: Target = like.to(path, **self.options)
@@ -91,10 +88,7 @@ def kind_of(slab: Slab) -> tuple[str, Kind]:
 def one_kind(kinds: Iterable[Kind]) -> Kind:
     """The kind that all slabs of a volume have.
 
-    Raises
-    ------
-    ValueError
-        If they differ.
+    Raises ValueError: If they differ.
     """
     found: list[Kind] = []
     for kind in kinds:
@@ -156,8 +150,6 @@ class Fill:
 class Filled(beam.CombineFn):
     """What boxes, each given once, fill of a volume.
 
-    Examples
-    --------
     >>> boxes = [((0, 0, 0), (4, 8, 8)), ((4, 0, 0), (6, 8, 8))]
     >>> Filled().apply(boxes)
     Fill(voxels=384, step=(4, 0, 0), extents=(4, 8, 8))

@@ -112,8 +112,6 @@ class _Array:
 def reach(node: Node, source: Node) -> Halo:
     """The halo around a voxel of a node within which it depends on a source.
 
-    Examples
-    --------
     >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
     >>> reach(bv.median_filter(v, 3).node, v.node)
     ((1, 1), (1, 1), (1, 1))
@@ -130,8 +128,6 @@ def reach(node: Node, source: Node) -> Halo:
 def needed(node: Node, source: Node, axis: int, wanted: tuple[int, int]) -> tuple[int, int]:
     """The range of an axis of a source that a range of a node takes; networks take whole patches.
 
-    Examples
-    --------
     >>> v = bv.open(np.zeros((8, 8, 8), "u1"))
     >>> needed(bv.median_filter(v, 3).node, v.node, 0, (4, 6))
     (3, 7)
@@ -163,12 +159,7 @@ def stage_names(node: Node) -> str:
 
 
 def check_stages(node: Node, shape: Triple) -> None:
-    """Refuse what is not pointwise or of a neighbourhood.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what is not pointwise or of a neighbourhood."""
     if node.shape != shape:
         raise ValueError(
             f"the stages make a volume of shape {node.shape} of one of {shape} (z, y, x); "
@@ -184,12 +175,7 @@ def check_stages(node: Node, shape: Triple) -> None:
 
 
 def check_no_numbers(node: Node) -> None:
-    """Refuse an expression that no single sweep gives: with lazy scalars, or of stored volumes.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse an expression that no single sweep gives: with lazy scalars, or of stored volumes."""
     for n in ancestors([node]):
         if n.values:
             raise ValueError(

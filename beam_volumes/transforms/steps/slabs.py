@@ -137,12 +137,7 @@ def source_names(volume: Volume) -> list[str]:
 
 
 def check_readable(volume: Volume) -> None:
-    """Refuse what workers cannot compute slab by slab.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse what workers cannot compute slab by slab."""
     check_no_numbers(volume.node)
     for node in ancestors([volume.node]):
         if isinstance(node, SourceNode) and not node.source.portable:

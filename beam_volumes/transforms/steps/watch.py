@@ -43,12 +43,9 @@ _BEFORE = 3600
 class Watched(NamedTuple):
     """What `WatchSlices` gives.
 
-    Parameters
-    ----------
-    slabs : PCollection of (SlabKey, Slab)
-        Each once, when all its slices are there.
-    told : PCollection of Failed
-        Slices that are missing, damaged, not of the volume, or written again after use.
+    ``slabs``, PCollection of (SlabKey, Slab): each once, when all its slices are there.
+    ``told``, PCollection of Failed: slices that are missing, damaged, not of the volume, or written
+    again after use.
     """
 
     slabs: Any
@@ -250,8 +247,6 @@ Arrival = tuple[int, str, int, float]
 class Pattern:
     """A path with ``{z}`` for the number of a slice.
 
-    Examples
-    --------
     >>> pattern = Pattern("scan/s_{z}.tif", first=1)
     >>> pattern.glob, pattern.index("scan/s_0012.tif"), pattern.index("scan/notes.txt")
     ('scan/s_*.tif', 11, None)

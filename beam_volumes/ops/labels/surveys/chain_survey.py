@@ -201,10 +201,7 @@ class Chain:
 def then(step: TableStep, inputs: Sequence[Table | Chain], name: str) -> Barrier:
     """Put a step behind its inputs: tables, or chains of one source without steps.
 
-    Raises
-    ------
-    ValueError
-        The inputs rest on volumes of several shapes.
+    Raises ValueError: The inputs rest on volumes of several shapes.
     """
     chains = [Chain.of(i) if isinstance(i, Table) else i for i in inputs]
     # What several inputs rest on is surveyed once.

@@ -20,8 +20,6 @@ from beam_volumes.sweep.stage import digest
 def mapping_arrays(mapping: Any, name: str = "relabel") -> tuple[np.ndarray, np.ndarray]:
     """The labels (uint64) and the values of a mapping in memory.
 
-    Examples
-    --------
     >>> mapping_arrays({3: 1, 70: 2})
     (array([ 3, 70], dtype=uint64), array([1, 2]))
     """

@@ -45,8 +45,6 @@ class MergeEstimate(Reduction):
 
     It folds no voxels: its states are `of_slab` and what they merge to.
 
-    Examples
-    --------
     >>> from beam_volumes.across.components import Interface
     >>> grid, some = Grid((2, 100, 100), (1, 100, 100)), np.arange(5000)
     >>> face = {(0, 1, 0, 0): Interface(some, 0)}

@@ -220,8 +220,6 @@ class RegionSurvey(TableSurvey):
     ) -> RegionSurvey:
         """Of labels and intensities of some dtypes; what cannot be measured is refused.
 
-        Examples
-        --------
         >>> RegionSurvey.of("uint32", properties=["area", "intensity_mean"])
         Traceback (most recent call last):
         ...
@@ -363,8 +361,6 @@ class AdjacencySurvey(TableSurvey):
     ) -> AdjacencySurvey:
         """Of labels and boundaries of some dtypes; what cannot be measured is refused.
 
-        Examples
-        --------
         >>> AdjacencySurvey.of("uint32", "float32", bins=16)
         Traceback (most recent call last):
         ...
@@ -480,8 +476,6 @@ class AdjacencySurveyor(RowSurveyor):
 def labels_in(voxels: int, voxels_per_label: int) -> int:
     """So many labels are reckoned with.
 
-    Examples
-    --------
     >>> labels_in(2**20, 16)
     66536
     """

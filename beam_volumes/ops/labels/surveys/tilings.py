@@ -26,8 +26,6 @@ Range = tuple[int, int]
 class TiledAxis:
     """An axis of extent ``n`` as tiles.
 
-    Examples
-    --------
     >>> axis = TiledAxis(10, 5, 2)
     >>> [axis.covers(k) for k in range(axis.count)], [axis.owns(k) for k in range(axis.count)]
     ([(0, 5), (3, 8), (6, 10)], [(0, 4), (4, 7), (7, 10)])
