@@ -190,7 +190,9 @@ def main():
         bv.compute(found, threads=args.threads, workers=1, runner=None)
         ours.append(time.perf_counter() - begun)
     a, b = statistics.median(raw), statistics.median(ours)
-    print(f"{patches} patches of {args.patch}, of each {stage.patches.efficiency:.0%} kept")
+    layout = stage.patches
+    kept = np.prod(layout.step) * np.prod(layout.scale) / np.prod(layout.patch)
+    print(f"{patches} patches of {args.patch}, of each {kept:.0%} kept")
     print(f"raw ONNX Runtime {a:.2f} s, {patches / a:.2f} patches a second")
     print(f"predict          {b:.2f} s, {patches / b:.2f} patches a second: {a / b:.0%} of raw")
 

@@ -69,34 +69,6 @@ def down(carry: Any, summaries: Sequence[Any], combine: Combine) -> list[Any]:
     return carries
 
 
-def carries(
-    summaries: Sequence[Any], combine: Combine, backward: bool = False, radix: int = 16
-) -> list[Any]:
-    """What is carried into each slab; None where nothing is (the first, or backward the last).
-
-    ``combine(a, b)`` gets neighbours in the order of the scan: backward, ``a`` is the upper one.
-
-    >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, radix=2)
-    [None, 'a', 'ab', 'abc']
-    >>> carries(["a", "b", "c", "d"], lambda a, b: a + b, backward=True)
-    ['dcb', 'dc', 'd', None]
-    """
-    if radix < 2:
-        raise ValueError(f"radix {radix}: groups have at least 2 members")
-    levels = [list(summaries)[:: -1 if backward else 1]]
-    while len(levels[-1]) > radix:
-        below = levels[-1]
-        levels.append([up(below[i : i + radix], combine) for i in range(0, len(below), radix)])
-    into: list[Any] = [None]
-    for members in reversed(levels):
-        into = [
-            carry
-            for i, above in enumerate(into)
-            for carry in down(above, members[i * radix : (i + 1) * radix], combine)
-        ]
-    return into[:: -1 if backward else 1]
-
-
 @dataclass(frozen=True)
 class Distance:
     """Of each column of a slab, how far the nearest background is from the slab's end."""
@@ -105,13 +77,6 @@ class Distance:
     #: int32 (rows, columns). From the slab's last slice (of a backward scan: its first) to the
     #: nearest background voxel of the column, or `FAR`.
     distance: np.ndarray
-
-
-def distance_summary(mask: np.ndarray, backward: bool = False) -> Distance:
-    """The `Distance` of some slices of a mask (not 0 is foreground)."""
-    background = mask[::-1] == 0 if not backward else mask == 0
-    first = background.argmax(axis=0).astype(np.int32)
-    return Distance(len(mask), np.where(background.any(axis=0), first, FAR))
 
 
 def distance_combine(a: Distance, b: Distance) -> Distance:
@@ -167,21 +132,8 @@ def cumsum_dtype(dtype: np.dtype) -> np.dtype:
     return np.dtype({"u": np.uint64, "f": np.float64}.get(dtype.kind, np.int64))
 
 
-def cumsum_summary(voxels: np.ndarray) -> np.ndarray:
-    """The sum of each column."""
-    return voxels.sum(axis=0, dtype=cumsum_dtype(voxels.dtype))
-
-
 def cumsum_combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a + b
-
-
-def cumsum_slices(voxels: np.ndarray, carry: np.ndarray | None) -> np.ndarray:
-    """The running sums of some slices after what is carried into them."""
-    result = voxels.astype(cumsum_dtype(voxels.dtype))
-    if carry is not None:
-        result[0] += carry
-    return np.cumsum(result, axis=0, out=result)
 
 
 def cut_state(state: Any, tile: tuple[slice, slice]) -> Any:

@@ -49,8 +49,6 @@ from beam_volumes.transforms.machines import bound, hires
 from beam_volumes.transforms.passes import build, end
 from beam_volumes.transforms.waiting import refuse_threads
 
-_LOG = logging.getLogger(__name__)
-
 
 def launcher(options: RunOptions) -> tuple[Drive, RunOptions]:
     """What runs sessions on a runner, and the options with its processes and what those take.

@@ -14,7 +14,6 @@ from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.drive.compute import plan_run, run
 from beam_volumes.graph.indexing import at_points
 from beam_volumes.graph.nodes import (
-    AcrossNode,
     Barrier,
     CropNode,
     FoldValue,
@@ -272,11 +271,6 @@ def everything(items: Iterable[Node | Value | Barrier]) -> list[Node | Value | B
             found[item.token] = item
             stack.extend(below(item))
     return list(found.values())
-
-
-def rests_on_all(volume: Volume) -> bool:
-    """Whether any voxel of it can rest on all voxels of an input: on a number, or on labels."""
-    return any(isinstance(i, FoldValue | AcrossNode | Barrier) for i in everything(volume.nodes))
 
 
 def title(found: Sections) -> str:

@@ -10,6 +10,7 @@ from scipy import ndimage as ndi
 
 from beam_volumes.across import scans
 from beam_volumes.kernels.morphology import distance as edt
+from tests.across.scanned import carries, distance_summary
 
 SAMPLINGS = [(1, 1, 1), (2.5, 2.5, 2.5), (4, 1, 1), (1.3, 0.7, 2), (40, 4, 4.5)]
 
@@ -34,25 +35,23 @@ def by_slabs(mask, sampling, slabs, windows, rows, cols, radix=3, root=True, rea
     _, ny, nx = mask.shape
 
     def summary(z0, z1, backward):
-        parts = [scans.distance_summary(mask[a:b], backward) for a, b in within(z0, z1)]
+        parts = [distance_summary(mask[a:b], backward) for a, b in within(z0, z1)]
         return scans.up(parts[:: -1 if backward else 1], scans.distance_combine)
 
     def within(z0, z1):
         edges = [z0, *(w for w in windows if z0 < w < z1), z1]
         return pieces(edges)
 
-    below = scans.carries(
+    below = carries(
         [summary(*s, False) for s in pieces(slabs)], scans.distance_combine, radix=radix
     )
-    above = scans.carries(
-        [summary(*s, True) for s in pieces(slabs)], scans.distance_combine, True, radix
-    )
+    above = carries([summary(*s, True) for s in pieces(slabs)], scans.distance_combine, True, radix)
     of = how.dtype.type
     far, (wz, wy, wx) = of(how.far), map(of, how.weights)
     out = np.empty(mask.shape, np.float32)
     for (z0, z1), before, after in zip(pieces(slabs), below, above, strict=True):
         parts = within(z0, z1)
-        backs = [scans.distance_summary(mask[a:b], True) for a, b in parts][::-1]
+        backs = [distance_summary(mask[a:b], True) for a, b in parts][::-1]
         backs = scans.down(after, backs, scans.distance_combine)[::-1]
         carry = scans.distance_carry(before, ny, nx)
         for (a, b), back in zip(parts, backs, strict=True):

@@ -13,17 +13,8 @@ from beam_volumes.across.rounds.flow import group_by_key, run
 from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.base.geometry import Grid
 from tests.across.groups import shuffling
+from tests.across.scanned import carries, cumsum_slices, cumsum_summary, distance_summary
 from tests.tiers import examples
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 7, 8, 9, 64, 65, 100])
-@pytest.mark.parametrize("radix", [2, 3, 8])
-def test_carries_keep_the_order(n, radix):
-    parts = [f"<{i}>" for i in range(n)]
-    forward = scans.carries(parts, str.__add__, radix=radix)
-    assert forward == [None if i == 0 else "".join(parts[:i]) for i in range(n)]
-    backward = scans.carries(parts, str.__add__, backward=True, radix=radix)
-    assert backward == [None if i == n - 1 else "".join(parts[:i:-1]) for i in range(n)]
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint16, np.int64, np.uint64, np.float32])
@@ -34,11 +25,9 @@ def test_cumsum(dtype, cuts):
     if volume.dtype.itemsize == 8:
         volume *= np.array(2**56 + 1, dtype)  # wraps round, as numpy's sums do
     slabs = list(pairwise(cuts))
-    into = scans.carries(
-        [scans.cumsum_summary(volume[a:b]) for a, b in slabs], scans.cumsum_combine, radix=2
-    )
+    into = carries([cumsum_summary(volume[a:b]) for a, b in slabs], scans.cumsum_combine, radix=2)
     got = np.concatenate(
-        [scans.cumsum_slices(volume[a:b], c) for (a, b), c in zip(slabs, into, strict=True)]
+        [cumsum_slices(volume[a:b], c) for (a, b), c in zip(slabs, into, strict=True)]
     )
     if volume.dtype.kind == "f":
         np.testing.assert_allclose(got, np.cumsum(volume, 0, np.float64), rtol=1e-12)
@@ -96,8 +85,8 @@ def test_rounds(counts, radix, directions, most, seed):
     _, ny, nx = grid.counts
     for tile in range(ny * nx):
         column = states[tile :: ny * nx]
-        before = scans.carries([s[1] for s in column], add, radix=3) if forward else None
-        after = scans.carries([s[2] for s in column], add, True, radix=5) if backward else None
+        before = carries([s[1] for s in column], add, radix=3) if forward else None
+        after = carries([s[2] for s in column], add, True, radix=5) if backward else None
         for z, (own, _, _) in enumerate(column):
             got = answers[z * ny * nx + tile,]
             assert got[0] == own
@@ -114,7 +103,7 @@ def test_distances_in_rounds():
     grid = Grid(mask.shape, (4, 1200, 1000))
     boxes = list(grid)
     parts = [
-        ((i,), (None, *(scans.distance_summary(mask[b.slices], back) for back in (False, True))))
+        ((i,), (None, *(distance_summary(mask[b.slices], back) for back in (False, True))))
         for i, b in enumerate(boxes)
     ]
     flow = scan_flow(grid, scans.distance_combine, itemsize=4, backward=True, radix=3)
@@ -124,10 +113,10 @@ def test_distances_in_rounds():
         b = boxes[i]
         if before is not None:
             assert before.distance.shape == (1200, 1000)
-            want = scans.distance_summary(mask[: b.start[0]])
+            want = distance_summary(mask[: b.start[0]])
             np.testing.assert_array_equal(before.distance, want.distance)
         if after is not None:
-            want = scans.distance_summary(mask[b.stop[0] :], True)
+            want = distance_summary(mask[b.stop[0] :], True)
             np.testing.assert_array_equal(after.distance, want.distance)
 
 

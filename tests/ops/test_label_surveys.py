@@ -16,11 +16,12 @@ from beam_volumes.ops.labels.surveys.label_surveys import (
     LookupCompletion,
     LookupSurvey,
 )
-from beam_volumes.ops.labels.surveys.mappings import ArrayMapping, ParquetMapping
+from beam_volumes.ops.labels.surveys.mappings import ParquetMapping
 from beam_volumes.storage.outputs.table_sink import TableSink
 from beam_volumes.storage.places.place import Place
 from beam_volumes.sweep.stage import Block
 from tests.across.groups import shuffling
+from tests.ops.array_mapping import ArrayMapping
 from tests.ops.test_table_surveys import SLABS, surveyed
 from tests.tiers import examples
 

@@ -12,7 +12,7 @@ from beam_volumes.across import tables as region_tables
 from beam_volumes.across.components import region_of
 from beam_volumes.across.rounds import flow as rounds
 from beam_volumes.across.rounds import tables as table_rounds
-from beam_volumes.across.rounds.tables import MERGE_COPIES, joined, table_flow
+from beam_volumes.across.rounds.tables import MERGE_COPIES, table_flow
 from beam_volumes.base.geometry import Box, Grid
 from beam_volumes.ops.labels.surveys.table_surveys import AdjacencySurvey, RegionSurvey
 from tests.across import test_adjacency as adjacencies
@@ -46,6 +46,12 @@ def surveyed(survey, arrays, slab, window, limit_bytes=ROOM, upper=True):
                 views[-1].flags.writeable = False
             surveyor.feed(tuple(views), (a, b), 1 + (index + a) % 3)
         yield (index,), surveyor.finish()
+
+
+def joined(shards):
+    """All shards of a table, in order; one that comes twice counts once."""
+    parts = [columns for _, columns in sorted(dict(shards).items())]
+    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
 
 
 def table_by_slabs(survey, arrays, slab, window, random, **how):

@@ -102,7 +102,7 @@ def test_region_adjacency(case, with_boundary):
 def test_labels_by_value(case, size, k):
     """Filtered and given new values, in memory and by key."""
     from beam_volumes.ops.labels.relabel import by_key
-    from beam_volumes.ops.labels.surveys.mappings import ArrayMapping
+    from tests.ops.array_mapping import ArrayMapping
 
     labels, slab, window = case
     v = bv.open(labels)

@@ -16,6 +16,7 @@ from beam_volumes.transforms import Slab, SlabKey
 from beam_volumes.transforms.rounds import pieces
 from beam_volumes.transforms.steps.components import SummaryCoder, _relabel, _summarise
 from beam_volumes.transforms.steps.slabs import read_slab
+from tests.across.scanned import cumsum_summary
 from tests.transforms.trees import membranes, stored
 
 UPPER = ((0, 1), (0, 1), (0, 1))
@@ -118,7 +119,7 @@ def test_running_sums(backward):
     array = membranes((20, 9, 10)).astype("i4")
     grid = Grid(array.shape, (3, 5, 10))
     boxes = {SlabKey(*b.start): b for b in grid}
-    slabs = [(key, scans.cumsum_summary(array[b.slices])) for key, b in boxes.items()]
+    slabs = [(key, cumsum_summary(array[b.slices])) for key, b in boxes.items()]
     want = np.cumsum(array[::-1], 0)[::-1] if backward else np.cumsum(array, 0)
 
     def check(carries):

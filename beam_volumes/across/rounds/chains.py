@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
 from beam_volumes.across.rounds.tables import Columns
 from beam_volumes.sweep.stage import digest
@@ -189,8 +187,3 @@ class _Read(Round):
 def stored_flow(table: StoredTable) -> Flow:
     """The rows of a table that is there, whatever slabs tell."""
     return Flow((_Parts("slabs", ("read",), table), _Read("read", ("rows",), table)), ("rows",))
-
-
-def nbytes(columns: Columns) -> int:
-    """Bytes of some rows."""
-    return sum(np.asarray(c).nbytes for c in columns.values())

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -495,9 +495,3 @@ def table_flow(
         ),
         ("rows", "numbers"),
     )
-
-
-def joined(shards: Sequence[tuple[Key, Columns]]) -> Columns:
-    """All shards of a table that fits into memory, in order; a shard that comes twice counts once."""
-    parts = _once(shards)
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}

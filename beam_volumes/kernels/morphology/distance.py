@@ -349,41 +349,6 @@ def _along_x(squared, out, shape, y0, y1, reach, far, weight, scale, root, envel
                     o[x] = d if best[x] < far else np.inf
 
 
-def within_planes(
-    distance: np.ndarray,
-    how: Metric,
-    out: np.ndarray,
-    root: bool = True,
-    reach: int = REACH,
-    envelope: bool = True,
-) -> None:
-    """What remains after the passes along z: slice by slice along y, then x.
-
-    ``distance``, int32 (slices, rows, columns): slices to the nearest background voxel of the column, or
-    `FAR`; planes are whole.
-    ``out``: float32 or float64 (slices, rows, columns).
-    ``root``: distances, or squared distances.
-    ``reach``, ``envelope``: see `along_y`.
-    """
-    of = how.dtype.type
-    far, (wz, wy, wx) = of(how.far), (of(w) for w in how.weights)
-    squared = np.empty((1, *distance.shape[1:]), how.dtype)
-    for k in range(len(distance)):
-        along_y(distance[k : k + 1], squared, 0, distance.shape[2], reach, far, wz, wy, envelope)
-        along_x(
-            squared,
-            out[k : k + 1],
-            0,
-            distance.shape[1],
-            reach,
-            far,
-            wx,
-            how.scale,
-            root,
-            envelope,
-        )
-
-
 def bounded_reach(max_distance: float, sampling: tuple[float, float, float]) -> tuple[int, ...]:
     """The halo per axis that decides all distances up to ``max_distance``."""
     if not (math.isfinite(max_distance) and max_distance > 0):

@@ -5,7 +5,6 @@ The grid begins at the volume's origin and is never moved, so that no slab, tile
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,12 +52,6 @@ class Patches:
             for n, made, step in zip(self.grid, self.made, self.step, strict=True)
         )
         return (z, y, x)
-
-    @property
-    def efficiency(self) -> float:
-        """The share of the voxels given to the network that it is the only one to make results of."""
-        used = math.prod(a * b for a, b in zip(self.step, self.scale, strict=True))
-        return used / math.prod(self.patch)
 
     def over(self, axis: int, wanted: Range) -> range:
         """The patches along an axis that make results in a range."""

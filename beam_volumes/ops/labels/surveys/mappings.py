@@ -84,29 +84,6 @@ def _whole_numbers(dtype: np.dtype) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayMapping(Mapping):
-    """A mapping in memory, in one part."""
-
-    labels: np.ndarray  #: uint64
-    values: np.ndarray
-
-    @classmethod
-    def of(cls, mapping: Any, name: str = "relabel") -> ArrayMapping:
-        """Of a dict, or two arrays of labels and of values."""
-        labels, values = mapping_arrays(mapping, name)
-        return cls(values.dtype, len(labels), labels, values)
-
-    def parts(self) -> Iterable[tuple[int, ...]]:
-        return [(0,)]
-
-    def read(self, part: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        return self.labels, self.values
-
-    def token(self) -> str:
-        return digest("ArrayMapping", self.labels, self.values)
-
-
-@dataclass(frozen=True, eq=False)
 class ParquetMapping(Mapping):
     """Two columns of Parquet files, in a part for each row group."""
 

@@ -74,8 +74,6 @@ _PATIENT = (
     *("right-anterior-superior", "ras", "left-anterior-superior", "las"),
     *("left-posterior-superior", "lps", "scanner-xyz"),
 )
-_OTHER = ("3d-right-handed", "3d-left-handed")
-
 _COLOURS = {"rgb-color": ("red", "green", "blue"), "rgba-color": ("red", "green", "blue", "alpha")}
 
 
