@@ -11,8 +11,7 @@ from beam_volumes.cli.execute import seconds_text
 from beam_volumes.cli.options import budgeting, cropping, no_others, setting, verb
 from beam_volumes.cli.say import say
 from beam_volumes.plan.cost import machine
-from beam_volumes.plan.fit.patches import pieces
-from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.planned_pass import Pass, pieces
 from beam_volumes.profile.measure import COMPUTING, READING, WRITING, Item, Measured
 from beam_volumes.profile.trial import Profile, profile_recipe
 from beam_volumes.recipes.recipe import read_recipe

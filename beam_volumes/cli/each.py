@@ -130,7 +130,7 @@ def _in_a_pipeline(
     from beam_volumes.drive.runner_names import check_runner
     from beam_volumes.storage.places.place import Place
     from beam_volumes.transforms import ComputeAll
-    from beam_volumes.transforms.reports import Report, read_reports
+    from beam_volumes.transforms.compute_all import Report, read_reports
 
     check_runner(options.runner)
     place = f"{targets.out.rstrip('/')}/.each-{uuid.uuid4().hex}"

@@ -29,15 +29,13 @@ from beam_volumes.graph.volume import Volume
 from beam_volumes.plan.cost.machine import check_crowds
 from beam_volumes.plan.cost.memory import note_used
 from beam_volumes.plan.estimate.accelerators import check_accelerator
-from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.fit.work import compute_seconds, transfer_seconds
+from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, transfer_seconds
 from beam_volumes.plan.plan import Plan, Return
 from beam_volumes.plan.planner import Wanted, in_process_or, make_plan
 from beam_volumes.plan.run_options import AUTO, RunOptions, documented
 from beam_volumes.runs.console import reporter
 from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.parts import Parts
-from beam_volumes.runs.progress import Watch, Work, unwatched
+from beam_volumes.runs.progress import Parts, Watch, Work, unwatched
 from beam_volumes.runs.summary import Summary
 from beam_volumes.session.begin import begin
 from beam_volumes.session.local import Drive, run_local

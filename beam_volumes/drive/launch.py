@@ -44,7 +44,7 @@ from beam_volumes.session.local import Drive
 from beam_volumes.session.places import check_remote, check_scratch
 from beam_volumes.session.requirements import ASKED, WorkerRequirements
 from beam_volumes.session.session import Session
-from beam_volumes.transforms.jobs import cancelled_if_hopeless
+from beam_volumes.transforms.failures import cancelled_if_hopeless
 from beam_volumes.transforms.machines import bound, hires
 from beam_volumes.transforms.passes import build, end
 from beam_volumes.transforms.waiting import refuse_threads

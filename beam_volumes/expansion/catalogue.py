@@ -17,7 +17,7 @@ import numpy as np
 from beam_volumes import transforms, yaml
 from beam_volumes.base.text import nearest
 from beam_volumes.expansion.rows import FromRows, ToRows
-from beam_volumes.transforms.row_types import row_type
+from beam_volumes.transforms.failures import row_type
 
 
 @row_type

@@ -12,7 +12,7 @@ import numpy as np
 
 from beam_volumes.base.geometry import Box
 from beam_volumes.base.space import Space
-from beam_volumes.transforms.row_types import row_type
+from beam_volumes.transforms.failures import row_type
 from beam_volumes.transforms.slab import KeyedSlab, Slab, SlabKey
 
 

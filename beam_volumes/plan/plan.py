@@ -22,8 +22,7 @@ from beam_volumes.plan.cost import memory
 from beam_volumes.plan.cost.concurrency import Concurrency
 from beam_volumes.plan.cost.traffic import Read, chunks_needed
 from beam_volumes.plan.fit.alignment import badly_cut
-from beam_volumes.plan.fit.patches import describe_patches
-from beam_volumes.plan.fit.planned_pass import Pass
+from beam_volumes.plan.fit.planned_pass import Pass, describe_patches
 from beam_volumes.plan.picture import plan_svg
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.storage.inputs.arrays import ArraySink

@@ -14,7 +14,7 @@ from beam_volumes.plan.fit.planned_pass import Pass
 from beam_volumes.plan.plan import Plan
 from beam_volumes.session.local import run_local
 from beam_volumes.session.session import Session
-from beam_volumes.sweep.meter import Activity, Meter
+from beam_volumes.sweep.activity import Activity, Meter
 
 #: The sorts of activities.
 READING, COMPUTING, WRITING = ("read",), ("stage", "fold", "survey", "pad"), ("check", "write")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from beam_volumes.kernels.jit import Compiled, compilations
 from beam_volumes.runs.journal import Compiling, Journal
-from beam_volumes.runs.parts import Parts
+from beam_volumes.runs.progress import Parts
 from beam_volumes.storage.places.place import is_local
 
 _lock = threading.Lock()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.parts import Parts
+from beam_volumes.runs.progress import Parts
 from beam_volumes.storage.places.place import is_local
 
 #: Told what part of a slab is done.

@@ -10,8 +10,7 @@ from typing import Any
 
 from beam_volumes.across.rounds.flow import Key, run
 from beam_volumes.runs.journal import Journal
-from beam_volumes.runs.parts import Parts
-from beam_volumes.runs.progress import Watching, unwatched
+from beam_volumes.runs.progress import Parts, Watching, unwatched
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.session import Session

@@ -12,7 +12,7 @@ from beam_volumes.graph.options import options as settings
 from beam_volumes.plan.plan import Plan
 from beam_volumes.runs.failure import as_data, may_pass
 from beam_volumes.runs.journal import ENDED, PREPARED, Journal
-from beam_volumes.runs.parts import Parts
+from beam_volumes.runs.progress import Parts
 from beam_volumes.session.identity import journal_place, make_manifest, stamps_of
 from beam_volumes.session.process_cache import OncePerProcess
 from beam_volumes.session.provenance import document
@@ -25,7 +25,7 @@ from beam_volumes.storage.places.claims import ANY, Superseded, lost
 from beam_volumes.storage.places.durable import flush
 from beam_volumes.storage.places.place import Place, is_local, url
 from beam_volumes.storage.sources.stamps import changed
-from beam_volumes.sweep.meter import Meter
+from beam_volumes.sweep.activity import Meter
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from beam_volumes.session.points import compute_point
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.claims import Superseded
 from beam_volumes.storage.places.context import configure
-from beam_volumes.sweep.error_context import error_context
+from beam_volumes.sweep.activity import error_context
 from beam_volumes.sweep.executor import sweep
 from beam_volumes.sweep.resources import gate
 from beam_volumes.sweep.writing import SlabResult

@@ -19,15 +19,13 @@ from typing import Any
 import numpy as np
 
 from beam_volumes.base.geometry import NO_HALO, Box, Grid, Halo, Range, pad_index
-from beam_volumes.kernels.margins import pad_margins
+from beam_volumes.kernels.rows import pad_margins
 from beam_volumes.storage.inputs.arrays import ArraySink
 from beam_volumes.storage.places.transfer import Transfer, read_into
 from beam_volumes.storage.sources.source import read_stack
-from beam_volumes.sweep.activity import ActivityContext
-from beam_volumes.sweep.meter import Meter
+from beam_volumes.sweep.activity import ActivityContext, Meter
 from beam_volumes.sweep.program import Edge, FedEdges, Program, Step
-from beam_volumes.sweep.release import release_unused
-from beam_volumes.sweep.resources import Arena, in_strips
+from beam_volumes.sweep.resources import Arena, in_strips, release_unused
 from beam_volumes.sweep.rings import Ring, as_dtype, copy, ring_shapes, whole_layer
 from beam_volumes.sweep.schedule import OVERLAPS, Overlap, Window, layer_of, schedule
 from beam_volumes.sweep.stage import Block

@@ -1,10 +1,10 @@
-"""What the sweeps of one process share: a pool of threads, and memory for a fixed number of sweeps."""
+"""What the sweeps of one process share: threads, memory for a fixed number of sweeps, and what they hold."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -21,6 +21,8 @@ _WORTHWHILE = 16384
 _lock = threading.Lock()
 _pool: ThreadPoolExecutor | None = None
 _pool_threads = 0
+#: What a process holds from sweep to sweep, such as a network, and how to drop it.
+_held: dict[str, Callable[[], None]] = {}
 
 
 class Arena:
@@ -126,3 +128,26 @@ def _threads(threads: int) -> ThreadPoolExecutor:
             _pool = ThreadPoolExecutor(threads, thread_name_prefix="strip")
             _pool_threads = threads
         return _pool
+
+
+def hold(token: str, drop: Callable[[], None]) -> None:
+    """Have ``drop`` called once a sweep begins none of whose stages names ``token`` as its `Stage.holds`."""
+    with _lock:
+        _held[token] = drop
+
+
+def release_unused(used: Iterable[str]) -> None:
+    """Drop all that is not used.
+
+    Whoever still computes with it has a reference of its own.
+
+    >>> hold("network", lambda: print("gone"))
+    >>> release_unused({"network"})
+    >>> release_unused(set())
+    gone
+    """
+    kept = set(used)
+    with _lock:
+        gone = [_held.pop(token) for token in list(_held) if token not in kept]
+    for drop in gone:
+        drop()

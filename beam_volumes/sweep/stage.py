@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -151,7 +156,7 @@ class Stage:
         """
         return (1, 1, 1)
 
-    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.release`.
+    #: What its process holds for it from sweep to sweep: see `beam_volumes.sweep.resources`.
     holds: ClassVar[str] = ""
     #: Whether it computes on an accelerator where there is one.
     accelerated: ClassVar[bool] = False
@@ -309,3 +314,38 @@ class InStrips:
             threads,
             lambda y0, y1: stage.run(inputs, out, y0, y1, given),
         )
+
+
+_repeated: ContextVar[Iterator[str] | None] = ContextVar("beam_volumes_repeated", default=None)
+
+
+def identity(name: str | None, version: Any) -> str:
+    """By what the results of a user's function are known again: without a name, by nobody.
+
+    >>> identity("clip", 1) == identity("clip", 1), identity("clip", 1) == identity("clip", 2)
+    (True, False)
+    >>> identity(None, None) == identity(None, None)
+    False
+    """
+    if name is not None:
+        return digest("named", name, version)
+    repeated = _repeated.get()
+    return uuid.uuid4().hex if repeated is None else next(repeated)
+
+
+@contextmanager
+def repeating(*call: Any) -> Iterator[None]:
+    """For a call that may be made again: its functions without a name are the same ones then, in order.
+
+    >>> found = []
+    >>> for _ in range(2):
+    ...     with repeating("a pipeline", "an element"):
+    ...         found.append([identity(None, None), identity(None, None)])
+    >>> found[0] == found[1], len({*found[0]})
+    (True, 2)
+    """
+    token = _repeated.set(digest("repeated", *call, k) for k in itertools.count())
+    try:
+        yield
+    finally:
+        _repeated.reset(token)

@@ -12,14 +12,17 @@ by itself, the last one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from beam_volumes.base.geometry import Grid, Triple
+from beam_volumes.kernels.measure import digests
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.reduction import Reduction
+from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, digest
 
 #: Voxels of a label, for what is set aside at the least: of smaller ones a slab may run out of room, which
@@ -204,3 +207,28 @@ class Completion:
 
     def token(self) -> str:
         return digest(type(self).__name__, *(getattr(self, f.name) for f in fields(self)))
+
+
+def digested(
+    voxels: np.ndarray, threads: int, strip: Callable[[int, int], object], share: int = 1
+) -> int:
+    """Do work on strips of a window's rows; the digest of its voxels, which each is taken into before.
+
+    ``share`` voxels are as much work as one is, mostly.
+    """
+
+    def both(y0: int, y1: int) -> int:
+        found = digests.digest(voxels, y0, y1)
+        strip(y0, y1)
+        return found
+
+    return sum(in_strips(voxels.shape[1], voxels.size // share, threads, both)) % 2**64
+
+
+def check_same(found: int, first: int) -> None:
+    """Raise an error if a window's digest is not that of the first sweep."""
+    if found != first:
+        raise ValueError(
+            "its voxels differ from those of the first sweep: the input has changed, or an operation "
+            "before gives other voxels when run again; materialise it (deterministic=False)"
+        )

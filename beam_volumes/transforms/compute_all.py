@@ -34,9 +34,9 @@ from beam_volumes.session.resume import differences
 from beam_volumes.session.saved_plan import Request
 from beam_volumes.session.session import Session
 from beam_volumes.storage.places.outside import allowing
-from beam_volumes.sweep.identity import repeating
-from beam_volumes.sweep.stage import digest
-from beam_volumes.transforms.failures import Excepting
+from beam_volumes.storage.places.place import Place
+from beam_volumes.sweep.stage import digest, repeating
+from beam_volumes.transforms.failures import Excepting, Failed
 from beam_volumes.transforms.machines import hires, machine_hints
 from beam_volumes.transforms.slab import MAX_BYTES
 
@@ -360,3 +360,30 @@ def _admitted(width: int) -> Iterator[None]:
         places = _admitting.setdefault(width, threading.Semaphore(width))
     with places:
         yield
+
+
+class Report(beam.DoFn):
+    """Write what `ComputeAll` gave for a path, or its failure, to a place that the driver can read."""
+
+    def __init__(self, place: str):
+        self.place = place
+
+    def process(self, element: tuple[str, dict[str, Any]] | Failed) -> None:
+        told: tuple[str, dict[str, Any], str | None]
+        if isinstance(element, Failed):
+            told = (element.volume, {}, element.message)
+        else:
+            told = (*element, None)
+        place, name = Place.of(self.place), f"{digest(told[0])}.pickle"
+        place.write(name, pickle.dumps(told, protocol=5))
+
+
+def read_reports(place: str) -> dict[str, tuple[dict[str, Any], str | None]]:
+    """By path, an element's results and its error."""
+    where = Place.of(place)
+    found = {}
+    for data in where.read_many([n for n in where.names() if n.endswith(".pickle")]):
+        if data is not None:
+            path, results, error = pickle.loads(data)
+            found[path] = (results, error)
+    return found

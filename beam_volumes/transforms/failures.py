@@ -2,22 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, UnionType
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_type_hints
 
 import apache_beam as beam
 from apache_beam.pvalue import TaggedOutput
+from apache_beam.runners.runner import PipelineResult
 
 from beam_volumes.base.text import printable
+from beam_volumes.runs import Journal
+from beam_volumes.runs.failure import revived
 from beam_volumes.storage.places.claims import Superseded
+from beam_volumes.storage.places.place import is_local
 from beam_volumes.transforms import pipeline_metrics
-from beam_volumes.transforms.row_types import row_type
 from beam_volumes.transforms.waiting import together
 
 _BAD = "bad"
 _Step = TypeVar("_Step", bound="Excepting")
+
+
+_Row = TypeVar("_Row", bound=type)
+
+
+def row_type(kind: _Row) -> _Row:
+    """Make elements of a NamedTuple's class rows of the fields' types, as a class decorator.
+
+    Beam does not look into annotations that are texts, as all are in this package: other SDKs would see
+    fields that only Python knows.
+
+    >>> from typing import NamedTuple
+    >>> @row_type
+    ... class Found(NamedTuple):
+    ...     z: "int"
+    >>> str(beam.coders.registry.get_coder(Found).schema.fields[0].type).split()
+    ['atomic_type:', 'INT64']
+    """
+    kinds: Any = kind
+    kinds.__annotations__ = {name: _known(t) for name, t in get_type_hints(kind).items()}
+    beam.coders.registry.register_coder(kind, beam.coders.RowCoder)
+    return kind
+
+
+def _known(kind: Any) -> Any:
+    """``int | None`` as Beam knows it."""
+    return Union[get_args(kind)] if isinstance(kind, UnionType) else kind  # noqa: UP007
 
 
 @row_type
@@ -158,3 +191,45 @@ def _check(counts: tuple[int, int], step: str, threshold: float) -> None:
             f"{step}: {bad:,} of {good + bad:,} elements have failed, more than the share of {threshold} "
             "that threshold= allows"
         )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def cancelled_if_hopeless(job: PipelineResult, journal: Journal, launch: str) -> Iterator[None]:
+    """Cancel a job as soon as its journal says what all attempts fail of, and raise that.
+
+    The runner knows nothing of it, and would try as often as it is set to.
+    """
+    ended = threading.Event()
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        with contextlib.suppress(OSError, ValueError):  # a storage may not answer for a while
+            failure = journal.failure(launch)
+            found.extend([] if failure is None else [failure])
+        return bool(found)
+
+    def follow() -> None:
+        while not ended.wait(1.0 if is_local(journal.spec) else 10.0):
+            if look():
+                try:
+                    job.cancel()
+                except Exception as error:  # not every runner can
+                    _LOG.warning("the job cannot be cancelled, and is tried in vain: %s", error)
+                return
+
+    follower = threading.Thread(target=follow, name="bv-failures", daemon=True)
+    follower.start()
+    try:
+        yield
+    except Exception:
+        if look():
+            raise revived(found[0])  # noqa: B904  # its cause is in the worker
+        raise
+    finally:
+        ended.set()
+        follower.join()
+    if found:
+        raise revived(found[0])

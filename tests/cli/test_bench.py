@@ -15,7 +15,7 @@ from beam_volumes.profile.trial import middle
 from beam_volumes.recipes.build import build
 from beam_volumes.recipes.recipe import read_recipe
 from beam_volumes.storage.outputs.sink import make_sink
-from beam_volumes.sweep.meter import Activity
+from beam_volumes.sweep.activity import Activity
 
 CELLS = {
     "input": "slices",

@@ -5,9 +5,9 @@ import pytest
 import scipy.ndimage as ndi
 
 from beam_volumes.base.geometry import pad_index
-from beam_volumes.kernels.margins import pad_margins
 from beam_volumes.kernels.morphology.ball import binary_ball
 from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint
+from beam_volumes.kernels.rows import pad_margins
 from tests.kernels.rings import apply, ball, centre, random_volume, with_nans
 
 RNG = np.random.default_rng(4)

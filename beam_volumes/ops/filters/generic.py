@@ -16,7 +16,7 @@ from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
-from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import identity
 
 
 @documented

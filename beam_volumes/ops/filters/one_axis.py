@@ -10,9 +10,9 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import parameters_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
-from beam_volumes.ops.parameters.signatures import parameters_of
 
 
 @documented

@@ -17,8 +17,7 @@ from beam_volumes.ops.filters import stages
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, together
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.sweep.identity import identity
-from beam_volumes.sweep.stage import Padding
+from beam_volumes.sweep.stage import Padding, identity
 
 
 @documented

@@ -22,7 +22,7 @@ from beam_volumes.ops.labels.surveys.tilings import Covered, Owned, Tiling
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, triple
 from beam_volumes.ops.parameters.docs import documented
-from beam_volumes.sweep.identity import identity
+from beam_volumes.sweep.stage import identity
 
 _UINT32_VOXELS = 1 << 32
 

@@ -26,8 +26,7 @@ from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.storage.sources.source import Source
-from beam_volumes.sweep.identity import identity
-from beam_volumes.sweep.stage import digest
+from beam_volumes.sweep.stage import digest, identity
 
 #: Ranges of z that objects are shared out by: those of one are taken one after the other.
 _RANGES = 256

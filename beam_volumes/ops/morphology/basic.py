@@ -13,10 +13,9 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import stage_in, stage_of
+from beam_volumes.ops.parameters.building import parameters_of, stage_in, stage_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
-from beam_volumes.ops.parameters.signatures import parameters_of
 
 #: Each iteration is a stage of its own.
 MAX_ITERATIONS = 1000

@@ -17,9 +17,9 @@ from beam_volumes.ops.morphology.basic import (
     grey_opening,
 )
 from beam_volumes.ops.parameters import checks as par
+from beam_volumes.ops.parameters.building import parameters_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import cross_around
-from beam_volumes.ops.parameters.signatures import parameters_of
 
 
 @parameters_of(grey_erosion)

@@ -13,9 +13,8 @@ from beam_volumes.across.rounds.scans import scan_flow
 from beam_volumes.across.scans import Distance
 from beam_volumes.base.geometry import Grid, Triple
 from beam_volumes.kernels.morphology import distance as kernels
-from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, check_same, digested
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes.ops.networks.models import Function, Handler, Model
+import numpy as np
+
+from beam_volumes.ops.networks.models import Function, Handler, Model, Network
 from beam_volumes.ops.networks.onnx_files import onnx_file
 from beam_volumes.ops.networks.torch_files import torch_file
-from beam_volumes.sweep.identity import identity
+from beam_volumes.storage.places.extent import Extent
+from beam_volumes.sweep.stage import digest, identity
 
 #: What opens files, by how their names end.
 FILES = {".onnx": onnx_file, ".pt": torch_file, ".pt2": torch_file}
@@ -42,3 +46,49 @@ def _of_file(path: str, function: str, device: str) -> Model:
             "(.pt2); export the network to one of them, or give a function that calls it"
         )
     return FILES[ending](path, function, device)
+
+
+@dataclass(frozen=True, eq=False)
+class OfSlices(Model):
+    """A network of ``(batch, c, y, x)``, given patches of a fixed number of slices: these are channels.
+
+    Channel ``c`` of slice ``k`` is its channel ``c * slices + k``.
+    """
+
+    network: Model
+
+    @property
+    def accelerated(self) -> bool:
+        return self.network.accelerated
+
+    @property
+    def holds(self) -> str:
+        return self.network.holds
+
+    @property
+    def extents(self) -> tuple[Extent, ...]:
+        return self.network.extents
+
+    def token(self) -> str:
+        return digest("OfSlices", self.network)
+
+    def loaded(self, threads: int) -> Network:
+        return self._of_planes(self.network.loaded(threads))
+
+    def on_trial(self) -> Network:
+        return self._of_planes(self.network.on_trial())
+
+    def _of_planes(self, plane: Network) -> Network:
+        def call(batch: np.ndarray) -> np.ndarray:
+            n, c, z, y, x = batch.shape
+            made = np.asarray(plane(batch.reshape(n, c * z, y, x)))
+            if made.ndim != 4:
+                raise ValueError(f"it made shape {made.shape}, and not (batch, c, y, x)")
+            return made[:, :, None]
+
+        return call
+
+
+def of_slices(model: Model) -> OfSlices:
+    """A network of slices as one of volumes."""
+    return OfSlices(model.name, model.identity, model)

@@ -11,7 +11,7 @@ import numpy as np
 
 from beam_volumes.base.nesting import calling
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.sweep.release import hold
+from beam_volumes.sweep.resources import hold
 from beam_volumes.sweep.stage import digest
 
 #: A loaded network: takes and gives arrays with the axes batch, c, (z,) y, x.

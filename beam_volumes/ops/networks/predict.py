@@ -18,13 +18,12 @@ from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure.distributions import percentile
-from beam_volumes.ops.networks.given import model_of
+from beam_volumes.ops.networks.given import model_of, of_slices
 from beam_volumes.ops.networks.layout import Asked, laid_out
 from beam_volumes.ops.networks.models import Model
-from beam_volumes.ops.networks.slices import of_slices
+from beam_volumes.ops.networks.patches import BLENDS
 from beam_volumes.ops.networks.stages import Predict
 from beam_volumes.ops.networks.turns import TURNS, Turns
-from beam_volumes.ops.networks.weights import BLENDS
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import first_channel, triple
 from beam_volumes.ops.parameters.docs import documented

@@ -10,9 +10,8 @@ import numpy as np
 
 from beam_volumes.base.geometry import Triple
 from beam_volumes.graph.keywords import named_checked
-from beam_volumes.ops.networks.given import model_of
+from beam_volumes.ops.networks.given import model_of, of_slices
 from beam_volumes.ops.networks.models import Model
-from beam_volumes.ops.networks.slices import of_slices
 from beam_volumes.ops.networks.trial import called
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import triple

@@ -13,10 +13,9 @@ import numpy as np
 
 from beam_volumes.base.geometry import Box, Range, Ranges, Triple
 from beam_volumes.ops.networks.models import Model, Network
-from beam_volumes.ops.networks.patches import Patches
+from beam_volumes.ops.networks.patches import Patches, weights
 from beam_volumes.ops.networks.trial import stands_in
 from beam_volumes.ops.networks.turns import Turns
-from beam_volumes.ops.networks.weights import weights
 from beam_volumes.storage.places.extent import Extent
 from beam_volumes.sweep.resources import in_strips
 from beam_volumes.sweep.stage import Block, Regrid, Stage, Work, digest

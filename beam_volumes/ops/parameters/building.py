@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -97,3 +99,27 @@ def holds(dtype: np.dtype, number: float) -> bool:
 def triple(numbers: Sequence[int]) -> Triple:
     z, y, x = numbers
     return (int(z), int(y), int(x))
+
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def parameters_of(
+    model: Callable[P, Any],
+) -> Callable[[Callable[..., Result]], Callable[P, Result]]:
+    """Say of a function which hands on what it is given that it takes the parameters of ``model``.
+
+    >>> def erosion(volume, size=None, *, mode="reflect"): ...
+    >>> @parameters_of(erosion)
+    ... def opening(volume, *element, **options): ...
+    >>> import inspect
+    >>> print(inspect.signature(opening))
+    (volume, size=None, *, mode='reflect')
+    """
+
+    def decorate(function: Callable[..., Result]) -> Callable[P, Result]:
+        function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
+        return function
+
+    return decorate

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.plan.cost import memory
-from beam_volumes.plan.fit.work import compute_seconds, transfer_seconds
+from beam_volumes.plan.fit.planned_pass import compute_seconds, transfer_seconds
 
 if TYPE_CHECKING:
     from beam_volumes.plan.plan import Plan

@@ -11,8 +11,7 @@ from typing import Any
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
 from beam_volumes.plan.estimate import accelerators as hiring
-from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.fit.work import compute_seconds, serial_share, transfer_seconds
+from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, serial_share, transfer_seconds
 from beam_volumes.plan.plan import Plan
 
 #: GiB for each vCPU of families of machines: Google's by their names, and Amazon's.

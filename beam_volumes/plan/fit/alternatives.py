@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from beam_volumes.plan.fit.partitioning import Partitioning, TooLarge
-from beam_volumes.plan.fit.patches import in_pieces
+from beam_volumes.plan.fit.planned_pass import in_pieces
 from beam_volumes.sweep.program import Program
 from beam_volumes.sweep.stage import Regrid, Stage
 

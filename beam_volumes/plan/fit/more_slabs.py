@@ -10,8 +10,7 @@ from beam_volumes.plan.cost.concurrency import Concurrency, larger_crews
 from beam_volumes.plan.cost.memory import left_for_slab
 from beam_volumes.plan.fit.fitting import costed
 from beam_volumes.plan.fit.partitioning import Partitioning, fit
-from beam_volumes.plan.fit.planned_pass import Pass
-from beam_volumes.plan.fit.work import serial_share
+from beam_volumes.plan.fit.planned_pass import Pass, serial_share
 
 #: More slabs leave each so many times what surveys are reckoned to find; voxels decide what they do.
 _ROOM = 8

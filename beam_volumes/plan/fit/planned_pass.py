@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from beam_volumes.base.geometry import Grid, Lattice
+from beam_volumes.base.geometry import Box, Grid, Lattice
 from beam_volumes.graph.nodes import Value
-from beam_volumes.plan.cost.traffic import Read
+from beam_volumes.plan.cost.traffic import Read, of_all_slabs
+from beam_volumes.plan.cut.passes import READ_COST, WRITE_COST
 from beam_volumes.plan.fit.partitioning import Partitioning
 from beam_volumes.sweep.program import Edge, Program
+from beam_volumes.sweep.stage import Regrid
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,3 +124,72 @@ class Pass:
         for output in program.outputs:
             add("write", output.sink.name, [output.edge])
         return found
+
+
+def compute_seconds(passes: Iterable[Pass]) -> float:
+    """Nanoseconds of one core for all that passes compute."""
+    return sum(
+        p.voxels * sum(cost for cost, _ in _parts(p))
+        if p.point is None
+        else len(p.grid) * compute_seconds(p.point.passes)
+        for p in passes
+    )
+
+
+def transfer_seconds(passes: Iterable[Pass]) -> float:
+    """Nanoseconds of one core for all that passes read and write."""
+    return sum(p.bytes_read * READ_COST + p.bytes_written * WRITE_COST for p in passes)
+
+
+def serial_share(passes: Iterable[Pass]) -> float:
+    """The share of computing that one thread of a slab does while its others wait."""
+    passes = list(passes)
+    total = compute_seconds(passes)
+    serial = sum(p.voxels * cost * share for p in passes for cost, share in _parts(p))
+    return serial / total if total else 0.0
+
+
+def _parts(p: Pass) -> Iterator[tuple[float, float]]:
+    """Nanoseconds a voxel of everything that a pass computes, and what share of each is serial."""
+    for step in p.program.steps:
+        if step.stage is not None:
+            yield step.stage.cost, 0.0
+        if step.completion is not None:
+            yield step.completion.cost, step.completion.serial
+    for seen in p.program.surveys:
+        yield seen.survey.cost, seen.survey.serial
+    for fold in p.program.folds:
+        yield fold.reduction.cost, 0.0
+
+
+def pieces(p: Pass, index: int) -> int:
+    """How many pieces all slabs of a pass compute for one of its steps; 0 if it has none."""
+    return in_pieces(p.program, p.grid, index)
+
+
+def in_pieces(program: Program, grid: Grid, index: int) -> int:
+    """The same of a program cut into slabs."""
+    stage = program.steps[index].stage
+    if stage is None or not stage.piece or not len(grid):
+        return 0
+    (count,) = of_all_slabs(
+        program, grid, lambda axis, regions: [stage.pieces(axis, regions[index])]
+    )
+    return count
+
+
+def describe_patches(p: Pass, index: int, timed: bool, threads: int) -> str:
+    """What a plan says of the pieces of a step: how many, what share of them is kept; if asked, the time."""
+    stage, count = p.program.steps[index].stage, pieces(p, index)
+    if stage is None or not count:
+        return ""
+    whole = Box.of_shape(p.grid.shape).ranges
+    regions = [p.program.regions(a, whole)[index] for a in range(3)]
+    kept: float = math.prod(b - a for a, b in regions)
+    if isinstance(stage, Regrid):
+        kept *= math.prod(stage.of) / math.prod(stage.grid)
+    share = kept / (count * stage.piece_voxels)
+    text = f"{count:,} {stage.piece}, of what they are given {100 * share:.0f} % is kept"
+    if timed and (seconds := stage.seconds(threads)) is not None:
+        text += f"; about {count * seconds:,.1f} s, by one that took {seconds:.3g} s"
+    return text

@@ -25,9 +25,8 @@ from beam_volumes.kernels.labels.fragments import beginnings
 from beam_volumes.ops.labels.surveys.merge_estimate import Load, MergeEstimate
 from beam_volumes.ops.labels.surveys.tilings import Tiling
 from beam_volumes.sweep.resources import in_strips
-from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block
-from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor
+from beam_volumes.sweep.survey import Completer, Completion, Survey, Surveyor, check_same, digested
 
 #: Voxels for which a fragment is reckoned with where nothing is known yet, and the bytes of one.
 _SPARSE, _FRAGMENT = 500, 100

@@ -31,7 +31,6 @@ from beam_volumes.kernels.labels.regions import table_of
 from beam_volumes.ops.labels.surveys.mappings import check_labels, check_missing, mapping_arrays
 from beam_volumes.ops.labels.surveys.table_surveys import SHARE, Rows, RowSurveyor, labels_in
 from beam_volumes.storage.places.extent import Extent
-from beam_volumes.sweep.second_sweep import check_same, digested
 from beam_volumes.sweep.stage import Block, Stage, digest
 from beam_volumes.sweep.survey import (
     VOXELS_PER_LABEL,
@@ -40,6 +39,8 @@ from beam_volumes.sweep.survey import (
     StoredOperand,
     Survey,
     Surveyor,
+    check_same,
+    digested,
 )
 
 #: Of a label in a tally, and in the table that looks it up.
