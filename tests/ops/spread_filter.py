@@ -97,4 +97,4 @@ def spread_filter(
     """
     volume = as_volume(volume)
     around = Footprint.of(volume, "spread_filter", size, footprint, origin, axes, mode, cval)
-    return stage_in(volume.dtype, volume, Spread(*around.fields(volume.dtype), around.taps))
+    return stage_in(volume.dtype, volume, Spread(*around.fields(volume.dtype), around.offsets))

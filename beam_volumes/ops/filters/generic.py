@@ -107,7 +107,7 @@ def generic_filter(
     stage = stages.GenericFootprint(
         name or called,
         *around.fields(wanted, around.padding)[1:],
-        around.taps,
+        around.offsets,
         extra,
         function,
         identity(name, version),

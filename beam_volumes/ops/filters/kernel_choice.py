@@ -20,19 +20,19 @@ def extremum(around: Footprint, dtype: np.dtype, largest: bool) -> stages.Neighb
     if around.is_box:
         return stages.ExtremumBox(*common, largest)
     around.needs_one_mode("the footprint is not a box")
-    taps = around.taps
+    offsets = around.offsets
     # Bytes are as many to a vector as a loop gets through: there columns gain nothing.
-    few = len(taps) <= extremum_kernels.FEW_TAPS or dtype.itemsize == 1
-    found = None if few else columns.columns_of(taps, around.shape[0])
+    few = len(offsets) <= extremum_kernels.FEW_TAPS or dtype.itemsize == 1
+    found = None if few else columns.columns_of(offsets, around.shape[0])
     if found is None:
-        return stages.ExtremumFootprint(*common, taps, largest)
+        return stages.ExtremumFootprint(*common, offsets, largest)
     return stages.ExtremumColumns(*common, found, largest)
 
 
 def rank(around: Footprint, dtype: np.dtype, number: int) -> stages.Neighbourhood:
     """The value of some rank; the median of 3 x 3 x 3 voxels goes through a sorting network."""
-    taps = around.taps
-    if number in (0, len(taps) - 1) and len(taps) > 1:
+    offsets = around.offsets
+    if number in (0, len(offsets) - 1) and len(offsets) > 1:
         return extremum(around, dtype, number > 0)
     common = around.fields(dtype)
     if not around.is_box:
@@ -41,9 +41,9 @@ def rank(around: Footprint, dtype: np.dtype, number: int) -> stages.Neighbourhoo
         return stages.Median3(*common)
     elif _counts_in_bytes(around, dtype):
         return stages.RankBox(*common, number)
-    elif len(taps) * dtype.itemsize > 400 and max(around.shape) <= 256:
+    elif len(offsets) * dtype.itemsize > 400 and max(around.shape) <= 256:
         return stages.RankWalk(*common, number)
-    return stages.RankFootprint(*common, taps, number)
+    return stages.RankFootprint(*common, offsets, number)
 
 
 def _counts_in_bytes(box: Footprint, dtype: np.dtype) -> bool:
@@ -95,10 +95,10 @@ def gradient_magnitude(
 
 def binary(element: Footprint, dilation: bool) -> stages.BinaryFootprint | stages.BinaryBall:
     """Binary erosion or dilation: by a ball or an ellipsoid, or voxel by voxel."""
-    common, taps = element.fields(np.dtype(bool)), element.taps
+    common, offsets = element.fields(np.dtype(bool)), element.offsets
     ball = _as_ball(element.inside)
     if ball is None:
-        return stages.BinaryFootprint(*common, taps, dilation)
+        return stages.BinaryFootprint(*common, offsets, dilation)
     return stages.BinaryBall(*common, *ball, dilation)
 
 
@@ -131,7 +131,7 @@ def grey(element: Footprint, dtype: np.dtype, dilation: bool) -> stages.Neighbou
         return extremum(element, dtype, dilation)
     element.needs_one_mode("the structure is not flat")
     common = element.fields(dtype)
-    return stages.GreyFootprint(*common, element.taps, heights, dilation)
+    return stages.GreyFootprint(*common, element.offsets, heights, dilation)
 
 
 #: For stages that there is something cheaper than: what.

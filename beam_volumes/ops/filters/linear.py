@@ -366,4 +366,4 @@ def correlation(volume: Volume, around: Footprint, dtype: Any) -> Volume:
     weights = _weights_in(compute, around.numbers[around.inside], around.name)
     fields = around.fields(result, around.padding)
     source = holding(kernel_input(volume), around.padding, compute)
-    return stage_in(wanted, source, stages.CorrelateNd(*fields, around.offsets, weights))
+    return stage_in(wanted, source, stages.CorrelateNd(*fields, around.members, weights))

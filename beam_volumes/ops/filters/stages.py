@@ -37,17 +37,17 @@ from beam_volumes.sweep.stage import Block, Padding, Stage, digest
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood(Stage):
-    """A stage that sees ``taps`` voxels along z, y, x, ``before`` of them before its own."""
+    """A stage that sees ``extent`` voxels along z, y, x, ``before`` of them before its own."""
 
     before: Triple
-    taps: Triple
+    extent: Triple
     edges: Padding
 
     compiled = True
 
     @property
     def halos(self) -> tuple[Halo, ...]:
-        z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.taps, strict=True))
+        z, y, x = ((b, n - 1 - b) for b, n in zip(self.before, self.extent, strict=True))
         return ((z, y, x),)
 
     @property
@@ -61,7 +61,7 @@ class Neighbourhood(Stage):
             self.name,
             self.dtype,
             self.before,
-            self.taps,
+            self.extent,
             edges,
             self.parameters(),
         )
@@ -91,11 +91,11 @@ class Correlate(Neighbourhood):
 
     @property
     def cost(self) -> float:
-        return 0.4 + 0.06 * sum(self.taps) * self.weights[0].itemsize / 4
+        return 0.4 + 0.06 * sum(self.extent) * self.weights[0].itemsize / 4
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        row = (cols + self.taps[2]) * self.weights[0].itemsize
-        return max(self.taps[1] * row, separable.KEPT_BYTES) + 3 * row
+        row = (cols + self.extent[2]) * self.weights[0].itemsize
+        return max(self.extent[1] * row, separable.KEPT_BYTES) + 3 * row
 
     def parameters(self) -> tuple[Any, ...]:
         return self.weights
@@ -117,15 +117,15 @@ class Uniform(Neighbourhood):
 
     @property
     def preferred_slices(self) -> int:
-        return self.taps[0]
+        return self.extent[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        kept = min(rows, uniform.TILE_ROWS) + self.taps[1]
-        wide = cols + self.taps[2]
+        kept = min(rows, uniform.TILE_ROWS) + self.extent[1]
+        wide = cols + self.extent[2]
         return (kept * self.flat.itemsize + 2 * self.solid.itemsize) * wide
 
     def parameters(self) -> tuple[Any, ...]:
-        return (*self.taps, self.flat.type(0), self.solid.type(0), self.scale)
+        return (*self.extent, self.flat.type(0), self.solid.type(0), self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,14 +162,14 @@ class CorrelateNd(Neighbourhood):
         return 0.4 + 0.15 * len(self.weights)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (cols + self.taps[2]) * 8
+        return 4 * (cols + self.extent[2]) * 8
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.weights
 
 
 def table_bytes(
-    offsets: np.ndarray, taps: Triple, rows: int, cols: int, depth: int, itemsize: int
+    offsets: np.ndarray, extent: Triple, rows: int, cols: int, depth: int, itemsize: int
 ) -> int:
     """What `beam_volumes.kernels.filters.extremum.extremum_footprint` keeps."""
     if len(offsets) <= extremum.FEW_TAPS:
@@ -177,9 +177,9 @@ def table_bytes(
     ends = np.flatnonzero((np.diff(offsets, axis=0) != (0, 0, 1)).any(axis=1))
     lengths = np.unique(np.diff(ends, prepend=-1, append=len(offsets) - 1))
     tables = 1 + lengths.size + int(lengths[-1]).bit_length()  # at most: some lie between
-    tile = min(rows, max(extremum.TILE_ROWS, taps[1]))
-    wide = min(cols, max(extremum.TILE_COLUMNS, taps[2])) + taps[2]
-    voxels = tables * ((tile + taps[1]) * wide + 256) + depth * (tile * wide + 128)
+    tile = min(rows, max(extremum.TILE_ROWS, extent[1]))
+    wide = min(cols, max(extremum.TILE_COLUMNS, extent[2])) + extent[2]
+    voxels = tables * ((tile + extent[1]) * wide + 256) + depth * (tile * wide + 128)
     return voxels * itemsize + 64 * len(offsets)
 
 
@@ -197,16 +197,16 @@ class ExtremumBox(Neighbourhood):
 
     @property
     def preferred_slices(self) -> int:
-        return self.taps[0]
+        return self.extent[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        lz, ly, lx = self.taps
+        lz, ly, lx = self.extent
         slices = min(depth, lz) if lz > 3 else 1
         kept = slices * (rows + ly) + 2 * ly + lz + 6
         return kept * (cols + lx) * self.dtype.itemsize
 
     def parameters(self) -> tuple[Any, ...]:
-        return (*self.taps, self.largest)
+        return (*self.extent, self.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +224,10 @@ class ExtremumFootprint(Neighbourhood):
 
     @property
     def preferred_slices(self) -> int:
-        return self.taps[0]
+        return self.extent[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.offsets, self.taps, rows, cols, depth, self.dtype.itemsize)
+        return table_bytes(self.offsets, self.extent, rows, cols, depth, self.dtype.itemsize)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.largest
@@ -247,11 +247,11 @@ class ExtremumColumns(Neighbourhood):
         return 0.5 + 0.07 * len(self.columns.parts) * self.dtype.itemsize
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        voxels = scratch_voxels(self.columns, self.taps, rows, cols)
+        voxels = scratch_voxels(self.columns, self.extent, rows, cols)
         return voxels * self.dtype.itemsize + 4096
 
     def parameters(self) -> tuple[Any, ...]:
-        return (*self.columns, *self.taps[1:], self.largest)
+        return (*self.columns, *self.extent[1:], self.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,8 +268,8 @@ class RankFootprint(Neighbourhood):
         return 8 * self.dtype.itemsize * len(self.offsets) / 30
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        lines = self.taps[0] * self.taps[1]
-        return (lines + 6) * (cols + self.taps[2]) * 8 + 64 * len(self.offsets)
+        lines = self.extent[0] * self.extent[1]
+        return (lines + 6) * (cols + self.extent[2]) * 8 + 64 * len(self.offsets)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.rank
@@ -289,16 +289,16 @@ class RankBox(Neighbourhood):
 
     @property
     def preferred_slices(self) -> int:
-        return max(8, self.taps[0])
+        return max(8, self.extent[0])
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
         z, y = min(depth, rank_box.TILE[0]), min(rows, rank_box.TILE[1])
-        _, wide = rank_box.columns(cols, self.taps[2])
-        slices = y + self.taps[1] - 1
-        return ((z + self.taps[0]) * slices + (z + 8) * y) * wide + 1024
+        _, wide = rank_box.columns(cols, self.extent[2])
+        slices = y + self.extent[1] - 1
+        return ((z + self.extent[0]) * slices + (z + 8) * y) * wide + 1024
 
     def parameters(self) -> tuple[Any, ...]:
-        return (*self.taps, self.rank)
+        return (*self.extent, self.rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,19 +311,19 @@ class RankWalk(Neighbourhood):
 
     @property
     def cost(self) -> float:
-        return 150.0 + 0.03 * self.taps[0] * self.taps[1] * self.taps[2] ** 0.5
+        return 150.0 + 0.03 * self.extent[0] * self.extent[1] * self.extent[2] ** 0.5
 
     @property
     def preferred_slices(self) -> int:
-        return max(8, self.taps[0])
+        return max(8, self.extent[0])
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        around = [n + t - 1 for n, t in zip((depth, rows, cols), self.taps, strict=True)]
-        tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.taps))
+        around = [n + t - 1 for n, t in zip((depth, rows, cols), self.extent, strict=True)]
+        tile = max(rank_walk.TILE_VOXELS, 10 * math.prod(self.extent))
         return min(math.prod(around), tile) * (2 * self.dtype.itemsize + 16) + 9 * cols + 4096
 
     def parameters(self) -> tuple[Any, ...]:
-        return (*self.taps, self.rank)
+        return (*self.extent, self.rank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,10 +358,10 @@ class BinaryFootprint(Neighbourhood):
 
     @property
     def preferred_slices(self) -> int:
-        return self.taps[0]
+        return self.extent[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return table_bytes(self.offsets, self.taps, rows, cols, depth, 1)
+        return table_bytes(self.offsets, self.extent, rows, cols, depth, 1)
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.dilation
@@ -382,19 +382,19 @@ class BinaryBall(Neighbourhood):
 
     @property
     def cost(self) -> float:
-        return 1.0 + 0.03 * sum(self.taps) * self.steps.itemsize
+        return 1.0 + 0.03 * sum(self.extent) * self.steps.itemsize
 
     @property
     def preferred_slices(self) -> int:
-        return self.taps[0]
+        return self.extent[0]
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        z, y, x = self.taps
+        z, y, x = self.extent
         high, wide = min(rows, max(32, y)) + y, cols + x
         return high * wide * (depth + z + self.steps.itemsize) + 4 * wide + high
 
     def parameters(self) -> tuple[Any, ...]:
-        radii = np.array([n // 2 for n in self.taps])
+        radii = np.array([n // 2 for n in self.extent])
         return radii, self.steps, self.limit, self.dilation
 
 
@@ -413,7 +413,7 @@ class GreyFootprint(Neighbourhood):
         return 0.5 + 0.8 * len(self.offsets)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        return 4 * (cols + self.taps[2]) * 8
+        return 4 * (cols + self.extent[2]) * 8
 
     def parameters(self) -> tuple[Any, ...]:
         return self.offsets, self.heights, self.dilation
@@ -434,7 +434,7 @@ class GenericFootprint(Neighbourhood):
 
     def token(self) -> str:
         edges = self.edges.key
-        where = self.before, self.taps, edges, self.offsets
+        where = self.before, self.extent, edges, self.offsets
         return digest("GenericFootprint", self.identity, self.dtype, *where, self.extra)
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:

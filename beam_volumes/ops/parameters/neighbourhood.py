@@ -140,13 +140,13 @@ class Footprint:
         return bool(self.inside.all())
 
     @property
-    def offsets(self) -> np.ndarray:
-        """The positions of its voxels in its extent, in raster order."""
+    def members(self) -> np.ndarray:
+        """The positions of its voxels in its extent, in raster order; there may be none."""
         return np.argwhere(self.inside).astype(np.int64, order="C").reshape(-1, 3)
 
     @property
-    def taps(self) -> np.ndarray:
-        """Its offsets, of a filter that goes through it voxel by voxel: neither none nor too many."""
+    def offsets(self) -> np.ndarray:
+        """The positions of its voxels, for a filter that visits each one: neither none nor too many."""
         if self.count > par.MAX_TAPS:
             raise ValueError(
                 f"{self.name}: a footprint of {self.count:,} voxels is too large: it has up to "
@@ -154,7 +154,7 @@ class Footprint:
             )
         if not self.count:
             raise ValueError(f"{self.name}: the footprint is all false")
-        return self.offsets
+        return self.members
 
     @property
     def has_constant(self) -> bool:
