@@ -195,7 +195,7 @@ NAMED = [
     ("origin1", lambda: bv.binary_hit_or_miss(M, origin1=7)),
     ("memory", lambda: bv.plan(V, memory=[1])),
     ("window", lambda: bv.plan(V, window="2")),
-    ("plan", lambda: bv.estimate(None, "n2-standard-8")),
+    ("plan", lambda: bv.estimate(None, "8x32GiB")),
     ("percentiles", lambda: bv.preview(V, percentiles=5)),
     ("targets", lambda: bv.plan(3)),
     ("weights", lambda: bv.convolve1d(V, [1e300])),

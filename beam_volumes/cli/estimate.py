@@ -23,9 +23,9 @@ def register(verbs: Any) -> None:
     budgeting(parser)
     parser.add_argument(
         "--machine-type",
-        metavar="NAME",
+        metavar="CPUSxMEMORY",
         required=True,
-        help="a name such as n2-standard-16 or m5.4xlarge, or vCPUs and memory: 16x64GiB",
+        help="vCPUs and memory: 16x64GiB; then bytes a second, if they limit it: 16x64GiBx2GiB",
     )
     parser.add_argument(
         "--machines", metavar="N", type=int, default=1, help="how many there are (default: 1)"

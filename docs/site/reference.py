@@ -52,7 +52,7 @@ EXAMPLES = {
     "view": "beam-volumes view em.ome.zarr cells.ome.zarr cells.csv",
     "worker-pool": "beam-volumes worker-pool --port 50000",
     "expansion-service": "beam-volumes expansion-service --port 8097",
-    "estimate": "beam-volumes estimate recipe.yaml --machine-type n2-standard-16 --machines 20",
+    "estimate": "beam-volumes estimate recipe.yaml --machine-type 16x64GiB --machines 20",
     "warm-up": "beam-volumes warm-up recipe.yaml",
 }
 

@@ -3,78 +3,53 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from beam_volumes.base.text import counted, format_bytes
 from beam_volumes.graph.keywords import named_checked
+from beam_volumes.plan.cost.machine import parse_bytes
 from beam_volumes.plan.estimate import accelerators as hiring
 from beam_volumes.plan.fit.planned_pass import Pass, compute_seconds, serial_share, transfer_seconds
 from beam_volumes.plan.plan import Plan
 
-#: GiB for each vCPU of families of machines: Google's by their names, and Amazon's.
-_GIB = {
-    **{name: {} for name in ("n2", "n2d", "t2d", "e2", "m3")},
-    "n1": {"standard": 3.75, "highmem": 6.5, "highcpu": 0.9},
-    "c4": {"standard": 3.75, "highmem": 7.75, "highcpu": 2.0},
-    "c3": {"highcpu": 2.0},
-    "c3d": {"highcpu": 1.875},
-    "c2d": {"highcpu": 2.0},
-    "n4": {"highcpu": 2.0},
-}
-_USUAL = {"standard": 4.0, "highmem": 8.0, "highcpu": 1.0}
-_AMAZON = {"m": 4.0, "c": 2.0, "r": 8.0, "x": 16.0}
-_SIZES = {"large": 2, "xlarge": 4}
 #: Bytes of an element that says which slabs to sweep, as runners keep it.
 _INDEX = 1000
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine: its cores and its memory.
+    """A machine: its cores, its memory, and its bandwidth to the store if that is known.
 
-    >>> Machine.of("n2-highmem-8"), Machine.of("r5.2xlarge"), Machine.of((16, "64GiB")).gib
-    (Machine(name='n2-highmem-8', vcpus=8, gib=64.0), Machine(name='r5.2xlarge', vcpus=8, gib=64.0), 64.0)
+    >>> Machine.of("8x32GiB"), str(Machine.of((16, "64GiB", "2GiB")))
+    (Machine(vcpus=8, gib=32.0, bandwidth=None), '16x64GiBx2048MiB')
     """
 
-    name: str
     vcpus: int
     gib: float
+    bandwidth: int | None = None  #: Bytes a second, read and written together.
 
     @classmethod
-    def of(cls, said: Any) -> Machine:
-        """Return the machine of a name, or of vCPUs and memory.
-
-        Raises ValueError: If it is not known.
-        """
-        from beam_volumes.plan.cost.machine import parse_bytes
-
-        if isinstance(said, Machine):
-            return said
-        if isinstance(said, Sequence) and not isinstance(said, str) and len(said) == 2:
-            vcpus, memory = said
-            if isinstance(vcpus, int) and vcpus > 0:
-                size = parse_bytes(memory)
-                return cls(f"{vcpus} vCPUs and {format_bytes(size)}", vcpus, size / hiring.GIB)
-        name = str(said)
-        google = re.fullmatch(r"([a-z]\d[a-z]?)-(standard|highmem|highcpu)-(\d+)", name)
-        if google and google[1] in _GIB:
-            vcpus = int(google[3])
-            each = {**_USUAL, **_GIB[google[1]]}[google[2]]
-            return cls(name, vcpus, vcpus * each)
-        amazon = re.fullmatch(r"([mcrx])\d[a-z]*\.(?:(large|xlarge)|(\d+)xlarge)", name)
-        if amazon:
-            vcpus = _SIZES[amazon[2]] if amazon[2] else 4 * int(amazon[3])
-            return cls(name, vcpus, vcpus * _AMAZON[amazon[1]])
-        custom = re.fullmatch(r"(\d+)x(\d+(?:\.\d+)?)\s*GiB", name)
-        if custom:
-            return cls(name, int(custom[1]), float(custom[2]))
+    def of(cls, given: Any) -> Machine:
+        """Return the machine of vCPUs and memory, or of these and its bandwidth."""
+        if isinstance(given, Machine):
+            return given
+        parts = given.split("x") if isinstance(given, str) else given
+        try:
+            vcpus, memory, *more = parts
+            found = cls(int(vcpus), parse_bytes(memory) / hiring.GIB, *map(parse_bytes, more))
+            if found.vcpus > 0 and found.gib > 0 and found.bandwidth != 0:
+                return found
+        except (TypeError, ValueError):
+            pass
         raise ValueError(
-            f"machine_type={said!r} is not known: give a name such as 'n2-standard-16' or 'm5.4xlarge', or "
-            "vCPUs and memory, '16x64GiB' or (16, '64GiB')"
+            f"machine_type={given!r} is no machine; give vCPUs and memory, '16x64GiB' or (16, '64GiB'), "
+            "and the bytes a second that it reads and writes if they limit it, '16x64GiBx2GiB'"
         )
+
+    def __str__(self) -> str:
+        bandwidth = "" if self.bandwidth is None else f"x{self.bandwidth / (1 << 20):g}MiB"
+        return f"{self.vcpus}x{self.gib:g}GiB{bandwidth}"
 
 
 @dataclass(frozen=True)
@@ -84,7 +59,7 @@ class Estimate:
     Attributes
     ----------
     machine : Machine
-        Name, ``vcpus`` and ``gib`` of one.
+        ``vcpus``, ``gib`` and ``bandwidth`` of one.
     machines : int
         How many there are.
     hours : float
@@ -111,7 +86,7 @@ class Estimate:
     Examples
     --------
     >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
-    >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "n2-standard-4")
+    >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "4x16GiB")
     <Estimate: 0.0 vCPU-hours in 0.00 hours; print() tells all>
     """
 
@@ -171,21 +146,21 @@ class Estimate:
         Returns
         -------
         dict
-            All attributes; the machine by its name.
+            All attributes; the machine as text.
 
         Examples
         --------
         >>> v = bv.open(np.zeros((8, 64, 64), "u1"))
-        >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "n2-standard-4").to_dict()["machine"]
-        'n2-standard-4'
+        >>> bv.estimate(bv.plan((v + 1).to("out.zarr")), "4x16GiB").to_dict()["machine"]
+        '4x16GiB'
         """
         found = {k: v for k, v in vars(self).items() if k not in ("machine", "remarks")}
-        return {"machine": self.machine.name, **found, "remarks": list(self.remarks)}
+        return {"machine": str(self.machine), **found, "remarks": list(self.remarks)}
 
     def __str__(self) -> str:
         lines = [
-            f"{counted(self.machines, 'machine')} of {self.machine.name} ({self.machine.vcpus} vCPUs, "
-            f"{self.machine.gib:g} GiB): about {self.hours:,.2f} hours",
+            f"{counted(self.machines, 'machine')} of {counted(self.machine.vcpus, 'vCPU')} and "
+            f"{self.machine.gib:g} GiB: about {self.hours:,.2f} hours",
             f"{self.vcpu_hours:,.1f} vCPU-hours and {self.gib_hours:,.1f} GiB-hours are paid for; cores work "
             f"for {self.core_hours:,.1f} hours",
             f"memory: {format_bytes(self.memory_needed)} of a machine's {self.machine.gib:g} GiB",
@@ -215,8 +190,8 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
         As `plan` makes it. ``threads=`` is best the number of a machine's vCPUs, and ``memory=`` what a
         machine has beside 1 GiB for its system.
     machine_type : str or tuple
-        A name, as ``"n2-standard-16"`` or ``"m5.4xlarge"``; or vCPUs and memory, as ``"16x64GiB"`` or
-        ``(16, "64GiB")``.
+        vCPUs and memory, as ``"16x64GiB"`` or ``(16, "64GiB")``. With a third number, as
+        ``"16x64GiBx2GiB"``, a machine reads and writes at most so many bytes a second.
     workers : int, default: 1
         How many machines there are.
 
@@ -228,7 +203,7 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
     Raises
     ------
     ValueError
-        If the kind of machine is not known, or ``workers`` is no whole number from 1 on.
+        If the machine cannot be read, or ``workers`` is no whole number from 1 on.
 
     See Also
     --------
@@ -244,7 +219,7 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
     --------
     >>> v = bv.open(np.zeros((256, 512, 512), "u1"))
     >>> plan = bv.plan(bv.median_filter(v, 3).to("out.zarr"), memory="8GiB", threads=4, slab=(64, 512, 512))
-    >>> found = bv.estimate(plan, "n2-standard-4", workers=2)
+    >>> found = bv.estimate(plan, "4x16GiB", workers=2)
     >>> found.machine.gib, found.memory_needed >> 30, found.bytes_read >> 20
     (16.0, 2, 65)
     >>> round(found.cost(vcpu_hour=0.06, gib_hour=0.004), 2)
@@ -255,7 +230,7 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
         raise ValueError(f"workers={workers!r}: give the number of machines, from 1 on")
     passes = plan.passes
     used = min(plan.threads * plan.processes, machine.vcpus)
-    hours = sum(_hours(plan, p, used, workers) for p in passes)
+    hours = sum(_hours(plan, p, used, workers, machine.bandwidth) for p in passes)
     needed = max((hiring.needed(plan, p.index) for p in passes), default=1) * hiring.GIB
     return Estimate(
         machine,
@@ -274,7 +249,7 @@ def estimate(plan: Plan, machine_type: Any, workers: int = 1) -> Estimate:
     )
 
 
-def _hours(plan: Plan, p: Pass, cores: int, machines: int) -> float:
+def _hours(plan: Plan, p: Pass, cores: int, machines: int, bandwidth: int | None) -> float:
     """Hours of a pass: its slabs go in rounds of as many as are in flight at all machines."""
     if not len(p.grid):
         return 0.0
@@ -285,7 +260,11 @@ def _hours(plan: Plan, p: Pass, cores: int, machines: int) -> float:
     # A machine that has fewer slabs than it could have in flight has its cores for those.
     each = -(-in_flight // machines)
     rounds = -(-len(p.grid) // in_flight)
-    return rounds * of_slab * each / max(busy, 1.0) / 3.6e12
+    hours = rounds * of_slab * each / max(busy, 1.0) / 3.6e12
+    if bandwidth is None:
+        return hours
+    seconds = (p.bytes_read + p.bytes_written) / (bandwidth * min(machines, in_flight))
+    return max(hours, seconds / 3600)
 
 
 def _shuffled(p: Pass) -> int:
