@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -118,26 +118,10 @@ def settle(
     >>> left.a, left.b, left.known
     (array([2], dtype=uint64), array([3], dtype=uint64), array([[10,  2]]))
     """
-    n, how = len(edges), linkage.how
+    n = len(edges)
     if n > np.iinfo(np.int32).max // 2:
         raise ValueError(f"agglomerate: {n:,} boundaries in one step; there is room for {2**30:,}")
-    fractions, bins = np.empty((0, 4), np.int64), np.empty((0, 0), np.int64)
-    values, kinds = np.empty((n, 2)), None
-    least, share = (0, 1), (0, 1)
-    if how == kernels.MEAN:
-        count = _total(edges.known[:, 1], "counts")
-        most = _total(edges.known[:, 0], "sums")
-        fractions = np.empty((n, 4), np.int64)
-        fractions[:, :2] = edges.known
-        # A score above the threshold has no larger count than that.
-        fitting = most // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
-        least = _least(threshold, min(count, fitting))
-    elif how == kernels.QUANTILE:
-        share = _least(linkage.quantile, _total(edges.known, "counts"))
-        bins = edges.known.copy()
-    else:
-        own, threshold, kinds = _comparable(edges.known, threshold, linkage.name == "lowest")
-        values[:, 0] = own
+    scored = _Scored.of(edges, linkage, threshold)
     links = np.empty((n, 4), np.int32)
     links[:, 0], links[:, 1] = (_places(regions.names, x) for x in (edges.a, edges.b))
     count = len(regions.names)
@@ -147,48 +131,90 @@ def settle(
     room = 1 << max(4, (4 * n // 3).bit_length())
     found = (
         np.empty((count, 2), np.int32),
-        np.empty((count if len(fractions) else 0, 2), np.int64),
+        np.empty((count if len(scored.fractions) else 0, 2), np.int64),
         np.empty(count),
         np.empty(count, np.int64),
     )
     merges = kernels.merge_greedily(
-        np.int64(how),
-        tuple(map(np.int64, share)),
-        tuple(map(np.int64, least)),
-        np.float64(threshold),
+        np.int64(linkage.how),
+        tuple(map(np.int64, scored.share)),
+        tuple(map(np.int64, scored.minimum)),
+        np.float64(scored.threshold),
         tuple(np.int64(-1 if x is None else min(x, MAXIMUM)) for x in (max_size, min_size)),
-        (links, fractions, values, np.empty(n, np.uint64), bins),
+        (links, scored.fractions, scored.values, np.empty(n, np.uint64), scored.bins),
         (sizes, stuck, numbers, np.full(count, -1, np.int32), np.zeros(count, np.int32)),
         (np.zeros(room, np.uint64), np.empty(room, np.int32)),
         np.empty(n, np.int32),
         found,
     )
     pairs, parts, scores, totals = (x[:merges] for x in found)
-    if how == kernels.MEAN:
-        scores = _ratios(parts)
-    elif kinds is not None:
-        scores = kinds[scores.astype(np.int64)]
     names = regions.names[pairs]
-    made = Merges(names[:, 0], names[:, 1], scores.astype(np.float64), totals.copy())
+    made = Merges(names[:, 0], names[:, 1], scored.rounded(parts, scores), totals.copy())
     # Of regions whose best boundary is below the threshold nothing ever changes.
     i, j = links[:, 0], links[:, 1]
     left = np.flatnonzero(i >= 0)
     left = left[stuck[i[left]] & stuck[j[left]]]
     i, j = i[left], j[left]
-    if how == kernels.MEAN:
-        known = fractions[left, :2]
-    elif how == kernels.QUANTILE:
-        known = bins[left]
-    else:
-        own = values[left, 0]
-        known = kinds[own.astype(np.int64)] if kinds is not None else own
-        known = (-known if linkage.name == "lowest" else known).astype(edges.known.dtype)
     places = np.unique(np.concatenate([i, j]))
     order = places[np.argsort(numbers[places])]
     still = Regions(regions.names[numbers[order]], sizes[order], regions.is_open[order])
     name = regions.names[numbers]
     a, b = name[i], name[j]
+    known = scored.known(left).astype(edges.known.dtype)
     return made, Boundaries(np.minimum(a, b), np.maximum(a, b), known), still
+
+
+@dataclass
+class _Scored:
+    """Boundaries as the kernel compares and adds them; it changes the arrays."""
+
+    linkage: Linkage
+    threshold: float
+    values: np.ndarray
+    fractions: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.int64))
+    bins: np.ndarray = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    minimum: tuple[int, int] = (0, 1)  #: The threshold, as a fraction of counts that there may be.
+    share: tuple[int, int] = (0, 1)  #: The quantile, likewise.
+    kinds: np.ndarray | None = None  #: What values stand for, if not for themselves.
+
+    @classmethod
+    def of(cls, edges: Boundaries, linkage: Linkage, threshold: float) -> _Scored:
+        n, how = len(edges), linkage.how
+        made = cls(linkage, threshold, np.empty((n, 2)))
+        if how == kernels.MEAN:
+            count = _total(edges.known[:, 1], "counts")
+            most = _total(edges.known[:, 0], "sums")
+            made.fractions = np.empty((n, 4), np.int64)
+            made.fractions[:, :2] = edges.known
+            # A score above the threshold has no larger count than that.
+            fitting = most // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
+            made.minimum = _least(threshold, min(count, fitting))
+        elif how == kernels.QUANTILE:
+            made.share = _least(linkage.quantile, _total(edges.known, "counts"))
+            made.bins = edges.known.copy()
+        else:
+            is_lowest = linkage.name == "lowest"
+            own, made.threshold, made.kinds = _comparable(edges.known, threshold, is_lowest)
+            made.values[:, 0] = own
+        return made
+
+    def rounded(self, parts: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Scores of merges as float64, rounded once."""
+        if self.linkage.how == kernels.MEAN:
+            scores = _ratios(parts)
+        elif self.kinds is not None:
+            scores = self.kinds[scores.astype(np.int64)]
+        return scores.astype(np.float64)
+
+    def known(self, rows: np.ndarray) -> np.ndarray:
+        """What is known of some of the boundaries."""
+        if self.linkage.how == kernels.MEAN:
+            return self.fractions[rows, :2]
+        if self.linkage.how == kernels.QUANTILE:
+            return self.bins[rows]
+        own = self.values[rows, 0]
+        known = self.kinds[own.astype(np.int64)] if self.kinds is not None else own
+        return -known if self.linkage.name == "lowest" else known
 
 
 def _total(numbers: np.ndarray, what: str) -> int:

@@ -205,27 +205,28 @@ def _checked(targets: Sequence[Wanted]) -> Sequence[Wanted]:
     return targets
 
 
-def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) -> Plan:
-    """Plan targets, of which some numbers are known by token."""
-    times = times_of(targets)
-    slab, window = options.slab, options.window
-    total = options.memory_bytes
-    place = scratch_place(targets)
-    intermediates: list[Any] = []
-    rechunked: dict[str, Triple] = {}
+class _Storage:
+    """What a run stores for itself, in a folder of its own."""
 
-    def intermediate(
-        node: Node, space: Any = None, name: str = "", leading: Sequence[int] = ()
+    def __init__(self, targets: Sequence[Wanted], slab: Sequence[int] | None, in_memory: bool):
+        self.targets, self.slab, self.in_memory = targets, slab, in_memory
+        self.place = scratch_place(targets)
+        self.sinks: list[Any] = []
+        #: By token of a node, the chunks that it is stored in for one read of its own.
+        self.rechunked: Mapping[str, Triple] = {}
+
+    def sink(
+        self, node: Node, space: Any = None, name: str = "step", leading: Sequence[int] = ()
     ) -> Sink:
+        """Return a new sink for the voxels of a node."""
         space = space or Space()
-        chunks = rechunked.get(node.token)
+        chunks = self.rechunked.get(node.token)
         if chunks is None:
-            chunks = _internal_chunks(node, slab, targets)
+            chunks = _internal_chunks(node, self.slab, self.targets)
         else:  # a run that goes on with another memory must not take chunks of another shape for its own
             name = "x".join(map(str, chunks))
-        where = join(place, f"{name or 'step'}-{node.token}.zarr")
         sink = make_sink(
-            where,
+            join(self.place, f"{name}-{node.token}.zarr"),
             shape=node.shape,
             dtype=node.dtype,
             space=space,
@@ -234,89 +235,125 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
             chunks=[chunks[a] for a in space.visible] if space.axes else None,
             codec=None,
         )
-        intermediates.append(replace(sink, scratch=True))
-        return intermediates[-1]
+        return self.add(replace(sink, scratch=True))
 
-    voxels: list[tuple[Node, Sink]] = []
-    values: list[Value] = []
-    barriers: list[Barrier] = []
-    results: list[Sink | TableSink | Value] = []
-    tables: dict[str, tuple[TableSink, ...]] = {}
-    for t in targets:
-        if isinstance(t, Scalar):
-            values.append(t.value)
-            results += without_voxels([t.value])
-            continue
-        if isinstance(t, Table | TableTarget):
-            table = t if isinstance(t, Table) else t.table
-            if isinstance(t, Table):
-                where = TableSink.of(join(place, f"table-{table.barrier.token}.parquet"))
-                intermediates.append(where)
+    def add(self, sink: Any) -> Any:
+        self.sinks.append(sink)
+        return sink
+
+    def result(self, node: Node, space: Any, leading: Sequence[int] = ()) -> Any:
+        """Return a new sink for voxels that the caller gets back."""
+        sink = self.sink(node, space, "result", leading)
+        if self.in_memory:
+            sink = self.sinks[-1] = ArraySink.of(sink)
+        return sink
+
+
+class _Request:
+    """What targets ask for: voxels and their sinks, numbers, tables; and the result of each target."""
+
+    def __init__(self, targets: Sequence[Wanted], storage: _Storage, by_points: bool):
+        self.storage, self.by_points = storage, by_points
+        self.voxels: list[tuple[Node, Any]] = []
+        self.values: list[Value] = []
+        self.barriers: list[Barrier] = []
+        self.results: list[Any] = []
+        self.tables: dict[str, tuple[TableSink, ...]] = {}
+        for t in targets:
+            if isinstance(t, Scalar):
+                self.values.append(t.value)
+                self.results += without_voxels([t.value])
+            elif isinstance(t, Table):
+                name = f"table-{t.barrier.token}.parquet"
+                self.add_table(t, storage.add(TableSink.of(join(storage.place, name))))
+            elif isinstance(t, TableTarget):
+                self.add_table(t.table, t.sink)
+            elif isinstance(t, Target):
+                self.voxels += _written(t)
+                self.results.append(t.sink)
             else:
-                where = t.sink
-            barriers.append(table.barrier)
-            tables[table.barrier.token] = (*tables.get(table.barrier.token, ()), where)
-            results.append(where)
-            continue
-        if isinstance(t, Target):
-            voxels += _written(t)
-            results.append(t.sink)
-            continue
-        if times:
+                self.add_volume(t)
+
+    def add_table(self, table: Table, sink: TableSink) -> None:
+        token = table.barrier.token
+        self.barriers.append(table.barrier)
+        self.tables[token] = (*self.tables.get(token, ()), sink)
+        self.results.append(sink)
+
+    def add_volume(self, volume: Volume) -> None:
+        space, nodes = volume.space, volume.nodes
+        if self.by_points:
             # One array for all points, each of which writes its parts.
-            its = t.space if len(t.space.axes) > 1 else replace(t.space, axes=AXES)
-            sink = intermediate(t.nodes[0], its, "result", t.shape[: len(its.leading)])
-            if options.in_memory_results:
-                sink = intermediates[-1] = ArraySink.of(sink)
-            voxels += zip(t.nodes, sink.parts, strict=True)
-            results.append(sink)
-            continue
-        for node in t.nodes:
+            space = space if len(space.axes) > 1 else replace(space, axes=AXES)
+            sink = self.storage.result(nodes[0], space, volume.shape[: len(space.leading)])
+            self.voxels += zip(nodes, sink.parts, strict=True)
+            self.results.append(sink)
+            return
+        for node in nodes:
             # A line or a single voxel is stored with all axes: what is read has y and x.
-            space = t.space.of_one("c") if len(t.space.axes) > 1 else None
-            sink = intermediate(node, space, "result")
-            if options.in_memory_results:
-                sink = intermediates[-1] = ArraySink.of(sink)
-            voxels.append((node, sink))
-            results.append(sink)
-    nodes = with_known((n for n, _ in voxels), before)
-    voxels = [(n, sink) for n, (_, sink) in zip(nodes, voxels, strict=True)]
-    values, barriers = [*with_known(values, before)], [*with_known(barriers, before)]
-    kernels = (*_kernels(voxels, values, barriers), *([TABLES] if tables else []))
+            sink = self.storage.result(node, space.of_one("c") if len(space.axes) > 1 else None)
+            self.voxels.append((node, sink))
+            self.results.append(sink)
+
+    def set_known(self, before: Before) -> None:
+        """Replace numbers that are known by their values."""
+        nodes = with_known((n for n, _ in self.voxels), before)
+        self.voxels = [(n, sink) for n, (_, sink) in zip(nodes, self.voxels, strict=True)]
+        self.values = [*with_known(self.values, before)]
+        self.barriers = [*with_known(self.barriers, before)]
+
+
+def _fit(
+    asked: _Request,
+    options: RunOptions,
+    base: int,
+    concurrency: Concurrency,
+    chunks: Mapping[str, Triple],
+) -> Fit:
+    """Cut a request into passes that fit the memory, with some sources stored in other chunks first."""
+    storage, slab = asked.storage, options.slab
+    storage.rechunked = chunks
+    why = {token: f"in chunks of {chunk}, to be read {_ONCE}" for token, chunk in chunks.items()}
+    budget = left_for_slab(options.memory_bytes, base, concurrency)
+    limits = Limits(budget, concurrency, slab, options.window)
+    pencils = False
+    apart: dict[str, str] = {}
+    while True:
+        storage.sinks = [s for s in storage.sinks if s in asked.results]
+        cuts, stored, choices = cut(
+            asked.voxels, asked.values, asked.barriers, storage.sink, pencils, why, apart
+        )
+        coarse = too_coarse(cuts, stored, limits)
+        if not coarse.keys() <= apart.keys():
+            apart |= coarse
+            continue
+        passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
+        # Where whole planes do not fit, they are stored and read again by full rows and columns.
+        planes = [p for p in passes if p.program.spans >= {1, 2}]
+        if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
+            return Fit(concurrency, budget, passes, used, smallest, reasons, tuple(storage.sinks))
+        pencils = True
+
+
+def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) -> Plan:
+    """Plan targets, of which some numbers are known by token."""
+    times, slab, window = times_of(targets), options.slab, options.window
+    total = options.memory_bytes
+    storage = _Storage(targets, slab, options.in_memory_results)
+    asked = _Request(targets, storage, bool(times))
+    asked.set_known(before)
+    kernels = (
+        *_kernels(asked.voxels, asked.values, asked.barriers),
+        *([TABLES] if asked.tables else []),
+    )
     base = of_base(options.base, kernels)
-
-    def fit_to(concurrency: Concurrency, chunks: Mapping[str, Triple]) -> Fit:
-        rechunked.clear()
-        rechunked.update(chunks)
-        why = {
-            token: f"in chunks of {chunk}, to be read {_ONCE}" for token, chunk in chunks.items()
-        }
-        budget = left_for_slab(total, base, concurrency)
-        limits = Limits(budget, concurrency, slab, window)
-        pencils = False
-        apart: dict[str, str] = {}
-        while True:
-            intermediates[:] = [s for s in intermediates if s in results]
-            cuts, stored, choices = cut(voxels, values, barriers, intermediate, pencils, why, apart)
-            coarse = too_coarse(cuts, stored, limits)
-            if not coarse.keys() <= apart.keys():
-                apart |= coarse
-                continue
-            passes, used, smallest, reasons = fitted(cuts, stored, limits, choices)
-            # Where whole planes do not fit, they are stored and read again by full rows and columns.
-            planes = [p for p in passes if p.program.spans >= {1, 2}]
-            if pencils or all(p.slab_memory <= budget and not cut_across(p, slab) for p in planes):
-                break
-            pencils = True
-        return Fit(concurrency, budget, passes, used, smallest, reasons, tuple(intermediates))
-
     concurrency = Concurrency.of(options.slabs_in_flight, options.processes, options.threads)
-    fit = fit_to(concurrency, {})
+    fit = _fit(asked, options, base, concurrency, {})
     if slab is None and window is None:
-        fit = in_two_stages(fit, partial(fit_to, concurrency))
+        fit = in_two_stages(fit, partial(_fit, asked, options, base, concurrency))
     if not fit.is_within_budget:
         refuse(fit.smallest, total, base, fit.concurrency)
-    least = of_machine(base, fit.smallest.memory, fit.concurrency)
+    minimum = of_machine(base, fit.smallest.memory, fit.concurrency)
     if options.workers is None:
         fit = with_more_slabs(fit, total, base, options.processes, options.threads)
     made = Plan(
@@ -327,14 +364,14 @@ def _plan_known(targets: Sequence[Wanted], options: RunOptions, before: Before) 
         fit.concurrency.processes,
         fit.concurrency.threads,
         base,
-        least,
+        minimum,
         tuple(fit.reasons),
-        tuple(results),
+        tuple(asked.results),
         fit.intermediates,
-        place if fit.intermediates else None,
-        _sweeps([*values, *_outermost(fit.used)]),
-        fingerprint(voxels, values, barriers, tables),
-        tables,
+        storage.place if fit.intermediates else None,
+        _sweeps([*asked.values, *_outermost(fit.used)]),
+        fingerprint(asked.voxels, asked.values, asked.barriers, asked.tables),
+        asked.tables,
         tuple(map(Return.of, targets)),
         kernels,
         (),

@@ -102,6 +102,7 @@ class _Sweep:
         self.plan = schedule(program, box.ranges, window, overlap)
         self.y, self.x = (program.regions(a, box.ranges) for a in (1, 2))
         self.padded_y, self.padded_x = program.extents(1, self.y), program.extents(2, self.x)
+        # Arrays of this process are copied from and to as they lie; TensorStore does the rest.
         self.sinks: list[Any] = [
             o.sink.array if isinstance(o.sink, ArraySink) else o.sink.open()
             for o in program.outputs
@@ -120,7 +121,6 @@ class _Sweep:
         self.tops = [lo for lo, _ in self.plan.regions]
         self.issued = list(self.tops)
         self.reads: list[deque[tuple[int, Transfer]]] = [deque() for _ in program.steps]
-        # Arrays of this process are copied from and to as they lie; TensorStore does the rest.
         self.handles: dict[int, Any] = {
             i: s.source.open() if s.source.array is None else s.source.array
             for i, s in enumerate(program.steps)
@@ -128,24 +128,13 @@ class _Sweep:
         }
         # Sources that are decoded together have the same course.
         self.stacks = {i: stack for stack in program.stacks for i in stack}
-        self.result = SlabResult(
-            {f.token: f.reduction.zero() for f in program.folds},
-            bytes_read=sum(map(self._bytes_of, program.decoded)),
-            written={o.sink.name: [] for o in program.outputs},
-            empty={o.sink.name: [] for o in program.outputs},
-            sums={o.sink.name: [] for o in program.outputs},
-        )
+        self.result = SlabResult.of(program)
+        self.result.bytes_read = sum(map(self._bytes_of, program.decoded))
+        boxes = [self._box(k) for k in range(len(program.outputs))]
         self.writes = Writes(
-            program,
-            self.rings,
-            self.sinks,
-            [self._box(k) for k in range(len(program.outputs))],
-            self.in_place,
-            threads,
-            self.alone,
-            self._doing,
+            program, self.rings, self.sinks, boxes, self.in_place, threads, self.alone, self._doing,
             self.result,
-        )
+        )  # fmt: skip
 
     def _in_place(self) -> dict[int, int]:
         """Outputs whose slab can be the ring of their step, which thus has nothing else in it."""

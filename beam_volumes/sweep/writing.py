@@ -41,6 +41,14 @@ class SlabResult:
     #: By output, the checksum of each unit written, as `storage.checksums.checksum` has it.
     sums: dict[str, list[int]] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, program: Program) -> SlabResult:
+        """The result of a sweep that begins."""
+        names = [o.sink.name for o in program.outputs]
+        written, empty, sums = ({name: [] for name in names} for _ in range(3))
+        states = {f.token: f.reduction.zero() for f in program.folds}
+        return cls(states, written=written, empty=empty, sums=sums)
+
 
 class Writes:
     """The outputs of a slab on their way to their sinks.

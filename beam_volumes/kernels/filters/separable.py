@@ -20,17 +20,10 @@ def correlate(src, out, y0, y1, nx, wz, wy, wx):
     over x. Nothing is a running sum, so a voxel is the same operations wherever its strip or window
     starts.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`. Any input type; ``out`` is written by
-        `beam_volumes.kernels.casting.rounded`.
-    wz, wy, wx : 1-D arrays of float32 or float64, all three the same type
-        The weights; their type is the one computed in. Odd symmetric and antisymmetric kernels are
-        paired. A single weight of 1 leaves an axis alone.
-
-    Notes
-    -----
+    Any input type; ``out`` is written by `beam_volumes.kernels.casting.rounded`.
+    ``wz``, ``wy``, ``wx``, 1-D arrays of float32 or float64, all three the same type: the weights; their
+    type is the one computed in. Odd symmetric and antisymmetric kernels are paired. A single weight of 1
+    leaves an axis alone.
     About ``(wz.size + wy.size + wx.size) / 2`` multiply-adds a voxel for symmetric kernels, and one
     pass of the z taps over ``wy.size - 1`` rows more per strip. Scratch: ``wy.size + 2`` rows,
     or more slices' worth of them up to `KEPT_BYTES`.

@@ -18,13 +18,8 @@ from beam_volumes.kernels.rows import is_negative, signed_zero
 def mean(src, out, y0, y1, nx, rows, cols, factors):
     """Means: of integers and bool rounded half to even, of floats summed in float64.
 
-    Parameters
-    ----------
-    src, out, y0, y1, nx
-        See `beam_volumes.kernels.rows`.
-    rows, cols : int
-        Of the input.
-    factors : int64 array (3,)
+    ``rows``, ``cols``: of the input.
+    ``factors``: int64 (3,).
     """
     if max(factors) <= 2 and _is_narrow(src.lines.dtype):
         _halves(src, out, y0, y1, nx, rows, cols, factors, False)

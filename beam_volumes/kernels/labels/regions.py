@@ -145,6 +145,33 @@ def geometry(
 
 
 @row_kernel
+def _add_moments(m, z, y, start, end):
+    n = end - start
+    sx = (start + end - 1) * n // 2
+    sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
+    m[0] += n
+    m[1] += n * z
+    m[2] += n * y
+    m[3] += sx
+    m[4] += n * z * z
+    m[5] += n * y * y
+    m[6] += sxx
+    m[7] += n * z * y
+    m[8] += z * sx
+    m[9] += y * sx
+
+
+@row_kernel
+def _extend_box(r, z, y, start, end):
+    r[0] = min(r[0], z)
+    r[1] = min(r[1], y)
+    r[2] = min(r[2], start)
+    r[3] = max(r[3], z + 1)
+    r[4] = max(r[4], y + 1)
+    r[5] = max(r[5], end)
+
+
+@row_kernel
 def _geometry(
     labels, shape, below, under, core, first, last, keys, place, moments, box, faces
 ):  # fmt: skip
@@ -188,26 +215,8 @@ def _geometry(
                     f[2] += np.int64(start == 0 and first[2]) + np.int64(end == cx and last[2])
                     f[1] += n * (np.int64(y == 0 and first[1]) + np.int64(y == cy - 1 and last[1]))
                     f[0] += n * (np.int64(z == 0 and first[0]) + np.int64(z == cz - 1 and last[0]))
-                sx = (start + end - 1) * n // 2
-                sxx = ((end - 1) * end * (2 * end - 1) - (start - 1) * start * (2 * start - 1)) // 6
-                m = moments[i]
-                m[0] += n
-                m[1] += n * z
-                m[2] += n * y
-                m[3] += sx
-                m[4] += n * z * z
-                m[5] += n * y * y
-                m[6] += sxx
-                m[7] += n * z * y
-                m[8] += z * sx
-                m[9] += y * sx
-                r = box[i]
-                r[0] = min(r[0], z)
-                r[1] = min(r[1], y)
-                r[2] = min(r[2], start)
-                r[3] = max(r[3], z + 1)
-                r[4] = max(r[4], y + 1)
-                r[5] = max(r[5], end)
+                _add_moments(moments[i], z, y, start, end)
+                _extend_box(box[i], z, y, start, end)
             if with_faces and own and nx > cx:
                 label = row[cx]
                 i = place[_slot(keys, np.uint64(label))] if label != 0 else -1

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from beam_volumes.base.geometry import Triple
+from beam_volumes.base.space import Space
 from beam_volumes.graph.arithmetic import check_alike
 from beam_volumes.graph.channels import beside, separated
 from beam_volumes.graph.elementwise import checked_dtype
@@ -193,29 +194,38 @@ def predict(
             stacklevel=3,
         )
     names, made = _names(channels_out, laid.trial.channels, network)
-    given = list(prepared.nodes)
-    if mask is not None:
-        masked = as_volume(mask)
-        check_alike(what, first_channel(v), first_channel(masked))
-        if masked.space.has_channels:
-            raise ValueError(f"{what}: mask= has channels; choose one by mask[k]")
-        given.append(masked.astype(bool).nodes[0])
-    found = laid.trial.dtype if laid.trial.dtype.kind == "f" else np.dtype(np.float32)
-    found = np.dtype(np.float32) if found.itemsize < 4 else found
+    masked = [] if mask is None else [_checked_mask(v, as_volume(mask))]
+    voxels = beside(_at_least_single(laid.trial.dtype), made)
     stage = Predict(
-        f"{what} {network.name}", beside(found, made), shape, laid.patches.grid, laid.model,
-        laid.patches, len(v.nodes), laid.batch, blend if laid.patches.blended else "", asked.turns,
+        f"{what} {network.name}", voxels, shape, laid.patches.grid, laid.model, laid.patches,
+        len(v.nodes), laid.batch, blend if laid.patches.blended else "", asked.turns,
         normalize == "patch", float(fill), laid.trial.repeatable, laid.trial.network_bytes,
         laid.others,
     )  # fmt: skip
-    mixed = StageNode.of(stage, tuple(given))
-    space = v.space if mask is None else shared_space(what, v, as_volume(mask))
-    scale = laid.patches.scale
-    if scale != (1, 1, 1):
-        z, y, x = ((s - 1) / 2 for s in scale)
-        space = space.resampled(scale, (z, y, x))
+    mixed = StageNode.of(stage, (*prepared.nodes, *(m.nodes[0] for m in masked)))
+    space = _coarser(shared_space(what, v, *masked) if masked else v.space, laid.patches.scale)
     result = Volume(separated(mixed, what), space.with_leading(space.times, True, names))
     return result if dtype is None else result.astype(checked_dtype(dtype))
+
+
+def _checked_mask(volume: Volume, mask: Volume) -> Volume:
+    check_alike("predict", first_channel(volume), first_channel(mask))
+    if mask.space.has_channels:
+        raise ValueError("predict: mask= has channels; choose one by mask[k]")
+    return mask.astype(bool)
+
+
+def _at_least_single(dtype: np.dtype) -> np.dtype:
+    """Give the dtype of a result: floats as the network makes them, but no half precision."""
+    return dtype if dtype.kind == "f" and dtype.itemsize >= 4 else np.dtype(np.float32)
+
+
+def _coarser(space: Space, scale: Triple) -> Space:
+    """Give the space of a result that has one voxel for ``scale`` of the volume."""
+    if scale == (1, 1, 1):
+        return space
+    z, y, x = ((s - 1) / 2 for s in scale)
+    return space.resampled(scale, (z, y, x))
 
 
 def _check_words(mode: str, blend: str, augment: str | None, device: str) -> None:

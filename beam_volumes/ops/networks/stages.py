@@ -23,45 +23,22 @@ from beam_volumes.sweep.stage import Block, Regrid, Stage, Work, digest
 
 @dataclass(frozen=True, eq=False)
 class Predict(Regrid):
-    """What a network makes of patches: of each its own voxels, or sums of patches that overlap.
-
-    Attributes
-    ----------
-    model : Model
-    patches : Patches
-    channels : int
-        How many inputs are channels of what it is given; one more is the mask.
-    batch : int
-        Patches at a time, the last ones with others of zeros.
-    blend : str
-        How patches that overlap are weighed; empty if none do.
-    turns : Turns
-        Over which turns of a patch results are averaged.
-    standardized : bool
-        Whether each channel of a patch is brought to mean 0 and standard deviation 1.
-    fill : float
-        What there is instead of patches without a voxel of the mask.
-    repeatable : bool
-        Whether a second run gives the same bits.
-    network_bytes : int
-        What the network allocates while it runs a batch.
-    others : tuple of (Patches, int)
-        Other patches, and how many at a time, of which the same voxels are expected.
-    instead_of : Predict, optional
-        The stage whose voxels it must give, if it is one of these others.
-    """
+    """What a network makes of patches: of each its own voxels, or sums of patches that overlap."""
 
     model: Model
     patches: Patches
-    channels: int
-    batch: int
-    blend: str
-    turns: Turns
+    channels: int  #: How many inputs are channels of what it is given; one more is the mask.
+    batch: int  #: Patches at a time, the last ones with others of zeros.
+    blend: str  #: How patches that overlap are weighed; empty if none do.
+    turns: Turns  #: Over which turns of a patch results are averaged.
+    #: Whether each channel of a patch is brought to mean 0 and standard deviation 1.
     standardized: bool
-    fill: float
-    repeatable: bool
-    network_bytes: int
+    fill: float  #: What there is instead of patches without a voxel of the mask.
+    repeatable: bool  #: Whether a second run gives the same bits.
+    network_bytes: int  #: What the network allocates while it runs a batch.
+    #: Other patches, and how many at a time, of which the same voxels are expected.
     others: tuple[tuple[Patches, int], ...] = ()
+    #: The stage whose voxels it must give, if it is one of these others.
     instead_of: Predict | None = None
     nanoseconds: float = 500.0
 

@@ -266,27 +266,13 @@ def cut(
 ) -> tuple[list[Cut], dict[str, Source], list[Choice]]:
     """Cut a graph into passes.
 
-    Parameters
-    ----------
-    targets : sequence of (Node, Sink)
-        Voxels to write.
-    values : sequence of Value
-        Values asked for by themselves.
-    barriers : sequence of Barrier
-        Those that are asked for by themselves: tables.
-    intermediate : callable
-        Gives the sink of a node that is to be stored between two passes.
-    pencils, copied, apart
-        As of `Levels`.
-
-    Returns
-    -------
-    passes : list of Cut
-        By level; `in_order` says how they run.
-    stored : dict
-        By token of a node, where passes of later levels read it.
-    choices : list of Choice
-        What is stored or computed again.
+    ``targets``, sequence of (Node, Sink): voxels to write.
+    ``values``: values asked for by themselves.
+    ``barriers``: those that are asked for by themselves: tables.
+    ``intermediate``: gives the sink of a node that is to be stored between two passes.
+    ``pencils``, ``copied``, ``apart``: as of `Levels`.
+    Returns ``passes``: by level; `in_order` says how they run; ``stored``: by token of a node, where
+    passes of later levels read it; ``choices``: what is stored or computed again.
     """
     levels = Levels([n for n, _ in targets], values, barriers, pencils, copied, apart)
     choices: list[Choice] = []
