@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -10,7 +11,6 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.building import parameters_of
 from beam_volumes.ops.parameters.docs import documented
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
@@ -131,213 +131,161 @@ def uniform_filter1d(
     return uniform_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis, dtype=dtype)
 
 
-@documented
-def minimum_filter1d(
-    volume: Volume,
-    size: int,
-    axis: int = -1,
-    *,
-    mode: str = "reflect",
-    cval: float = 0.0,
-    origin: int = 0,
-) -> Volume:
-    """Take the minimum along one axis around each voxel.
-
-    Parameters
-    ----------
-    %(volume)s
-    size : int
-        How many voxels are taken.
-    %(axis_1d)s
-    %(mode_1d)s
-    %(cval)s
-    %(origin_1d)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(rank_errors)s
-
-    See Also
-    --------
-    minimum_filter : over a box or footprint.
-
-    Notes
-    -----
-    Equal to scipy's, voxel for voxel, and as quick for any ``size``.
-
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
-    along the others.
-
-    References
-    ----------
-    `scipy.ndimage.minimum_filter1d`.
-
-    Examples
-    --------
-    >>> np.asarray(bv.minimum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
-    array([[1, 1, 1, 4, 8]])
-    """
-    par.axis_of(as_volume(volume), axis, "minimum_filter1d")
-    return minimum_filter(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
+class _Extremum(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        size: int,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+    ) -> Volume: ...
 
 
-@parameters_of(minimum_filter1d)
-@documented
-def maximum_filter1d(volume: Volume, size: int, axis: int = -1, **edges: Any) -> Volume:
-    """Take the maximum along one axis around each voxel.
+def _extremum(name: str, function: Callable[..., Volume], found: str, example: str) -> _Extremum:
+    def filter1d(
+        volume: Volume,
+        size: int,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+    ) -> Volume:
+        par.axis_of(as_volume(volume), axis, name)
+        return function(volume, size, mode=mode, cval=cval, origin=origin, axes=axis)
 
-    Parameters
-    ----------
-    %(volume)s
-    size : int
-        How many voxels are taken.
-    %(axis_1d)s
-    %(mode_1d)s
-    %(cval)s
-    %(origin_1d)s
+    filter1d.__name__ = filter1d.__qualname__ = name
+    filter1d.__doc__ = f"""Take the {found} along one axis around each voxel.
 
-    Returns
-    -------
-    %(same_dtype)s
+Parameters
+----------
+%(volume)s
+size : int
+    How many voxels are taken.
+%(axis_1d)s
+%(mode_1d)s
+%(cval)s
+%(origin_1d)s
 
-    Raises
-    ------
-    %(rank_errors)s
+Returns
+-------
+%(same_dtype)s
 
-    See Also
-    --------
-    maximum_filter : over a box or footprint.
+Raises
+------
+%(rank_errors)s
 
-    Notes
-    -----
-    Equal to scipy's, voxel for voxel, and as quick for any ``size``.
+See Also
+--------
+{found}_filter : over a box or footprint.
 
-    One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
-    along the others.
+Notes
+-----
+Equal to scipy's, voxel for voxel, and as quick for any ``size``.
 
-    References
-    ----------
-    `scipy.ndimage.maximum_filter1d`.
+One sweep. The halo along the axis is ``size - 1`` voxels, before and after together, and 0
+along the others.
 
-    Examples
-    --------
-    >>> np.asarray(bv.maximum_filter1d(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
-    array([[5, 5, 9, 9, 9]])
-    """
-    par.axis_of(as_volume(volume), axis, "maximum_filter1d")
-    return maximum_filter(volume, size, axes=axis, **edges)
+References
+----------
+`scipy.ndimage.{name}`.
 
-
-@documented
-def correlate1d(
-    volume: Volume,
-    weights: ArrayLike,
-    axis: int = -1,
-    *,
-    mode: str = "reflect",
-    cval: float = 0.0,
-    origin: int = 0,
-    dtype: DTypeLike | None = None,
-) -> Volume:
-    """Correlate with a row of weights along one axis.
-
-    Parameters
-    ----------
-    %(volume)s
-    weights : array_like of float
-        The weights, in one dimension.
-    %(axis_1d)s
-    %(mode_1d)s
-    %(cval)s
-    %(origin_1d)s
-    %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
-
-    See Also
-    --------
-    convolve1d : the same with the weights mirrored.
-
-    Notes
-    -----
-    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
-    and 0 along the others.
-
-    References
-    ----------
-    `scipy.ndimage.correlate1d`.
-
-    Examples
-    --------
-    >>> np.asarray(bv.correlate1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
-    array([[2., 1., 0.]], dtype=float32)
-    """
-    around = _row(volume, "correlate1d", weights, axis, mode, cval, origin)
-    return _along(volume, around, axis, dtype)
+Examples
+--------
+>>> np.asarray(bv.{name}(bv.open(np.array([[5, 1, 4, 9, 8]])), 3))
+{example}
+"""
+    return documented(filter1d)
 
 
-@documented
-def convolve1d(
-    volume: Volume,
-    weights: ArrayLike,
-    axis: int = -1,
-    *,
-    mode: str = "reflect",
-    cval: float = 0.0,
-    origin: int = 0,
-    dtype: DTypeLike | None = None,
-) -> Volume:
-    """Convolve with a row of weights along one axis.
+minimum_filter1d = _extremum(
+    "minimum_filter1d", minimum_filter, "minimum", "array([[1, 1, 1, 4, 8]])"
+)
+maximum_filter1d = _extremum(
+    "maximum_filter1d", maximum_filter, "maximum", "array([[5, 5, 9, 9, 9]])"
+)
 
-    Parameters
-    ----------
-    %(volume)s
-    weights : array_like of float
-        The weights, in one dimension.
-    %(axis_1d)s
-    %(mode_1d)s
-    %(cval)s
-    %(origin_1d)s
-    %(dtype)s
 
-    Returns
-    -------
-    %(float_result)s
+class _Weighted(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        weights: ArrayLike,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Volume: ...
 
-    Raises
-    ------
-    %(linear_errors)s
 
-    See Also
-    --------
-    correlate1d : the same with the weights mirrored.
+def _weighted(name: str, verb: str, mirrored: bool, other: str, example: str) -> _Weighted:
+    def filter1d(
+        volume: Volume,
+        weights: ArrayLike,
+        axis: int = -1,
+        *,
+        mode: str = "reflect",
+        cval: float = 0.0,
+        origin: int = 0,
+        dtype: DTypeLike | None = None,
+    ) -> Volume:
+        around = _row(volume, name, weights, axis, mode, cval, origin)
+        return _along(volume, around.mirrored() if mirrored else around, axis, dtype)
 
-    Notes
-    -----
-    One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
-    and 0 along the others.
+    filter1d.__name__ = filter1d.__qualname__ = name
+    filter1d.__doc__ = f"""{verb} with a row of weights along one axis.
 
-    References
-    ----------
-    `scipy.ndimage.convolve1d`.
+Parameters
+----------
+%(volume)s
+weights : array_like of float
+    The weights, in one dimension.
+%(axis_1d)s
+%(mode_1d)s
+%(cval)s
+%(origin_1d)s
+%(dtype)s
 
-    Examples
-    --------
-    >>> np.asarray(bv.convolve1d(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
-    array([[2., 4., 0.]], dtype=float32)
-    """
-    around = _row(volume, "convolve1d", weights, axis, mode, cval, origin).mirrored()
-    return _along(volume, around, axis, dtype)
+Returns
+-------
+%(float_result)s
+
+Raises
+------
+%(linear_errors)s
+
+See Also
+--------
+{other} : the same with the weights mirrored.
+
+Notes
+-----
+One sweep. The halo along the axis is ``len(weights) - 1`` voxels, before and after together,
+and 0 along the others.
+
+References
+----------
+`scipy.ndimage.{name}`.
+
+Examples
+--------
+>>> np.asarray(bv.{name}(bv.open(np.array([[1, 0, 0]], "u1")), [1, 2, 4], mode="constant"))
+{example}
+"""
+    return documented(filter1d)
+
+
+correlate1d = _weighted(
+    "correlate1d", "Correlate", False, "convolve1d", "array([[2., 1., 0.]], dtype=float32)"
+)
+convolve1d = _weighted(
+    "convolve1d", "Convolve", True, "correlate1d", "array([[2., 4., 0.]], dtype=float32)"
+)
 
 
 def _row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -147,334 +147,203 @@ def kept_axes(name: str, volume: Volume, axis: Axis) -> tuple[tuple[bool, bool, 
     return (z, y, x), axes
 
 
-@documented
-def min(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the smallest voxel, or the smallest of each line along some axes.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
-        NaN where no voxel of a line counts, which is an error for integers.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    minimum_position : where it is.
-    minimum_filter : the smallest around each voxel.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.min`.
-
-    Examples
-    --------
-    >>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
-    >>> int(bv.min(v)), np.asarray(bv.min(v, axis="y")), np.asarray(bv.min(v, axis=1))
-    (1, array([3, 1, 2]), array([1, 7]))
-    """
-    volume = as_volume(volume)
-    return _along(folds.Min.of(volume.dtype, nan), volume, axis, mask, across)
-
-
-@documented
-def max(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the largest voxel, or the largest of each line along some axes.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
-        NaN where no voxel of a line counts, which is an error for integers.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    maximum_position : where it is.
-    maximum_filter : the largest around each voxel.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.max`.
-
-    Examples
-    --------
-    >>> int(bv.max(bv.open(np.array([[3, 1, 2]]))))
-    3
-    """
-    volume = as_volume(volume)
-    return _along(folds.Max.of(volume.dtype, nan), volume, axis, mask, across)
-
-
-@documented
-def sum(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Add up all voxels, or each line along some axes, exactly.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy sum, rounded once, of numpy's dtype for a sum. With ``axis``, a lazy array of
-        the other axes, 0 where no voxel of a line counts.
-
-    Raises
-    ------
-    %(sum_errors)s
-
-    See Also
-    --------
-    cumsum : running sums.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.sum`.
-
-    Examples
-    --------
-    >>> float(bv.sum(bv.open(np.array([[1e16, 1.0, -1e16]]))))
-    1.0
-    """
-    volume = as_volume(volume)
-    return _along(folds.Sum.of(volume.dtype, nan), volume, axis, mask, across)
-
-
-@documented
-def mean(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the mean of all voxels, or of each line along some axes, exactly.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy mean, rounded once, of numpy's dtype for a mean. With ``axis``, a lazy array of
-        the other axes, NaN where no voxel of a line counts.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    uniform_filter : the mean around each voxel.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.mean`.
-
-    Examples
-    --------
-    >>> float(bv.mean(bv.open(np.array([[3, 1, 2]]))))
-    2.0
-    """
-    volume = as_volume(volume)
-    return _along(folds.Mean.of(volume.dtype, nan), volume, axis, mask, across)
-
-
-@documented
-def variance(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    ddof: int = 0,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the variance of all voxels, or of each line along some axes, exactly.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(ddof)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy variance, rounded once, of numpy's dtype for a variance. With ``axis``, a lazy
-        array of the other axes, NaN where no voxel of a line counts.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    std : its square root.
-    covariance : of two volumes.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.var`.
-
-    Examples
-    --------
-    >>> float(bv.variance(bv.open(np.array([[1, 5]]))))
-    4.0
-    """
-    volume = as_volume(volume)
-    return _along(folds.Var.of(volume.dtype, nan, ddof, "variance"), volume, axis, mask, across)
-
-
-@documented
-def std(
-    volume: Volume,
-    axis: Axis = None,
-    *,
-    ddof: int = 0,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the standard deviation of all voxels, or of each line along some axes, exactly.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(ddof)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy standard deviation, rounded once, of numpy's dtype for one. With ``axis``, a
-        lazy array of the other axes, NaN where no voxel of a line counts.
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    variance : its square.
-
-    Notes
-    -----
-    One sweep.
-
-    %(along)s
-
-    %(exact)s
-
-    References
-    ----------
-    `numpy.std`.
-
-    Examples
-    --------
-    >>> v = bv.open(np.array([[1, 3], [5, 5]]))
-    >>> float(bv.std(v[:1])), np.asarray(bv.std(v, axis="x"))
-    (1.0, array([1., 0.]))
-    """
-    volume = as_volume(volume)
-    return _along(folds.Std.of(volume.dtype, nan, ddof), volume, axis, mask, across)
+class _Reduction(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar: ...
+
+
+class _Spread(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        ddof: int = 0,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar: ...
+
+
+#: What the docstrings of all reductions share.
+_DOCSTRING = """{summary}, or {lines}.
+
+Parameters
+----------
+%(volume)s
+%(reduced_axis)s
+{ddof}%(where)s
+%(nan)s
+%(across)s
+
+Returns
+-------
+Scalar
+    {returns}
+
+Raises
+------
+%({errors})s
+
+See Also
+--------
+{see_also}
+
+Notes
+-----
+One sweep.
+
+%(along)s
+
+%(exact)s
+
+References
+----------
+`numpy.{numpy}`.
+
+Examples
+--------
+{examples}
+"""
+
+
+def _as_numpy(
+    function: Callable[..., Scalar], name: str, errors: str = "reduction_errors", **texts: str
+) -> Any:
+    """Name and document a reduction that numpy has."""
+    ddof = "%(ddof)s\n" if name in ("variance", "std") else ""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _DOCSTRING.format(errors=errors, ddof=ddof, **texts)
+    return documented(function)
+
+
+def _reduction(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Reduction:
+    def reduction(
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        volume = as_volume(volume)
+        return _along(of(volume.dtype, nan), volume, axis, mask, across)
+
+    return _as_numpy(reduction, name, **texts)
+
+
+def _spread(name: str, of: Callable[..., folds.Fold], **texts: str) -> _Spread:
+    def reduction(
+        volume: Volume,
+        axis: Axis = None,
+        *,
+        ddof: int = 0,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        volume = as_volume(volume)
+        return _along(of(volume.dtype, nan, ddof, name), volume, axis, mask, across)
+
+    return _as_numpy(reduction, name, **texts)
+
+
+_EXTREME = """\
+The lazy number, of the volume's dtype. With ``axis``, a lazy array of the other axes;
+    NaN where no voxel of a line counts, which is an error for integers."""
+min = _reduction(
+    "min",
+    folds.Min.of,
+    summary="Find the smallest voxel",
+    lines="the smallest of each line along some axes",
+    returns=_EXTREME,
+    see_also="""\
+minimum_position : where it is.
+minimum_filter : the smallest around each voxel.""",
+    numpy="min",
+    examples="""\
+>>> v = bv.open(np.array([[3, 1, 2], [7, 8, 9]]))
+>>> int(bv.min(v)), np.asarray(bv.min(v, axis="y")), np.asarray(bv.min(v, axis=1))
+(1, array([3, 1, 2]), array([1, 7]))""",
+)
+max = _reduction(
+    "max",
+    folds.Max.of,
+    summary="Find the largest voxel",
+    lines="the largest of each line along some axes",
+    returns=_EXTREME,
+    see_also="""\
+maximum_position : where it is.
+maximum_filter : the largest around each voxel.""",
+    numpy="max",
+    examples="""\
+>>> int(bv.max(bv.open(np.array([[3, 1, 2]]))))
+3""",
+)
+sum = _reduction(
+    "sum",
+    folds.Sum.of,
+    errors="sum_errors",
+    summary="Add up all voxels",
+    lines="each line along some axes, exactly",
+    returns="""\
+The lazy sum, rounded once, of numpy's dtype for a sum. With ``axis``, a lazy array of
+    the other axes, 0 where no voxel of a line counts.""",
+    see_also="cumsum : running sums.",
+    numpy="sum",
+    examples="""\
+>>> float(bv.sum(bv.open(np.array([[1e16, 1.0, -1e16]]))))
+1.0""",
+)
+mean = _reduction(
+    "mean",
+    folds.Mean.of,
+    summary="Find the mean of all voxels",
+    lines="of each line along some axes, exactly",
+    returns="""\
+The lazy mean, rounded once, of numpy's dtype for a mean. With ``axis``, a lazy array of
+    the other axes, NaN where no voxel of a line counts.""",
+    see_also="uniform_filter : the mean around each voxel.",
+    numpy="mean",
+    examples="""\
+>>> float(bv.mean(bv.open(np.array([[3, 1, 2]]))))
+2.0""",
+)
+variance = _spread(
+    "variance",
+    folds.Var.of,
+    summary="Find the variance of all voxels",
+    lines="of each line along some axes, exactly",
+    returns="""\
+The lazy variance, rounded once, of numpy's dtype for a variance. With ``axis``, a lazy
+    array of the other axes, NaN where no voxel of a line counts.""",
+    see_also="""\
+std : its square root.
+covariance : of two volumes.""",
+    numpy="var",
+    examples="""\
+>>> float(bv.variance(bv.open(np.array([[1, 5]]))))
+4.0""",
+)
+std = _spread(
+    "std",
+    folds.Std.of,
+    summary="Find the standard deviation of all voxels",
+    lines="of each line along some axes, exactly",
+    returns="""\
+The lazy standard deviation, rounded once, of numpy's dtype for one. With ``axis``, a
+    lazy array of the other axes, NaN where no voxel of a line counts.""",
+    see_also="variance : its square.",
+    numpy="std",
+    examples="""\
+>>> v = bv.open(np.array([[1, 3], [5, 5]]))
+>>> float(bv.std(v[:1])), np.asarray(bv.std(v, axis="x"))
+(1.0, array([1., 0.]))""",
+)

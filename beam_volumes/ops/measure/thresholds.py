@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
@@ -16,53 +16,105 @@ from beam_volumes.ops.parameters.docs import documented
 _MAX_CLASSES = 256
 
 
-@documented
-def threshold_otsu(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find Otsu's threshold, which separates two classes best.
+class _Threshold(Protocol):
+    def __call__(
+        self,
+        volume: Volume,
+        *,
+        nbins: int = 256,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar: ...
 
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
 
-    Returns
-    -------
-    %(threshold)s
+#: What the docstrings of all thresholds of two classes share.
+_DOCSTRING = """{summary}
 
-    Raises
-    ------
-    %(reduction_errors)s
+Parameters
+----------
+%(volume)s
+%(nbins)s
+%(where)s
+%(nan)s
+%(across)s
 
-    See Also
-    --------
-    threshold_multiotsu : for more than two classes.
-    threshold_local : a threshold for each voxel.
+Returns
+-------
+%(threshold)s
 
-    Notes
-    -----
-    %(threshold_sweeps)s
+Raises
+------
+{raises}%(reduction_errors)s
 
-    References
-    ----------
-    `skimage.filters.threshold_otsu`; N. Otsu, "A threshold selection method from gray-level
-    histograms", IEEE Trans. SMC 9 (1979).
+See Also
+--------
+{see_also}
 
-    Examples
-    --------
-    >>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
-    2
-    """
-    return _threshold("threshold_otsu", volume, nbins, mask, nan, across)
+Notes
+-----
+%(threshold_sweeps)s
+{notes}
+References
+----------
+{references}
+
+Examples
+--------
+{examples}
+"""
+#: A histogram of two peaks, for examples.
+_PEAKS = """\
+>>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
+"""
+
+
+def _two_classes(
+    name: str,
+    summary: str,
+    references: str,
+    examples: str,
+    see_also: str = "threshold_otsu : of greatest variance between classes.",
+    raises: str = "",
+    notes: str = "",
+) -> _Threshold:
+    """Make the function of a threshold, whose formula is found by its name."""
+
+    def threshold(
+        volume: Volume,
+        *,
+        nbins: int = 256,
+        mask: Volume | None = None,
+        nan: str = "raise",
+        across: str | None = None,
+    ) -> Scalar:
+        return _threshold(name, volume, nbins, mask, nan, across)
+
+    threshold.__name__ = threshold.__qualname__ = name
+    threshold.__doc__ = _DOCSTRING.format(
+        summary=summary,
+        raises=f"ValueError\n    When it is computed, if {raises}.\n" if raises else "",
+        see_also=see_also,
+        notes=f"\n{notes}\n" if notes else "",
+        references=references,
+        examples=examples,
+    )
+    return documented(threshold)
+
+
+threshold_otsu = _two_classes(
+    "threshold_otsu",
+    "Find Otsu's threshold, which separates two classes best.",
+    references="""\
+`skimage.filters.threshold_otsu`; N. Otsu, "A threshold selection method from gray-level
+histograms", IEEE Trans. SMC 9 (1979).""",
+    examples="""\
+>>> int(bv.threshold_otsu(bv.open(np.array([[1, 2, 9, 9]], "u1"))))
+2""",
+    see_also="""\
+threshold_multiotsu : for more than two classes.
+threshold_local : a threshold for each voxel.""",
+)
 
 
 @documented
@@ -126,311 +178,83 @@ def threshold_multiotsu(
     return _threshold(name, volume, nbins, mask, nan, across, (classes,), (classes - 1,))
 
 
-@documented
-def threshold_li(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find Li's threshold, of least cross entropy.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : of greatest variance between classes.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    It is found from the counts: for floats from ``nbins`` bins, where scikit-image looks at every
-    voxel in each iteration.
-
-    References
-    ----------
-    `skimage.filters.threshold_li`; C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum
-    cross entropy thresholding", Pattern Recognition Letters 19 (1998).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> round(float(bv.threshold_li(v)), 2)
-    4.62
-    """
-    return _threshold("threshold_li", volume, nbins, mask, nan, across)
-
-
-@documented
-def threshold_yen(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find Yen's threshold, of maximum correlation.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : of greatest variance between classes.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    References
-    ----------
-    `skimage.filters.threshold_yen`; J. C. Yen, F. J. Chang, S. Chang, "A new criterion for
-    automatic multilevel thresholding", IEEE Trans. Image Processing 4 (1995).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> int(bv.threshold_yen(v))
-    3
-    """
-    return _threshold("threshold_yen", volume, nbins, mask, nan, across)
-
-
-@documented
-def threshold_moments(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the threshold that keeps the moments, as if there were two values.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : of greatest variance between classes.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    The volume is taken for a blurred one of two values, whose first three moments are those of the
-    volume. As many voxels are left below the threshold as have the lower value.
-
-    References
-    ----------
-    ``MomentsThreshold`` of SimpleITK and "Moments" of Fiji; W.-H. Tsai, "Moment-preserving
-    thresholding: a new approach", Computer Vision, Graphics, and Image Processing 29 (1985).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> int(bv.threshold_moments(v))
-    5
-    """
-    return _threshold("threshold_moments", volume, nbins, mask, nan, across)
-
-
-@documented
-def threshold_triangle(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the threshold of the triangle method, for one peak with a long tail.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : for two peaks.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    References
-    ----------
-    `skimage.filters.threshold_triangle`; G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic
-    measurement of sister chromatid exchange frequency", J. Histochemistry and Cytochemistry 25
-    (1977).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> int(bv.threshold_triangle(v))
-    4
-    """
-    return _threshold("threshold_triangle", volume, nbins, mask, nan, across)
-
-
-@documented
-def threshold_isodata(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the Ridler-Calvard threshold, half way between the means of both classes.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    ValueError
-        When it is computed, if no value is half way.
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : of greatest variance between classes.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    If several values are half way, it is the least.
-
-    References
-    ----------
-    `skimage.filters.threshold_isodata`; T. W. Ridler, S. Calvard, "Picture thresholding using an
-    iterative selection method", IEEE Trans. SMC 8 (1978).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> int(bv.threshold_isodata(v))
-    5
-    """
-    return _threshold("threshold_isodata", volume, nbins, mask, nan, across)
-
-
-@documented
-def threshold_minimum(
-    volume: Volume,
-    *,
-    nbins: int = 256,
-    mask: Volume | None = None,
-    nan: str = "raise",
-    across: str | None = None,
-) -> Scalar:
-    """Find the least count between the two peaks of a smoothed histogram.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(nbins)s
-    %(where)s
-    %(nan)s
-    %(across)s
-
-    Returns
-    -------
-    %(threshold)s
-
-    Raises
-    ------
-    ValueError
-        When it is computed, if there are not two peaks.
-    %(reduction_errors)s
-
-    See Also
-    --------
-    threshold_otsu : of greatest variance between classes.
-
-    Notes
-    -----
-    %(threshold_sweeps)s
-
-    References
-    ----------
-    `skimage.filters.threshold_minimum`; J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell
-    images", Annals of the New York Academy of Sciences 128 (1966).
-
-    Examples
-    --------
-    >>> v = bv.open(np.repeat(np.arange(12, dtype="u1"), [1, 8, 20, 9, 3, 1, 1, 2, 5, 9, 4, 1])[None])
-    >>> int(bv.threshold_minimum(v))
-    6
-    """
-    return _threshold("threshold_minimum", volume, nbins, mask, nan, across)
+threshold_li = _two_classes(
+    "threshold_li",
+    "Find Li's threshold, of least cross entropy.",
+    references="""\
+`skimage.filters.threshold_li`; C. H. Li, P. K. S. Tam, "An iterative algorithm for minimum
+cross entropy thresholding", Pattern Recognition Letters 19 (1998).""",
+    examples=_PEAKS
+    + """\
+>>> round(float(bv.threshold_li(v)), 2)
+4.62""",
+    notes="""\
+It is found from the counts: for floats from ``nbins`` bins, where scikit-image looks at every
+voxel in each iteration.""",
+)
+threshold_yen = _two_classes(
+    "threshold_yen",
+    "Find Yen's threshold, of maximum correlation.",
+    references="""\
+`skimage.filters.threshold_yen`; J. C. Yen, F. J. Chang, S. Chang, "A new criterion for
+automatic multilevel thresholding", IEEE Trans. Image Processing 4 (1995).""",
+    examples=_PEAKS
+    + """\
+>>> int(bv.threshold_yen(v))
+3""",
+)
+threshold_moments = _two_classes(
+    "threshold_moments",
+    "Find the threshold that keeps the moments, as if there were two values.",
+    references="""\
+``MomentsThreshold`` of SimpleITK and "Moments" of Fiji; W.-H. Tsai, "Moment-preserving
+thresholding: a new approach", Computer Vision, Graphics, and Image Processing 29 (1985).""",
+    examples=_PEAKS
+    + """\
+>>> int(bv.threshold_moments(v))
+5""",
+    notes="""\
+The volume is taken for a blurred one of two values, whose first three moments are those of the
+volume. As many voxels are left below the threshold as have the lower value.""",
+)
+threshold_triangle = _two_classes(
+    "threshold_triangle",
+    "Find the threshold of the triangle method, for one peak with a long tail.",
+    references="""\
+`skimage.filters.threshold_triangle`; G. W. Zack, W. E. Rogers, S. A. Latt, "Automatic
+measurement of sister chromatid exchange frequency", J. Histochemistry and Cytochemistry 25
+(1977).""",
+    examples=_PEAKS
+    + """\
+>>> int(bv.threshold_triangle(v))
+4""",
+    see_also="threshold_otsu : for two peaks.",
+)
+threshold_isodata = _two_classes(
+    "threshold_isodata",
+    "Find the Ridler-Calvard threshold, half way between the means of both classes.",
+    references="""\
+`skimage.filters.threshold_isodata`; T. W. Ridler, S. Calvard, "Picture thresholding using an
+iterative selection method", IEEE Trans. SMC 8 (1978).""",
+    examples=_PEAKS
+    + """\
+>>> int(bv.threshold_isodata(v))
+5""",
+    raises="no value is half way",
+    notes="If several values are half way, it is the least.",
+)
+threshold_minimum = _two_classes(
+    "threshold_minimum",
+    "Find the least count between the two peaks of a smoothed histogram.",
+    references="""\
+`skimage.filters.threshold_minimum`; J. M. S. Prewitt, M. L. Mendelsohn, "The analysis of cell
+images", Annals of the New York Academy of Sciences 128 (1966).""",
+    examples=_PEAKS
+    + """\
+>>> int(bv.threshold_minimum(v))
+6""",
+    raises="there are not two peaks",
+)
 
 
 def _threshold(
