@@ -13,7 +13,7 @@ from beam_volumes.graph.arithmetic import (
 )
 from beam_volumes.graph.scalar import Scalar
 from beam_volumes.graph.volume import Volume, as_volume
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 
 @documented
@@ -160,23 +160,14 @@ def abs(volume: Volume | Scalar) -> Any:
     return apply_ufunc("absolute", volume)
 
 
-@documented
+@documented_like(abs)
 def sqrt(volume: Volume | Scalar) -> Any:
     """Take square roots, correctly rounded.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
 
     Returns
     -------
     Volume or Scalar
         A result of the same kind, with the dtype that numpy gives; NaN for negative numbers.
-
-    Raises
-    ------
-    TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
 
     Notes
     -----
@@ -194,23 +185,9 @@ def sqrt(volume: Volume | Scalar) -> Any:
     return apply_ufunc("sqrt", volume)
 
 
-@documented
+@documented_like(abs)
 def exp(volume: Volume | Scalar) -> Any:
     """Take exponentials, with the same bits on every processor.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
-
-    Returns
-    -------
-    Volume or Scalar
-        A result of the same kind, with the dtype that numpy gives.
-
-    Raises
-    ------
-    TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
 
     Notes
     -----
@@ -230,24 +207,15 @@ def exp(volume: Volume | Scalar) -> Any:
     return apply_ufunc("exp", volume)
 
 
-@documented
+@documented_like(abs)
 def log(volume: Volume | Scalar) -> Any:
     """Take natural logarithms, with the same bits on every processor.
-
-    Parameters
-    ----------
-    %(volume_or_number)s
 
     Returns
     -------
     Volume or Scalar
         A result of the same kind, with the dtype that numpy gives; NaN for negative numbers,
         -inf for 0.
-
-    Raises
-    ------
-    TypeError
-        If the input is neither a volume, a lazy number, an array nor a number.
 
     Notes
     -----

@@ -21,7 +21,7 @@ from beam_volumes.ops.filters.linear import (
 )
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import kernel_input, stage_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint, cross_around
 
 #: A derivative along an axis: ``derivative(volume, axis, mode=..., cval=..., dtype=..., **more)``.
@@ -77,7 +77,7 @@ def sobel(
     return _smoothed_difference(volume, "sobel", [1.0, 2.0, 1.0], axis, mode, cval, dtype)
 
 
-@documented
+@documented_like(sobel)
 def prewitt(
     volume: Volume,
     axis: int = -1,
@@ -89,23 +89,6 @@ def prewitt(
     """Take the Prewitt derivative along an axis.
 
     The weights are ``[-1, 0, 1]`` along it, and ``[1, 1, 1]`` along the other axes.
-
-    Parameters
-    ----------
-    %(volume)s
-    axis : int, default: -1
-        The axis to differentiate along, counted from 0, or from -1 backwards.
-    %(mode)s
-    %(cval)s
-    %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----
@@ -138,7 +121,7 @@ def _smoothed_difference(
     return separable(volume, name, passes, modes, cval, dtype)
 
 
-@documented
+@documented_like(sobel)
 def laplace(
     volume: Volume,
     *,
@@ -156,14 +139,6 @@ def laplace(
     %(cval)s
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----
@@ -189,7 +164,7 @@ def laplace(
     return correlation(volume, around, dtype)
 
 
-@documented
+@documented_like(sobel)
 def gaussian_laplace(
     volume: Volume,
     sigma: float | str | Sequence[float | str],
@@ -211,14 +186,6 @@ def gaussian_laplace(
     %(truncate)s
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----
@@ -244,7 +211,7 @@ def gaussian_laplace(
     return in_dtype(_sum(parts), dtype)
 
 
-@documented
+@documented_like(gaussian_laplace)
 def gaussian_gradient_magnitude(
     volume: Volume,
     sigma: float | str | Sequence[float | str],
@@ -256,24 +223,6 @@ def gaussian_gradient_magnitude(
     dtype: DTypeLike | None = None,
 ) -> Volume:
     """Find the length of the gradient, of Gaussian derivatives.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(sigma)s
-    %(mode)s
-    %(cval)s
-    %(truncate)s
-    %(axes)s
-    %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----
@@ -321,7 +270,7 @@ def _gaussian_derivatives(
     return _derivatives(volume, name, derivative, mode, cval, None, axes, dtype)
 
 
-@documented
+@documented_like(sobel)
 def generic_gradient_magnitude(
     volume: Volume,
     derivative: str | Derivative,
@@ -346,14 +295,6 @@ def generic_gradient_magnitude(
         Further arguments of the derivative.
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----
@@ -394,7 +335,7 @@ def _fused(
     return None if stage is None else stage_of(source, stage)
 
 
-@documented
+@documented_like(sobel)
 def generic_laplace(
     volume: Volume,
     derivative2: Callable[..., Volume],
@@ -419,14 +360,6 @@ def generic_laplace(
         Further arguments of the derivative.
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----

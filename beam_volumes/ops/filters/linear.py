@@ -15,7 +15,7 @@ from beam_volumes.kernels.elementary.exp_log import gaussian_weights
 from beam_volumes.ops.filters import kernel_choice, stages
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import holding, kernel_input, stage_in, stage_of, triple
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 from beam_volumes.sweep.stage import Padding
 
@@ -174,7 +174,7 @@ def gaussian_filter(
     return separable(volume, name, passes, modes, cval, dtype)
 
 
-@documented
+@documented_like(gaussian_filter)
 def uniform_filter(
     volume: Volume,
     size: int | Sequence[int] = 3,
@@ -197,14 +197,6 @@ def uniform_filter(
     %(origin)s
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     See Also
     --------
@@ -238,7 +230,7 @@ def uniform_filter(
     return separable(volume, name, passes, box.modes, cval, dtype)
 
 
-@documented
+@documented_like(gaussian_filter)
 def convolve(
     volume: Volume,
     weights: ArrayLike,
@@ -261,14 +253,6 @@ def convolve(
     %(origin)s
     %(axes)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     See Also
     --------
@@ -294,7 +278,7 @@ def convolve(
     return correlation(volume, around.mirrored(), dtype)
 
 
-@documented
+@documented_like(convolve)
 def correlate(
     volume: Volume,
     weights: ArrayLike,
@@ -306,25 +290,6 @@ def correlate(
     dtype: DTypeLike | None = None,
 ) -> Volume:
     """Correlate with an array of weights.
-
-    Parameters
-    ----------
-    %(volume)s
-    weights : array_like of float
-        The weights, one dimension for each axis. Those that are 0 are no part of the footprint.
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-    %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     See Also
     --------

@@ -19,7 +19,7 @@ from beam_volumes.ops.filters.linear import (
 )
 from beam_volumes.ops.filters.rank import median_filter
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.pointwise import where
 
 
@@ -147,7 +147,7 @@ def threshold_niblack(
     return level.astype(accumulator(volume.dtype))
 
 
-@documented
+@documented_like(threshold_niblack)
 def threshold_sauvola(
     volume: Volume,
     window_size: int | Sequence[int] = 15,
@@ -168,16 +168,6 @@ def threshold_sauvola(
     r : float, optional
         The largest standard deviation there may be; by default half of the range of an integer
         dtype, and 1 for bool and floats.
-
-    Returns
-    -------
-    Volume
-        A float32 volume for bool, integers of up to 16 bits, float16 and float32; a float64
-        volume for others, computed in float64. ``volume > threshold`` is foreground.
-
-    Raises
-    ------
-    %(errors)s
 
     Notes
     -----
@@ -285,7 +275,7 @@ def unsharp_mask(
     return in_dtype(apply_ufunc("add", own, more), dtype)
 
 
-@documented
+@documented_like(unsharp_mask)
 def difference_of_gaussians(
     volume: Volume,
     low_sigma: float | str | Sequence[float | str],
@@ -310,14 +300,6 @@ def difference_of_gaussians(
     %(cval)s
     %(truncate)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     Notes
     -----

@@ -11,7 +11,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters.linear import gaussian_filter, separable, uniform_filter
 from beam_volumes.ops.filters.rank import maximum_filter, minimum_filter
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 
@@ -77,7 +77,7 @@ def gaussian_filter1d(
     return gaussian_filter(volume, sigma, order, axes=axis, dtype=dtype, **options)
 
 
-@documented
+@documented_like(gaussian_filter1d)
 def uniform_filter1d(
     volume: Volume,
     size: int,
@@ -100,14 +100,6 @@ def uniform_filter1d(
     %(cval)s
     %(origin_1d)s
     %(dtype)s
-
-    Returns
-    -------
-    %(float_result)s
-
-    Raises
-    ------
-    %(linear_errors)s
 
     See Also
     --------

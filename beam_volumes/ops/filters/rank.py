@@ -10,7 +10,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import stage_in
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 
@@ -71,7 +71,7 @@ def minimum_filter(
     return stage_in(volume.dtype, volume, stage)
 
 
-@documented
+@documented_like(minimum_filter)
 def maximum_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -83,24 +83,6 @@ def maximum_filter(
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
     """Take the maximum over a box or footprint around each voxel.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(size)s
-    %(footprint)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(rank_errors)s
 
     See Also
     --------
@@ -128,7 +110,7 @@ def maximum_filter(
     return stage_in(volume.dtype, volume, stage)
 
 
-@documented
+@documented_like(minimum_filter)
 def median_filter(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -140,24 +122,6 @@ def median_filter(
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
     """Take the median over a box or footprint around each voxel.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(size)s
-    %(footprint)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(rank_errors)s
 
     See Also
     --------
@@ -186,7 +150,7 @@ def median_filter(
     return stage_in(volume.dtype, volume, stage)
 
 
-@documented
+@documented_like(minimum_filter)
 def rank_filter(
     volume: Volume,
     rank: int,
@@ -211,14 +175,6 @@ def rank_filter(
     %(cval)s
     %(origin)s
     %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(rank_errors)s
 
     See Also
     --------
@@ -253,7 +209,7 @@ def rank_filter(
     return stage_in(volume.dtype, volume, stage)
 
 
-@documented
+@documented_like(minimum_filter)
 def percentile_filter(
     volume: Volume,
     percentile: float,
@@ -279,14 +235,6 @@ def percentile_filter(
     %(cval)s
     %(origin)s
     %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(rank_errors)s
 
     See Also
     --------

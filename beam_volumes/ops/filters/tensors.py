@@ -26,7 +26,7 @@ from beam_volumes.ops.filters.tensor_stages import (
 from beam_volumes.ops.measure.reductions import max as greatest
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import together
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 Sigma = float | str | Sequence[float | str]
 
@@ -135,7 +135,7 @@ def structure_tensor_eigenvalues(tensor: Sequence[Volume]) -> tuple[Volume, ...]
     return _eigenvalues(tensor, "structure_tensor_eigenvalues")
 
 
-@documented
+@documented_like(structure_tensor)
 def hessian_matrix(
     volume: Volume,
     sigma: Sigma = 1.0,
@@ -157,17 +157,6 @@ def hessian_matrix(
     %(mode_constant)s
     %(cval)s
     %(dtype)s
-
-    Returns
-    -------
-    tuple of Volume
-        The upper triangle row by row: zz, zy, zx, yy, yx, xx; of a volume with two axes yy, yx,
-        xx. They are float32 for bool, integers of up to 16 bits, float16 and float32; float64
-        for others. With ``dtype``, they are of that.
-
-    Raises
-    ------
-    %(linear_errors)s
 
     See Also
     --------

@@ -16,7 +16,7 @@ from beam_volumes.ops.geometry.rearrange import by_axes, countable, not_empty
 from beam_volumes.ops.geometry.stages import METHODS, Affine, Along, Between, Downsample
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import constant_in, kernel_input, triple
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 #: A window of downsampling may have so many voxels.
 _MAX_WINDOW = 1 << 20
@@ -403,7 +403,7 @@ def affine_transform(
     return _affine("affine_transform", volume, matrix, offset, output_shape, order, mode, cval)
 
 
-@documented
+@documented_like(shift)
 def rotate(
     volume: Volume,
     angle: float,
@@ -425,14 +425,6 @@ def rotate(
     %(order)s
     %(outside)s
     %(outside_cval)s
-
-    Returns
-    -------
-    %(resampled)s
-
-    Raises
-    ------
-    %(resampling_errors)s
 
     See Also
     --------

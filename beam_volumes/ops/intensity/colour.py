@@ -17,7 +17,7 @@ from beam_volumes.kernels.intensity import colour
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.geometry.channels import channels, stack
 from beam_volumes.ops.parameters.building import kernel_input, together
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.sweep.stage import Block, Stage
 
 #: Rows are the red, green and blue that haematoxylin, eosin and DAB take away (Ruifrok and Johnston 2001).
@@ -108,7 +108,7 @@ def rgb2hed(volume: Volume, *, dtype: Any = None) -> Volume:
     return _separated("rgb2hed", volume, inverse, ("haematoxylin", "eosin", "dab"), dtype)
 
 
-@documented
+@documented_like(rgb2hed)
 def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     """Colours from haematoxylin, eosin and DAB.
 
@@ -123,14 +123,6 @@ def hed2rgb(volume: Volume, *, dtype: Any = None) -> Volume:
     -------
     Volume
         The channels red, green and blue, from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If the volume has not three channels, or ``dtype`` is no float32 or float64.
-    TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
 
     See Also
     --------
@@ -262,30 +254,14 @@ def combine_stains(volume: Volume, matrix: ArrayLike, *, dtype: Any = None) -> V
     return _combined("combine_stains", volume, matrix, dtype)
 
 
-@documented
+@documented_like(rgb2hed)
 def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
     """Brightness of colours: 0.2125 red + 0.7154 green + 0.0721 blue.
-
-    Parameters
-    ----------
-    volume : Volume or numpy.ndarray
-        Three channels: red, green and blue. Integers count from 0 to the largest value of their
-        dtype, floats from 0 to 1.
-    dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
 
     Returns
     -------
     Volume
         A volume without channels, from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If the volume has not three channels, or ``dtype`` is no float32 or float64.
-    TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
 
     Notes
     -----
@@ -304,32 +280,16 @@ def rgb2gray(volume: Volume, *, dtype: Any = None) -> Volume:
     return gray
 
 
-@documented
+@documented_like(rgb2hed)
 def rgb2hsv(volume: Volume, *, dtype: Any = None) -> Volume:
     """Hue, saturation and value of colours.
 
     Saturation tells tissue from glass: ``s = bv.rgb2hsv(slide)[1]``, ``s > bv.threshold_otsu(s)``.
 
-    Parameters
-    ----------
-    volume : Volume or numpy.ndarray
-        Three channels: red, green and blue. Integers count from 0 to the largest value of their
-        dtype, floats from 0 to 1.
-    dtype : dtype, optional
-        float32 or float64; as `gaussian_filter` chooses by default.
-
     Returns
     -------
     Volume
         The channels hue, saturation and value, from 0 to 1; all 0 where a channel is NaN.
-
-    Raises
-    ------
-    ValueError
-        If the volume has not three channels, or ``dtype`` is no float32 or float64.
-    TypeError
-        If ``volume`` is neither a volume nor an array, or of an integer dtype that is signed or
-        has more than 16 bits.
 
     Notes
     -----

@@ -21,7 +21,7 @@ from beam_volumes.ops.measure.reductions import fold, max, min
 from beam_volumes.ops.measure.threshold_formulas import counts_every_value
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import kernel_input
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 
 @documented
@@ -259,7 +259,7 @@ def adjust_gamma(volume: Volume, gamma: float = 1.0, gain: float = 1.0) -> Volum
     return _adjusted(volume, "adjust_gamma", curve)
 
 
-@documented
+@documented_like(adjust_gamma)
 def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     """Correct intensities by a logarithm: ``gain * log2(1 + x)``, with intensities x from 0 to 1.
 
@@ -270,14 +270,6 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
         The factor.
     inv : bool, default: False
         Whether to take the inverse, ``gain * (2 ** x - 1)``.
-
-    Returns
-    -------
-    %(adjusted)s
-
-    Raises
-    ------
-    %(curve_errors)s
 
     Notes
     -----
@@ -306,7 +298,7 @@ def adjust_log(volume: Volume, gain: float = 1.0, inv: bool = False) -> Volume:
     return _adjusted(volume, "adjust_log", curve)
 
 
-@documented
+@documented_like(adjust_gamma)
 def adjust_sigmoid(
     volume: Volume, cutoff: float = 0.5, gain: float = 10.0, inv: bool = False
 ) -> Volume:
@@ -321,14 +313,6 @@ def adjust_sigmoid(
         How steep the curve is there.
     inv : bool, default: False
         Whether to subtract the result from 1.
-
-    Returns
-    -------
-    %(adjusted)s
-
-    Raises
-    ------
-    %(curve_errors)s
 
     Notes
     -----

@@ -22,7 +22,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.labels.relabel import filtered
 from beam_volumes.ops.labels.surveys.component_surveys import ComponentSurvey, Relabel
 from beam_volumes.ops.parameters import checks as par
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.pointwise import where
 
 _UINT32_VOXELS = 1 << 32
@@ -249,7 +249,7 @@ def remove_small_holes(
     return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=most))
 
 
-@documented
+@documented_like(remove_small_holes)
 def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     """Fill the background that cannot be reached from outside.
 
@@ -261,14 +261,6 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     structure : array_like, optional
         The neighbours of a voxel of the background: 3 entries along each axis, the same when
         reflected at its centre; by default those that share a face with it.
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(component_errors)s
 
     See Also
     --------
@@ -299,7 +291,7 @@ def binary_fill_holes(mask: Volume, structure: Any = None) -> Volume:
     return ~_kept(~mask, "outside", element, ("touches_border",), keep, border_axes=open_axes)
 
 
-@documented
+@documented_like(remove_small_objects)
 def keep_largest(
     mask: Volume, k: int = 1, connectivity: int = 1, *, structure: Any = None
 ) -> Volume:
@@ -312,15 +304,6 @@ def keep_largest(
         How many to keep. Among those of equal size the lowest ids stay.
     %(connectivity)s
     %(neighbours)s
-
-    Returns
-    -------
-    Volume
-        A volume of the input's dtype, 0 where something was removed.
-
-    Raises
-    ------
-    %(component_errors)s
 
     See Also
     --------
@@ -344,7 +327,7 @@ def keep_largest(
     return _kept(mask, "keep_largest", element, ("size",), None, k_largest=k)
 
 
-@documented
+@documented_like(remove_small_objects)
 def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     """Remove what touches the border of the volume.
 
@@ -354,15 +337,6 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
         A mask, or labels. Connected voxels of one value go or stay together.
     buffer_size : int, default: 0
         How many voxels beside the outermost ones count as the border.
-
-    Returns
-    -------
-    Volume
-        A volume of the input's dtype, 0 where something was removed.
-
-    Raises
-    ------
-    %(component_errors)s
 
     Notes
     -----
@@ -403,7 +377,7 @@ def clear_border(volume: Volume, buffer_size: int = 0) -> Volume:
     return inside if volume.dtype == bool else where(inside, volume, volume.dtype.type(0))
 
 
-@documented
+@documented_like(remove_small_holes)
 def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None = None) -> Volume:
     """Grow seeds as far as a mask reaches.
 
@@ -416,14 +390,6 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
         at its centre; by default those that share a face with it.
     mask : Volume or numpy.ndarray, optional
         Growth is allowed where it is not 0; everywhere by default.
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(component_errors)s
 
     See Also
     --------
@@ -452,7 +418,7 @@ def binary_propagation(seed: Volume, structure: Any = None, mask: Volume | None 
     return _kept(reach, "binary_propagation", element, (), Keep(marked=True), seeds=seed)
 
 
-@documented
+@documented_like(remove_small_holes)
 def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
     """Find where an image is above ``low`` and connected to where it is above ``high``.
 
@@ -464,14 +430,6 @@ def apply_hysteresis_threshold(image: Volume, low: Any, high: Any) -> Volume:
         The lower threshold. It may be lazy, e.g. of `threshold_otsu`.
     high : number or Scalar
         The higher threshold.
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(component_errors)s
 
     See Also
     --------

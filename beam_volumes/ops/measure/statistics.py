@@ -15,7 +15,7 @@ from beam_volumes.graph.volume import Volume, as_volume, one_channel
 from beam_volumes.ops.measure import pair_folds as folds
 from beam_volumes.ops.measure.folds_along import LIMIT
 from beam_volumes.ops.measure.reductions import Axis, fold, max, min, sum
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 
 
 def _pair(
@@ -297,24 +297,14 @@ def center_of_mass(volume: Volume, *, mask: Volume | None = None, nan: str = "ra
     return fold(reduction, volume, mask)
 
 
-@documented
+@documented_like(center_of_mass)
 def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
     """Find where the smallest voxel is, the first in raster order.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(where)s
-    %(nan)s
 
     Returns
     -------
     Scalar
         A lazy array of int64, an index for each axis.
-
-    Raises
-    ------
-    %(reduction_errors)s
 
     See Also
     --------
@@ -339,24 +329,9 @@ def minimum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     return fold(folds.Position.of(volume.dtype, volume.space.visible, False, nan), volume, mask)
 
 
-@documented
+@documented_like(minimum_position)
 def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "raise") -> Scalar:
     """Find where the largest voxel is, the first in raster order.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(where)s
-    %(nan)s
-
-    Returns
-    -------
-    Scalar
-        A lazy array of int64, an index for each axis.
-
-    Raises
-    ------
-    %(reduction_errors)s
 
     See Also
     --------
@@ -381,17 +356,11 @@ def maximum_position(volume: Volume, *, mask: Volume | None = None, nan: str = "
     return fold(folds.Position.of(volume.dtype, volume.space.visible, True, nan), volume, mask)
 
 
-@documented
+@documented_like(center_of_mass)
 def extrema(
     volume: Volume, *, mask: Volume | None = None, nan: str = "raise"
 ) -> tuple[Scalar, Scalar, Scalar, Scalar]:
     """Find the smallest and the largest voxel, and where each is first.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(where)s
-    %(nan)s
 
     Returns
     -------
@@ -404,10 +373,6 @@ def extrema(
         axis.
     largest_at : Scalar
         The same of the largest voxel.
-
-    Raises
-    ------
-    %(reduction_errors)s
 
     Notes
     -----
@@ -479,7 +444,7 @@ def count_nonzero(
     return sum(as_volume(volume) != 0, axis, mask=mask, across=across)
 
 
-@documented
+@documented_like(count_nonzero)
 def any(
     volume: Volume,
     axis: Axis = None,
@@ -489,21 +454,10 @@ def any(
 ) -> Scalar:
     """Find out whether some voxel is not 0.
 
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(across)s
-
     Returns
     -------
     Scalar
         The lazy bool. With ``axis``, a lazy array of the other axes.
-
-    Raises
-    ------
-    %(count_errors)s
 
     See Also
     --------
@@ -527,7 +481,7 @@ def any(
     return count_nonzero(volume, axis, mask=mask, across=across) > 0
 
 
-@documented
+@documented_like(any)
 def all(
     volume: Volume,
     axis: Axis = None,
@@ -536,22 +490,6 @@ def all(
     across: str | None = None,
 ) -> Scalar:
     """Find out whether every voxel is not 0.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(reduced_axis)s
-    %(where)s
-    %(across)s
-
-    Returns
-    -------
-    Scalar
-        The lazy bool. With ``axis``, a lazy array of the other axes.
-
-    Raises
-    ------
-    %(count_errors)s
 
     See Also
     --------

@@ -14,7 +14,7 @@ from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.filters import kernel_choice
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import parameters_of, stage_in, stage_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import Footprint
 
 #: Each iteration is a stage of its own.
@@ -78,7 +78,7 @@ def binary_erosion(
     )
 
 
-@documented
+@documented_like(binary_erosion)
 def binary_dilation(
     volume: Volume,
     structure: ArrayLike | None = None,
@@ -90,24 +90,6 @@ def binary_dilation(
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
     """Dilate the foreground of a mask.
-
-    Parameters
-    ----------
-    %(binary)s
-    %(structure)s
-    %(iterations)s
-    %(only_where)s
-    %(border_value)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(errors)s
 
     See Also
     --------
@@ -137,27 +119,9 @@ def binary_dilation(
 
 
 @parameters_of(binary_erosion)
-@documented
+@documented_like(binary_erosion)
 def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Open a mask: erode it, then dilate it.
-
-    Parameters
-    ----------
-    %(binary)s
-    %(structure)s
-    %(iterations)s
-    %(only_where)s
-    %(border_value)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(errors)s
 
     See Also
     --------
@@ -186,27 +150,9 @@ def binary_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(binary_erosion)
-@documented
+@documented_like(binary_erosion)
 def binary_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Close a mask: dilate it, then erode it.
-
-    Parameters
-    ----------
-    %(binary)s
-    %(structure)s
-    %(iterations)s
-    %(only_where)s
-    %(border_value)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(bool_result)s
-
-    Raises
-    ------
-    %(errors)s
 
     See Also
     --------
@@ -334,7 +280,7 @@ def grey_erosion(
     )
 
 
-@documented
+@documented_like(grey_erosion)
 def grey_dilation(
     volume: Volume,
     size: int | Sequence[int] | None = None,
@@ -347,25 +293,6 @@ def grey_dilation(
     axes: int | Sequence[int] | None = None,
 ) -> Volume:
     """Take the greatest value over a structuring element.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------
@@ -393,28 +320,9 @@ def grey_dilation(
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(grey_erosion)
 def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Open a volume: erode it, then dilate it.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------
@@ -439,28 +347,9 @@ def grey_opening(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(grey_erosion)
 def grey_closing(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Close a volume: dilate it, then erode it.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------

@@ -18,7 +18,7 @@ from beam_volumes.ops.morphology.basic import (
 )
 from beam_volumes.ops.parameters import checks as par
 from beam_volumes.ops.parameters.building import parameters_of
-from beam_volumes.ops.parameters.docs import documented
+from beam_volumes.ops.parameters.docs import documented, documented_like
 from beam_volumes.ops.parameters.neighbourhood import cross_around
 
 
@@ -71,28 +71,9 @@ def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(white_tophat)
 def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Keep what is darker and smaller than the structuring element: the closing minus the volume.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------
@@ -119,28 +100,9 @@ def black_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(white_tophat)
 def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Subtract the erosion from the dilation.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------
@@ -167,28 +129,9 @@ def morphological_gradient(volume: Volume, *element: Any, **options: Any) -> Vol
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(white_tophat)
 def morphological_laplace(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Add dilation and erosion, and subtract the volume twice.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------

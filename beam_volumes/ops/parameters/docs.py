@@ -1,5 +1,12 @@
 """What the parameters that many operations share mean, each written once, and the decorator that says it."""
 
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
 from beam_volumes.base.docstrings import filled
 from beam_volumes.graph.keywords import Function, named_checked
 
@@ -312,7 +319,46 @@ TypeError
     }
 )
 
+#: Sections that a docstring may take from another one, and the order of all.
+_INHERITED = ("Parameters", "Returns", "Raises")
+_ORDER = ("", *_INHERITED, "See Also", "Notes", "References", "Examples")
+
 
 def documented(function: Function) -> Function:
     """Fill in a docstring, and check what the function is given."""
     return named_checked(_filled(function))
+
+
+def documented_like(model: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Do as `documented`, with the parameters, results and errors of ``model`` where none are given.
+
+    >>> @documented
+    ... def rows(volume):
+    ...     '''Count rows.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     %(volume)s
+    ...     '''
+    >>> @documented_like(rows)
+    ... def columns(volume):
+    ...     '''Count columns.'''
+    >>> columns.__doc__.splitlines()[2:5]
+    ['Parameters', '----------', 'volume : Volume or numpy.ndarray']
+    """
+
+    def decorate(function: Function) -> Function:
+        if function.__doc__ is not None:
+            own, theirs = _sections(function), _sections(model)
+            inherited = {k: theirs[k] for k in _INHERITED if k in theirs and k not in own}
+            order = sorted({**own, **inherited}.items(), key=lambda item: _ORDER.index(item[0]))
+            function.__doc__ = "\n\n".join(text for _, text in order) + "\n"
+        return documented(function)
+
+    return decorate
+
+
+def _sections(function: Callable[..., Any]) -> dict[str, str]:
+    """Split a docstring into its sections with their headings, by name."""
+    parts = re.split(r"\n\n(?=(?:[A-Z][a-z]+ ?)+\n-{3,}\n)", inspect.getdoc(function) or "")
+    return {("" if k == 0 else part.partition("\n")[0]): part for k, part in enumerate(parts)}
