@@ -24,24 +24,20 @@ alone: of two runs that begin at once one gets the folder.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import pickle
 import re
 import socket
-import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import tee
-from pathlib import Path
 from typing import Any
 
 from beam_volumes.base.text import parsed_json
-from beam_volumes.runs.failure import are_alike
 from beam_volumes.runs.manifest import Manifest
+from beam_volumes.runs.notes import FAILURE, MANIFEST, RUNS, Notes, folder_name, of_launch
 from beam_volumes.runs.record import (
     Ranges,
     Record,
@@ -52,9 +48,8 @@ from beam_volumes.runs.record import (
     split,
     unseal,
 )
-from beam_volumes.storage.places.claims import ANY, Document, Superseded, Watched, lost
+from beam_volumes.storage.places.claims import ANY, Superseded, Watched, lost
 from beam_volumes.storage.places.place import Place, Spec, beside, is_local, join, kvstore_spec, url
-from beam_volumes.storage.sources.source import digest
 
 #: Slabs per folder.
 FOLDER = 1000
@@ -63,10 +58,7 @@ ENDED = "ended"
 #: The mark of a run whose outputs are made.
 PREPARED = "prepared"
 
-_MANIFEST = "manifest.json"
 _PLAN = "plan"
-_FAILURE = "failure"
-_RUNS = "runs/"
 _RECORD = re.compile(r"(?:\d+/)?(\d+)")
 _START = re.compile(r"(?:\d+/)?(\d+)-(\w+)")
 
@@ -98,21 +90,9 @@ def find_run(place: str | os.PathLike[str] | Spec) -> Journal:
 
 
 @dataclass(frozen=True)
-class Compiling:
-    """A kernel that a process compiles."""
-
-    kernel: str
-    kernels: int  #: That the process has compiled for the run before.
-    seconds: float  #: Which those took.
-    began: float  #: In seconds since the epoch.
-
-
-@dataclass(frozen=True)
-class Journal:
+class Journal(Notes):
     """The journal of one run. Picklable; every process opens its own handles."""
 
-    spec: Spec = field(hash=False)  #: TensorStore key-value store spec of the folder.
-    run_id: str  #: Records of other runs are not read.
     attempts: bool = True  #: Whether `start` leaves a mark.
 
     @classmethod
@@ -135,7 +115,7 @@ class Journal:
         """
         journal = cls(join(kvstore_spec(place), directory=True), manifest.run_id, attempts)
         # Before the place is ours: later runs are not among them.
-        old = {*journal._root.folders(_RUNS)} if is_local(journal.spec) else set[str]()
+        old = {*journal._root.folders(RUNS)} if is_local(journal.spec) else set[str]()
         packed = None if plan is None else seal(plan, manifest.run_id)
         while True:
             data, generation = journal._document.read()
@@ -153,8 +133,10 @@ class Journal:
                 journal._folder.write(_PLAN, packed)
             if journal._document.replace(manifest.to_json().encode(), generation) is not None:
                 break
-        old |= {_key(run)} if run is not None else set()
-        journal._root.delete(*(f"{_RUNS}{key}/" for key in sorted(old - {_key(manifest.run_id)})))
+        old |= {folder_name(run)} if run is not None else set()
+        journal._root.delete(
+            *(f"{RUNS}{key}/" for key in sorted(old - {folder_name(manifest.run_id)}))
+        )
         return journal
 
     @classmethod
@@ -169,8 +151,8 @@ class Journal:
     def load(cls, place: str | os.PathLike[str] | Spec) -> Manifest | None:
         """The manifest that is there, if any. Raises ValueError if it is damaged."""
         folder = Place.of(place)
-        data = folder.read(_MANIFEST)
-        return None if data is None else Manifest.from_json(data, folder.name_of(_MANIFEST))
+        data = folder.read(MANIFEST)
+        return None if data is None else Manifest.from_json(data, folder.name_of(MANIFEST))
 
     @property
     def watched(self) -> Watched:
@@ -186,35 +168,13 @@ class Journal:
         """The run whose folder it is, if it is any's."""
         return run_of(self._document.read()[0])
 
-    @property
-    def url(self) -> str:
-        """How messages name it."""
-        return url(self.spec)
-
-    @property
-    def own(self) -> Spec:
-        """The folder in which this run alone writes."""
-        return join(self.spec, _RUNS, _key(self.run_id), directory=True)
-
-    @property
-    def _folder(self) -> Place:
-        return Place.of(self.own)
-
-    @property
-    def _root(self) -> Place:
-        return Place.of(self.spec)
-
-    @property
-    def _document(self) -> Document:
-        return Document(join(self.spec, directory=True), _MANIFEST)
-
     def remove(self) -> None:
         """Delete the run's journal, and nothing else that may lie in its folder."""
         data, generation = self._document.read()
         if run_of(data) == self.run_id:
             self._document.replace(None, generation)
-        self._root.delete(f"{_RUNS}{_key(self.run_id)}/")
-        self._root.tidy(_RUNS)
+        self._root.delete(f"{RUNS}{folder_name(self.run_id)}/")
+        self._root.tidy(RUNS)
 
     def read_plan(self) -> bytes | None:
         """What `create` was given to continue the run by, or None."""
@@ -223,55 +183,6 @@ class Journal:
             return None if data is None else unseal(data, self.run_id)
         except ValueError as error:
             raise ValueError(f"{self._folder.name_of(_PLAN)} is damaged: {error}") from error
-
-    # Steps done once.
-
-    def mark(self, name: str) -> None:
-        """Say that a step of this run is done, e.g. that the outputs are created."""
-        self._folder.write(f"marks/{name}", self.run_id.encode())
-
-    def marked(self, name: str) -> bool:
-        return self._folder.read(f"marks/{name}") == self.run_id.encode()
-
-    # What goes on, for those who watch.
-
-    def write_compiling(self, what: Compiling | None) -> None:
-        """Say what this process compiles now, or that it does no longer."""
-        self._say("compiling", None if what is None else asdict(what))
-
-    def compiling(self) -> list[Compiling]:
-        """What processes compile, or did when they were killed, by a journal on a disk."""
-        return [Compiling(**said) for said in self._said("compiling")]
-
-    def write_under_way(self, slabs: Sequence[tuple[int, int, float]]) -> None:
-        """Say which slabs this process sweeps: passes, slabs, and what part of each is done."""
-        self._say("under-way", {"told": time.time(), "slabs": list(slabs)})
-
-    def under_way(self, pass_index: int, since: float = 0.0) -> dict[int, float]:
-        """By slab what part of it is done, as processes said last, by a journal on a disk.
-
-        Some of the slabs may be finished by now, others were given up by who is dead.
-        """
-        parts: dict[int, float] = {}
-        for said in sorted(self._said("under-way"), key=lambda said: said["told"]):
-            if said["told"] >= since:
-                parts.update((slab, part) for k, slab, part in said["slabs"] if k == pass_index)
-        return parts
-
-    def _say(self, kind: str, what: Mapping[str, Any] | None) -> None:
-        """Say something of this process, in place of what it said before."""
-        key = f"{kind}/{socket.gethostname()}-{os.getpid()}"
-        if what is None:
-            self._folder.delete(key)
-        else:
-            self._folder.write(key, json.dumps({"run": self.run_id, **what}).encode())
-
-    def _said(self, kind: str) -> list[dict[str, Any]]:
-        """What processes say, or said before they were killed."""
-        found = Path(self.own["path"], kind).glob("*-*[0-9]")  # no files half written
-        keys = [f"{kind}/{path.name}" for path in found]
-        heads = [parsed_json(data) for data in self._folder.read_many(keys) if data is not None]
-        return [h for h in heads if h.pop("run") == self.run_id]
 
     # Slabs.
 
@@ -373,44 +284,14 @@ class Journal:
     ) -> tuple[Record | None, dict[str, Any] | None]:
         """The record of a slab, if it is finished, and what the run has failed of, if it has."""
         key = f"records/{pass_index}/{_slot(slab)}"
-        data, failed = self._folder.read_many([key, _FAILURE])
+        data, failed = self._folder.read_many([key, FAILURE])
         try:
             record = None if data is None else self._decoded(data, True)
         except ValueError as error:
             raise ValueError(
                 f"{self._folder.name_of(key)} is damaged: {error}; delete it to redo the slab"
             ) from error
-        return record, _of_launch(failed, launch)
-
-    # What went wrong.
-
-    def note_failure(
-        self, step: str, launch: str, data: Mapping[str, Any], max_retries: int = 1
-    ) -> None:
-        """Note what an attempt at a step has failed of; when retries have failed of the same, so has the run.
-
-        Notes are of one ``launch``: whoever continues the run tries everything again.
-        """
-        key = f"failures/{step}"
-        before = _of_launch(self._folder.read(key), launch)
-        again = before["again"] + 1 if before is not None and are_alike(before, data) else 0
-        text = json.dumps({"launch": launch, "again": again, **data}).encode()
-        self._folder.write(key, text)
-        if again >= max_retries:
-            self._folder.write(_FAILURE, text)
-
-    def failure(self, launch: str | None) -> dict[str, Any] | None:
-        """What every attempt of a launch would fail of, as data, if it is known; None is the last launch."""
-        return _of_launch(self._folder.read(_FAILURE), launch)
-
-    def note_unread(self, place: str) -> None:
-        """Note a file of an input that could not be read: it may be mended before the run is resumed."""
-        self._folder.write(f"unread/{hashlib.sha1(place.encode()).hexdigest()}", place.encode())
-
-    def unread(self) -> set[str]:
-        """Return the files that were noted by `note_unread`."""
-        keys = [f"unread/{name}" for name in self._folder.names("unread/")]
-        return {data.decode() for data in self._folder.read_many(keys) if data is not None}
+        return record, of_launch(failed, launch)
 
     # What a pass has found.
 
@@ -512,18 +393,8 @@ class Tally:
         return range(f * FOLDER, min((f + 1) * FOLDER, self._total))
 
 
-def _of_launch(data: bytes | None, launch: str | None) -> dict[str, Any] | None:
-    note = None if data is None else parsed_json(data)
-    return note if note is not None and launch in (None, note["launch"]) else None
-
-
 def _scalars(pass_index: int) -> str:
     return f"scalars/pass-{pass_index}"
-
-
-def _key(run_id: str) -> str:
-    """The name of a run's folder: its id, if that may be one."""
-    return run_id if re.fullmatch(r"[\w-]{1,100}", run_id, re.ASCII) else digest(run_id)
 
 
 def run_of(manifest: bytes | None) -> str | None:

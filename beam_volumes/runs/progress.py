@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from beam_volumes.runs.journal import Compiling, Journal, Tally
+from beam_volumes.runs.journal import Journal, Tally
+from beam_volumes.runs.notes import Compiling
 from beam_volumes.runs.remaining import Remaining
 from beam_volumes.runs.summary import Costs, Summary
 from beam_volumes.storage.places.place import is_local

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from beam_volumes.kernels.jit import Compiled, compilations
-from beam_volumes.runs.journal import Compiling, Journal
+from beam_volumes.runs.journal import Journal
+from beam_volumes.runs.notes import Compiling
 from beam_volumes.runs.progress import Parts
 from beam_volumes.storage.places.place import is_local
 

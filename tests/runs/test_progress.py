@@ -19,7 +19,7 @@ from beam_volumes.runs import (
     Work,
     reporter,
 )
-from beam_volumes.runs.journal import Compiling
+from beam_volumes.runs.notes import Compiling
 from beam_volumes.runs.progress import Parts, last_started
 from beam_volumes.runs.remaining import Remaining
 from beam_volumes.session import heartbeat
