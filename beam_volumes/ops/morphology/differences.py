@@ -23,28 +23,9 @@ from beam_volumes.ops.parameters.neighbourhood import cross_around
 
 
 @parameters_of(grey_erosion)
-@documented
+@documented_like(grey_erosion)
 def white_tophat(volume: Volume, *element: Any, **options: Any) -> Volume:
     """Keep what is brighter and smaller than the structuring element: the volume minus its opening.
-
-    Parameters
-    ----------
-    %(volume)s
-    %(grey_size)s
-    %(footprint)s
-    %(grey_structure)s
-    %(mode)s
-    %(cval)s
-    %(origin)s
-    %(axes)s
-
-    Returns
-    -------
-    %(same_dtype)s
-
-    Raises
-    ------
-    %(grey_errors)s
 
     See Also
     --------
