@@ -19,7 +19,7 @@ import numpy as np
 
 from beam_volumes.across.agglomeration import Boundaries, Linkage, Merges, Regions, roots, settle
 from beam_volumes.across.rounds.chains import TableStep
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.records import RecordRows
 from beam_volumes.across.rounds.tables import Columns, label_column, mixed, table_flow
 from beam_volumes.base.text import format_bytes
@@ -229,14 +229,14 @@ class _Place(Round):
     radix: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        least = next(v for v in values if isinstance(v, np.ndarray))
+        least = only(values, np.ndarray)
         if key[0] == 1:
-            of = next(v for v in values if isinstance(v, dict))
+            of = only(values, dict)
             for (leaf,), at in _groups(_leaf(of["label"], least)):
                 sizes = of["label"][at], of["size"][at]
                 yield "regions", (leaf,), ("size", key, *sizes)
             return
-        rows = next(v for v in values if isinstance(v, Boundaries))
+        rows = only(values, Boundaries)
         a, b = _leaf(rows.a, least), _leaf(rows.b, least)
         level, index = np.zeros(len(a), np.int64), a.copy()
         other = b.copy()

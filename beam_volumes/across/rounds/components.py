@@ -43,7 +43,7 @@ from beam_volumes.across.merge import (
     place_rows,
     row_counts,
 )
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.base.geometry import Grid, Triple
 
 Cutoff = tuple[int, int] | None
@@ -89,7 +89,7 @@ def component_flow(
     other voxels.
 
     >>> from beam_volumes.across.components import Labelling, SlabLabeler, connectivity_structure
-    >>> from beam_volumes.across.rounds.flow import run
+    >>> from beam_volumes.across.rounds.flow import run, only
     >>> grid = Grid((2, 1, 4), (1, 1, 4))
     >>> mask = np.array([[[1, 0, 0, 1]], [[1, 0, 1, 0]]])
     >>> labelling = Labelling(connectivity_structure(1))
@@ -215,11 +215,6 @@ class _InLayer(NamedTuple):
 
 class _Base(NamedTuple):
     before: int
-
-
-def _only(values: Iterable[Any], kind: type) -> Any:
-    """The one message of a kind (or its duplicate)."""
-    return next((v for v in values if type(v) is kind), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +362,7 @@ class _Roots(_Rank):
         parts = [v for v in values if type(v) is Closed]
         if not parts:
             return
-        cut = _only(values, _Cut)
+        cut = only(values, _Cut)
         cell = self.task.grid.cell(key[0])
         slab = gather_roots(cell, parts, None if cut is None else Keep(cutoff=cut.cutoff))
         yield "ranks", key, slab
@@ -435,15 +430,15 @@ class _LayersAgain(_Layers):
     """Under some layers: how many roots come before each."""
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
-        layers = next(v for v in values if type(v) is dict)
-        return self.based(list(layers.items()), _only(values, _Base).before)
+        layers = only(values, dict)
+        return self.based(list(layers.items()), only(values, _Base).before)
 
 
 @dataclass(frozen=True, eq=False)
 class _Ranks(_Step):
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         t = self.task
-        slab: SlabRoots | None = _only(values, SlabRoots)
+        slab: SlabRoots | None = only(values, SlabRoots)
         if slab is None:
             return
         rows = row_counts(slab, t.grid.shape)
@@ -464,12 +459,12 @@ class _Ranks(_Step):
         if not len(rows.places):
             return rows.counts
         if x > 1:
-            before, slices = _only(values, _InBand)
+            before, slices = only(values, _InBand)
         else:
             of_tiles, slices = interleave_tiles({0: rows}, ny)
             before = of_tiles[0]
-        in_layer = _only(values, _InLayer).before if y > 1 else exclusive(slices.counts)
-        base = _only(values, _Base).before if z > 1 else 0
+        in_layer = only(values, _InLayer).before if y > 1 else exclusive(slices.counts)
+        base = only(values, _Base).before if z > 1 else 0
         return place_rows(rows, before, slices, in_layer, base, ny)
 
 
@@ -494,8 +489,8 @@ def _down(
 class _Down(_Step):
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         t = self.task
-        held: _Held = _only(values, _Held)
-        above: _Above | None = _only(values, _Above)
+        held: _Held = only(values, _Held)
+        above: _Above | None = only(values, _Above)
         of_parent, cutoff = above or (np.empty(0, t.dtype), None)
         if t.is_direct:
             return _down(t, held, of_parent, _direct(t, held, cutoff), cutoff)

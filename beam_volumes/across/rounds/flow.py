@@ -34,6 +34,11 @@ class Round:
         raise NotImplementedError
 
 
+def only(values: Iterable[Any], kind: type) -> Any:
+    """The one message of a kind, which may have come twice; None without any."""
+    return next((v for v in values if isinstance(v, kind)), None)
+
+
 @dataclass(frozen=True, eq=False)
 class Flow:
     """Rounds in order; the first is given one value for each key to begin with."""

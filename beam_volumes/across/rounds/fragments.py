@@ -22,7 +22,7 @@ from beam_volumes.across.fragments import TilePart, matches, merged
 from beam_volumes.across.merge import Keep
 from beam_volumes.across.rounds.chains import Within
 from beam_volumes.across.rounds.components import component_flow
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.base.geometry import Box, Grid, Triple
 
 
@@ -188,7 +188,7 @@ class _Neighbours(_Step):
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         tiles = self.task.tiles
         cell = tiles.grid.cell(key[0])
-        own = next(v for v in values if type(v) is _Own)
+        own = only(values, _Own)
         faces: dict[InterfaceKey, np.ndarray] = {}
         for axis, labels in own.joined.items():
             z, y, x = _next(cell, axis)
@@ -232,8 +232,8 @@ class _Back(_Step):
         cell = tiles.grid.cell(key[0])
         if not tiles.is_tile(cell):
             return
-        labels = next(v for v in values if isinstance(v, np.ndarray))
-        (ids,), _ = next(v for v in values if isinstance(v, tuple))
+        labels = only(values, np.ndarray)
+        (ids,), _ = only(values, tuple)
         for index in touched(slabs, tiles.owned(cell)):
             yield "give", (index,), _Ids(cell, TileIds(labels, ids))
 
@@ -253,5 +253,5 @@ class _Give(_Step):
 
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
         ids = {v.cell: v.ids for v in values if type(v) is _Ids}
-        digests = next(v for v in values if type(v) is _Digests)
+        digests = only(values, _Digests)
         yield "answers", key, (ids, digests.of_windows)

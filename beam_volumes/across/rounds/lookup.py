@@ -15,7 +15,7 @@ import numpy as np
 
 from beam_volumes.across.merge import Keep, Largest, cutoff_of, largest
 from beam_volumes.across.rounds.chains import TableStep
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.rounds.tables import label_column, mixed
 
 #: Labels of a mapping that meet at once, about.
@@ -242,8 +242,8 @@ class _Tell(Round):
     """Under a group: how many buckets there are, to its slabs."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        buckets = next(v for v in values if isinstance(v, int))
-        for slab in next(v for v in values if isinstance(v, list)):
+        buckets = only(values, int)
+        for slab in only(values, list):
             yield "cut", (slab,), buckets
 
 
@@ -252,8 +252,8 @@ class _Cut(_Cutting):
     """Under a slab: its labels to their buckets, now that it knows how many those are."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        buckets = next(v for v in values if isinstance(v, int))
-        return self.cut(key[0], next(v for v in values if isinstance(v, Tally)), buckets)
+        buckets = only(values, int)
+        return self.cut(key[0], only(values, Tally), buckets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +386,7 @@ class _Decide(Round):
     k_largest: int | None
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        whole = next(v for v in values if isinstance(v, Tally))
+        whole = only(values, Tally)
         keep = self.keep
         if self.k_largest is not None:
             cutoffs = (v for v in values if not isinstance(v, Tally | _Ask))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.scans import Combine, cut_state, down, join_states, state_tiles, up
 from beam_volumes.base.geometry import Grid
 
@@ -47,7 +47,7 @@ def scan_flow(
     ``forward``, ``backward``: which scans are wanted.
     ``radix``: slabs that one step combines.
 
-    >>> from beam_volumes.across.rounds.flow import run
+    >>> from beam_volumes.across.rounds.flow import run, only
     >>> flow = scan_flow(Grid((4, 1, 1), (1, 1, 1)), str.__add__, backward=True, radix=2)
     >>> out = run(flow, [((z,), (z, "abcd"[z], "ABCD"[z])) for z in range(4)])
     >>> for key, answer in out["answers"]:
@@ -185,7 +185,7 @@ class _Up(_Carried):
 @dataclass(frozen=True, eq=False)
 class _Down(_Carried):
     def step(self, key: Key, values: list[Any]) -> Iterable[Message]:
-        group = next(v for v in values if type(v) is _Group)
+        group = only(values, _Group)
         carry = next((v.state for v in values if type(v) is _Carry), None)
         return self.send(key, carry, group.members)
 

@@ -23,7 +23,7 @@ import numpy as np
 from beam_volumes.across import adjacency as pairs
 from beam_volumes.across import tables
 from beam_volumes.across.adjacency import Adjacency
-from beam_volumes.across.rounds.flow import Flow, Key, Message, Round
+from beam_volumes.across.rounds.flow import Flow, Key, Message, Round, only
 from beam_volumes.across.tables import Regions
 from beam_volumes.base.geometry import Triple
 from beam_volumes.base.text import format_bytes
@@ -383,8 +383,8 @@ class _Spread(_Node):
     """Under a group: the cuts from above, to its slabs or groups."""
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        children = next(v for v in values if isinstance(v, dict))
-        cuts = next((v for v in values if isinstance(v, Cuts)), None)
+        children = only(values, dict)
+        cuts = only(values, Cuts)
         return self.onward(children, cuts) if cuts is not None else iter(())
 
 
@@ -394,7 +394,7 @@ class _Cut(_Step):
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
         slab, _ = key
-        cuts = next(v for v in values if isinstance(v, Cuts))
+        cuts = only(values, Cuts)
         piece = next(v for v in values if not isinstance(v, Cuts))
         edges = np.searchsorted(self.task.table.keys(piece), cuts.least).tolist()
         shards = cuts.shards.tolist()
@@ -456,7 +456,7 @@ def table_flow(
     ``limit_bytes``.
 
     >>> from beam_volumes.across import tables
-    >>> from beam_volumes.across.rounds.flow import run
+    >>> from beam_volumes.across.rounds.flow import run, only
     >>> labels = np.array([[[7, 7, 0, 4]]])
     >>> part = tables.regions(labels, (0, 0, 0), labels.shape)
     >>> flow = table_flow(RegionRows(labels.shape, ("num_pixels",)), slabs=1)
