@@ -36,8 +36,7 @@ from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions, runner_name
 from beam_volumes.runs import Journal
-from beam_volumes.runs.error_transport import new_secret, raise_original
-from beam_volumes.runs.failure import RemoteTraceback
+from beam_volumes.runs.failure import RemoteTraceback, new_secret, raise_original
 from beam_volumes.runs.progress import Watching, unwatched
 from beam_volumes.session.compilation import compilation_told
 from beam_volumes.session.local import Drive

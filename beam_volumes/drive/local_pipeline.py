@@ -22,7 +22,7 @@ from beam_volumes.plan.cost.memory import BASE_BEAM
 from beam_volumes.plan.plan import Plan
 from beam_volumes.plan.run_options import RunOptions
 from beam_volumes.runs import Journal
-from beam_volumes.runs.error_transport import new_secret, unmarked
+from beam_volumes.runs.failure import new_secret, unmarked
 from beam_volumes.runs.progress import Watching, last_started, unwatched
 from beam_volumes.session.local import Drive
 from beam_volumes.session.numbers import numbers_of

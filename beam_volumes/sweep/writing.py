@@ -45,9 +45,9 @@ class SlabResult:
     def of(cls, program: Program) -> SlabResult:
         """The result of a sweep that begins."""
         names = [o.sink.name for o in program.outputs]
-        written, empty, sums = ({name: [] for name in names} for _ in range(3))
+        units: list[dict[str, list[int]]] = [{name: [] for name in names} for _ in range(3)]
         states = {f.token: f.reduction.zero() for f in program.folds}
-        return cls(states, written=written, empty=empty, sums=sums)
+        return cls(states, written=units[0], empty=units[1], sums=units[2])
 
 
 class Writes:

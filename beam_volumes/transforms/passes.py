@@ -18,7 +18,7 @@ from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
 from beam_volumes.plan.plan import Plan
-from beam_volumes.runs.error_transport import told
+from beam_volumes.runs.failure import told
 from beam_volumes.session import merging, slabs
 from beam_volumes.session.numbers import by_name, numbers_of
 from beam_volumes.session.session import Session

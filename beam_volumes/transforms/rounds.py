@@ -14,7 +14,7 @@ from apache_beam.pvalue import AsSingleton, TaggedOutput
 from apache_beam.typehints import Tuple
 
 from beam_volumes.across.rounds.flow import Flow, Key, Round
-from beam_volumes.runs.error_transport import told
+from beam_volumes.runs.failure import told
 from beam_volumes.transforms import pipeline_metrics
 
 #: Of a piece. Runners buffer elements whole, and some fail on larger ones.
@@ -92,7 +92,7 @@ class RunFlow(beam.PTransform):
     out: an iterable of elements. That of ``"numbers"`` is ``(key, value)`` by default, which must be
     small. Those of the other ports are ``(key, piece)``: group them by key, with whatever else is wanted
     there, and make them `whole`.
-    ``secret``: as `beam_volumes.runs.error_transport` has it: errors of steps leave them as data.
+    ``secret``: as `beam_volumes.runs.failure` has it: errors of steps leave them as data.
 
     >>> from dataclasses import dataclass
     >>> import apache_beam as beam

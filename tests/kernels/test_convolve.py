@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.ndimage as ndi
 
-from beam_volumes.kernels.filters.convolve import correlate_nd
+from beam_volumes.kernels.filters.separable import correlate_nd
 from tests.kernels.rings import apply, centre, random_volume, with_nans
 
 RNG = np.random.default_rng(1)

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from beam_volumes.kernels.filters import rank_walk
 from beam_volumes.kernels.filters.columns import columns_of, extremum_of_columns
-from beam_volumes.kernels.filters.convolve import correlate_nd
 from beam_volumes.kernels.filters.extremum import extremum_box, extremum_footprint
 from beam_volumes.kernels.filters.gradient import gradient_magnitude
 from beam_volumes.kernels.filters.median import median3
 from beam_volumes.kernels.filters.rank import rank_footprint
 from beam_volumes.kernels.filters.rank_box import rank_box
-from beam_volumes.kernels.filters.separable import correlate
+from beam_volumes.kernels.filters.separable import correlate, correlate_nd
 from beam_volumes.kernels.filters.uniform import uniform_box
 from beam_volumes.kernels.morphology.ball import binary_ball
 from beam_volumes.kernels.morphology.footprint import binary_footprint, grey_footprint

@@ -14,8 +14,7 @@ from skimage.filters import threshold_otsu
 
 from beam_volumes.ops.measure import folds, percentile_formulas
 from beam_volumes.ops.measure import threshold_formulas as formulas
-from beam_volumes.ops.measure.pair_sums import PairSum
-from beam_volumes.ops.measure.rounding import quotients, rounded
+from beam_volumes.ops.measure.rounding import PairSum, quotients, rounded
 from beam_volumes.ops.measure.rounding import root as root_of
 from tests.tiers import examples
 

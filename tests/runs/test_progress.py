@@ -20,8 +20,7 @@ from beam_volumes.runs import (
     reporter,
 )
 from beam_volumes.runs.notes import Compiling
-from beam_volumes.runs.progress import Parts, last_started
-from beam_volumes.runs.remaining import Remaining
+from beam_volumes.runs.progress import Parts, Remaining, last_started
 from beam_volumes.session import heartbeat
 from beam_volumes.session.heartbeat import reported
 from beam_volumes.storage.places.place import Place

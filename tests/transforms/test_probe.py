@@ -10,7 +10,7 @@ from apache_beam.internal import pickler
 import beam_volumes as bv
 from beam_volumes.drive.probe import Probe, versions
 from beam_volumes.plan.cost import machine
-from beam_volumes.runs.error_transport import raise_original
+from beam_volumes.runs.failure import raise_original
 from beam_volumes.session import requirements as module
 from beam_volumes.session.begin import begin
 from beam_volumes.session.requirements import ASKED, WorkerRequirements

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 
 import beam_volumes as bv
 from beam_volumes.base.text import printable
-from beam_volumes.runs.error_transport import mark, new_secret, raise_original, told
-from beam_volumes.runs.failure import KINDS, WorkerDied, as_data
+from beam_volumes.runs.failure import (
+    KINDS,
+    WorkerDied,
+    as_data,
+    mark,
+    new_secret,
+    raise_original,
+    told,
+)
 from beam_volumes.storage.places.errors import VolumeError
 from beam_volumes.storage.places.ownership import OutputExistsError
 from tests.tiers import few, thorough

@@ -12,7 +12,6 @@ import numpy as np
 from beam_volumes.base.geometry import Halo, Triple
 from beam_volumes.base.nesting import calling
 from beam_volumes.kernels.filters import (
-    convolve,
     extremum,
     generic,
     gradient,
@@ -155,7 +154,7 @@ class CorrelateNd(Neighbourhood):
     offsets: np.ndarray
     weights: np.ndarray
 
-    kernel = staticmethod(convolve.correlate_nd)
+    kernel = staticmethod(separable.correlate_nd)
 
     @property
     def cost(self) -> float:

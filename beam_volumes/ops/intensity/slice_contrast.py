@@ -15,7 +15,7 @@ from beam_volumes.graph.nodes import Formula, FormulaValue, Value
 from beam_volumes.graph.scalar import Scalar, lazy
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.kernels.casting import kernel_dtype
-from beam_volumes.kernels.intensity import slice_contrast as kernels
+from beam_volumes.kernels.intensity import curve as kernels
 from beam_volumes.ops.filters.linear import accumulator
 from beam_volumes.ops.intensity.exposure import dtype_for, is_pair, range_of, value_of
 from beam_volumes.ops.measure import reductions

@@ -19,9 +19,9 @@ from beam_volumes.graph.spaces import shared_space
 from beam_volumes.graph.volume import Volume, as_volume
 from beam_volumes.ops.measure import folds
 from beam_volumes.ops.measure.folds_along import Along, along
-from beam_volumes.ops.measure.pair_sums import PairSum
 from beam_volumes.ops.measure.percentile_formulas import percentile_dtype
 from beam_volumes.ops.measure.percentiles_along import GatheredAlong
+from beam_volumes.ops.measure.rounding import PairSum
 from beam_volumes.ops.parameters.building import first_channel
 from beam_volumes.sweep.stage import Block, Stage
 
