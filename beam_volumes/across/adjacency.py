@@ -100,18 +100,18 @@ def adjacency(
     only_extremes = nan == EXTREMES
     if boundary is not None and not only_extremes:
         sizes = [magnitudes(v) for v in (values if value == "upper" else values[:1])]
-        least, most = min(s[0] for s in sizes), max(s[1] for s in sizes)
+        minimum, maximum = min(s[0] for s in sizes), max(s[1] for s in sizes)
         bad = sum(s[2] for s in sizes)
         if bad and nan == "raise":
             raise ValueError(f'{bad} boundary values are NaN or infinite: give nan="omit"')
         also_least, also_most, _ = magnitudes(values_under[None])
-        least, most = min(least, also_least), max(most, also_most)
-        low = math.frexp(least)[1] - 1 if most else 0
+        minimum, maximum = min(minimum, also_least), max(maximum, also_most)
+        low = math.frexp(minimum)[1] - 1 if maximum else 0
         # a mean of two cancels no lower than the last bit of the smaller, halved
         first = max(-1074, low - 54) // 32
         if all(v.dtype.kind in "iu" for v in values):
             first = -1 if value == "mean" else 0
-        base, width = 32 * first, (math.frexp(most)[1] + 1 - 32 * first) // 32 + 4
+        base, width = 32 * first, (math.frexp(maximum)[1] + 1 - 32 * first) // 32 + 4
     keys, n = kernels.discover(labels, under, own)
     used = np.flatnonzero(keys[:, 0])
     order = used[np.lexsort((keys[used, 1], keys[used, 0]))]
@@ -153,13 +153,13 @@ def merge(parts: Iterable[Adjacency]) -> Adjacency:
     def reduced(ufunc, arrays):
         return ufunc.reduceat(np.concatenate(arrays)[order], starts, axis=0)
 
-    least = reduced(np.minimum, [p.extremes[:, 0] for p in parts])
-    most = reduced(np.maximum, [p.extremes[:, 1] for p in parts])
+    minimum = reduced(np.minimum, [p.extremes[:, 0] for p in parts])
+    maximum = reduced(np.maximum, [p.extremes[:, 1] for p in parts])
     return Adjacency(
         pairs[starts],
         reduced(np.add, [p.faces for p in parts]),
         reduced(np.add, [p.used for p in parts]),
-        np.stack([least, most], axis=1),
+        np.stack([minimum, maximum], axis=1),
         add_groups([p.sums for p in parts], order, starts),
         reduced(np.add, [p.bins for p in parts]),
     )

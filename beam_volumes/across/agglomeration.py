@@ -183,11 +183,11 @@ class _Scored:
         made = cls(linkage, threshold, np.empty((n, 2)))
         if how == kernels.MEAN:
             count = _total(edges.known[:, 1], "counts")
-            most = _total(edges.known[:, 0], "sums")
+            maximum = _total(edges.known[:, 0], "sums")
             made.fractions = np.empty((n, 4), np.int64)
             made.fractions[:, :2] = edges.known
             # A score above the threshold has no larger count than that.
-            fitting = most // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
+            fitting = maximum // int(threshold) + 1 if 1 <= threshold < MAXIMUM else count
             made.minimum = _least(threshold, min(count, fitting))
         elif how == kernels.QUANTILE:
             made.share = _least(linkage.quantile, _total(edges.known, "counts"))
@@ -228,8 +228,8 @@ def _total(numbers: np.ndarray, what: str) -> int:
     return int(total) + 1
 
 
-def _least(bound: float, most: int) -> tuple[int, int]:
-    """The smallest fraction that is not less than a bound, of denominators up to ``most``.
+def _least(bound: float, maximum: int) -> tuple[int, int]:
+    """The smallest fraction that is not less than a bound, of denominators up to ``maximum``.
 
     Fractions of those denominators are at least the one if they are at least the other.
 
@@ -239,15 +239,15 @@ def _least(bound: float, most: int) -> tuple[int, int]:
     if abs(bound) >= MAXIMUM:
         return (MAXIMUM if bound > 0 else -MAXIMUM), 1
     wanted = Fraction(bound)
-    if wanted.denominator <= most:
+    if wanted.denominator <= maximum:
         return wanted.numerator, wanted.denominator
     # Of continued fractions: the two neighbours among all fractions of such denominators.
     p0, q0, p1, q1 = 0, 1, 1, 0
     n, d = wanted.numerator, wanted.denominator
-    while q0 + (a := n // d) * q1 <= most:
+    while q0 + (a := n // d) * q1 <= maximum:
         p0, q0, p1, q1 = p1, q1, p0 + a * p1, q0 + a * q1
         n, d = d, n - a * d
-    k = (most - q0) // q1
+    k = (maximum - q0) // q1
     found = max(Fraction(p0 + k * p1, q0 + k * q1), Fraction(p1, q1))
     return found.numerator, found.denominator
 
@@ -262,8 +262,8 @@ def _comparable(
     whole = known.dtype.kind in "iu" and len(known) > 0
     if whole and max(abs(int(known.min())), abs(int(known.max()))) > 1 << 53:
         kinds, places = np.unique(known, return_inverse=True)
-        least = bisect_left(kinds.tolist(), threshold)  # as Python compares them, exactly
-        return places.reshape(-1).astype(np.float64), float(least), kinds
+        minimum = bisect_left(kinds.tolist(), threshold)  # as Python compares them, exactly
+        return places.reshape(-1).astype(np.float64), float(minimum), kinds
     values = known.astype(np.float64)
     return (-values if lowest else values), threshold, None
 

@@ -26,14 +26,14 @@ Combine = Callable[[Any, Any], Any]
 
 
 def state_tiles(
-    rows: int, cols: int, itemsize: int, most: int = MAX_STATE
+    rows: int, cols: int, itemsize: int, maximum: int = MAX_STATE
 ) -> list[tuple[slice, slice]]:
-    """The xy tiles of a plane of state: as few and as even as fit in ``most`` bytes each.
+    """The xy tiles of a plane of state: as few and as even as fit in ``maximum`` bytes each.
 
     >>> len(state_tiles(1000, 1000, 4)), len(state_tiles(2048, 2048, 4))
     (1, 5)
     """
-    voxels = max(1, most // itemsize)
+    voxels = max(1, maximum // itemsize)
     across = -(-cols // voxels)
     width = -(-cols // across)
     down = -(-rows // max(1, voxels // width))

@@ -108,9 +108,9 @@ def as_labels(labels: np.ndarray) -> np.ndarray:
     """A block of labels as unsigned integers, the same bits."""
     if labels.dtype.kind not in "bui":
         raise TypeError(f"labels of {labels.dtype}: use bool or integers")
-    if labels.dtype.kind == "i" and labels.size and (least := labels.min()) < 0:
+    if labels.dtype.kind == "i" and labels.size and (minimum := labels.min()) < 0:
         raise ValueError(
-            f"a label of {least}: labels are 0 (background) or positive; bv.where(labels > 0, "
+            f"a label of {minimum}: labels are 0 (background) or positive; bv.where(labels > 0, "
             "labels, 0) makes those below 0 background"
         )
     return labels.view(np.dtype(f"u{labels.dtype.itemsize}"))
@@ -223,25 +223,25 @@ def _intensities(labels, values, origin, keys, place, count, nan) -> Intensities
     if values.dtype.kind == "f":
         return _float_intensities(labels, values, origin, keys, place, n, nan)
     info = np.iinfo(values.dtype)
-    least, most = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
+    minimum, maximum = np.full(n, info.max, values.dtype), np.full(n, info.min, values.dtype)
     cells = np.zeros((n, 16), np.int64)
-    kernels.integers(labels, values, keys, place, least, most, cells)
+    kernels.integers(labels, values, keys, place, minimum, maximum, cells)
     parts = {name: Wide.of(cells[:, None, a:b]) for name, (a, b) in kernels.INTEGER_CELLS.items()}
     weighted = [parts[a] + parts["sum"].times(o) for a, o in zip("zyx", origin, strict=True)]
     sums = _stack(parts["sum"], parts["square"], *weighted)
-    return Intensities(count.copy(), least, most, sums)
+    return Intensities(count.copy(), minimum, maximum, sums)
 
 
 def _float_intensities(labels, values, origin, keys, place, n, nan) -> Intensities:
     only_extremes = nan == EXTREMES
     first, width = (0, 1) if only_extremes else _digits(values, nan)
-    least, most = np.full(n, np.inf), np.full(n, -np.inf)
+    minimum, maximum = np.full(n, np.inf), np.full(n, -np.inf)
     cells = np.zeros((n, 5, width), np.int64)
     count = np.zeros(n, np.int64)
     how = 32 * first, only_extremes
-    kernels.floats(labels, values, origin, keys, place, *how, count, least, most, cells)
+    kernels.floats(labels, values, origin, keys, place, *how, count, minimum, maximum, cells)
     dtype = values.dtype
-    return Intensities(count, least.astype(dtype), most.astype(dtype), Wide.of(cells, first))
+    return Intensities(count, minimum.astype(dtype), maximum.astype(dtype), Wide.of(cells, first))
 
 
 def _digits(values: np.ndarray, nan: str) -> tuple[int, int]:
@@ -302,9 +302,9 @@ def merge(parts: Iterable[Regions]) -> Regions:
     )
 
 
-def batches(part: Regions, most: int = 4_000_000) -> Iterator[Regions]:
-    """The rows in pieces of at most about ``most`` bytes."""
-    rows = max(1, int(most * len(part) // max(1, part.nbytes)))
+def batches(part: Regions, maximum: int = 4_000_000) -> Iterator[Regions]:
+    """The rows in pieces of at most about ``maximum`` bytes."""
+    rows = max(1, int(maximum * len(part) // max(1, part.nbytes)))
     for i in range(0, len(part), rows):
         yield part[i : i + rows]
 

@@ -519,9 +519,9 @@ def _pass(plan: Plan, p: Pass, timed: bool) -> list[str]:
             f"  survey {name} of {names}, up to {limit_bytes} a slab, then merge the slabs' summaries"
         )
         if p.merges[name]:
-            most = format_bytes(p.merges[name])
+            maximum = format_bytes(p.merges[name])
             lines.append(
-                f"    a step of the merge needs at most {most}; this sweep tells how much, and more than "
+                f"    a step of the merge needs at most {maximum}; this sweep tells how much, and more than "
                 f"{limit_bytes} is refused then"
             )
     for o in p.program.outputs:

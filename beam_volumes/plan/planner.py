@@ -425,7 +425,7 @@ def _internal_chunks(node: Node, slab: Sequence[int] | None, targets: Sequence[A
     return _divided(unit, wanted, max(math.prod(wanted), _INTERNAL_BYTES // node.dtype.itemsize))
 
 
-def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
+def _divided(unit: Triple, wanted: Triple, maximum: int) -> Triple:
     """Return a unit of at most so many voxels that divides another, of about the shape that is wanted.
 
     As near to it as there are divisors that leave no slivers: a prime stays as it is.
@@ -436,7 +436,7 @@ def _divided(unit: Triple, wanted: Triple, most: int) -> Triple:
     (97, 200, 4001)
     """
     chunk = list(unit)
-    while math.prod(chunk) > most:
+    while math.prod(chunk) > maximum:
         smaller = {
             axis: next(d for d in range(chunk[axis] - 1, 0, -1) if unit[axis] % d == 0)
             for axis in range(3)

@@ -134,8 +134,8 @@ def of_points(point: Plan, times: int, before: Collection[str] = ()) -> Plan:
     program = Program(
         (times, 1, 1), (), tuple(Output(Edge(0), s, points) for s in mine), tuple(folds)
     )
-    most = max(point.passes, key=lambda p: p.slab_memory, default=None)
-    parts: tuple[MemoryItem, ...] = () if most is None else most.partition.parts
+    maximum = max(point.passes, key=lambda p: p.slab_memory, default=None)
+    parts: tuple[MemoryItem, ...] = () if maximum is None else maximum.partition.parts
     grid = Grid((times, 1, 1), (1, 1, 1))
     whole = PointsPass(
         index=0,

@@ -238,10 +238,10 @@ class Watch:
             )
         )
 
-    def _look(self, most: int | None) -> None:
+    def _look(self, maximum: int | None) -> None:
         while self._index < len(self._passes):
             now = self._clock()
-            done, under_way = self._looks.look(self._index, most)
+            done, under_way = self._looks.look(self._index, maximum)
             if self._began is None:
                 self._began = now, done + under_way
             progress = self._progress(now, done, under_way)
@@ -363,11 +363,11 @@ class _OfJournal:
         return self._costs.summary(self._tallies)
 
 
-def last_started(journal: Journal, slabs: Sequence[int], most: int = 5) -> list[tuple[int, int]]:
+def last_started(journal: Journal, slabs: Sequence[int], maximum: int = 5) -> list[tuple[int, int]]:
     """The (pass, slab) in flight in a run whose passes have so many slabs, those started last first."""
     for k, total in enumerate(slabs):
         if found := Tally(journal, k, total).update().in_flight():
-            return [(k, slab) for slab in found[:most]]
+            return [(k, slab) for slab in found[:maximum]]
     return []
 
 

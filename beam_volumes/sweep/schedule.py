@@ -133,9 +133,9 @@ def _tops(
                 box = ((regions[i][0], tops[i]), *beside[i])
                 raise_(edge.step, edge.needs(0, box, size)[1])
     for stack in program.stacks:
-        most = max(tops[i] for i in stack)
+        maximum = max(tops[i] for i in stack)
         for i in stack:
-            tops[i] = most
+            tops[i] = maximum
     return tops
 
 
@@ -173,9 +173,9 @@ def _keeps(
                 box = ((tops[i], regions[i][1]), *beside[i])
                 lower(edge.step, edge.needs(0, box, size)[0])
     for stack in program.stacks:
-        least = min(keeps[i] for i in stack)
+        minimum = min(keeps[i] for i in stack)
         for i in stack:
-            keeps[i] = least
+            keeps[i] = minimum
     return keeps
 
 

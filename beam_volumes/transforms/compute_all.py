@@ -326,9 +326,9 @@ def _checked(targets: Any) -> dict[str, Any]:
     return dict(targets)
 
 
-def _short(element: Any, most: int = 300) -> str:
+def _short(element: Any, maximum: int = 300) -> str:
     text = repr(element)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= maximum else f"{text[:maximum]}..."
 
 
 def _result(target: Any, result: Any, known: dict[str, Any]) -> Any:

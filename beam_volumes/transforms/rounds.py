@@ -29,7 +29,7 @@ _HEAD = struct.Struct("<16sII")
 Keyed: Any = Tuple[Tuple[int, ...], bytes]
 
 
-def pieces(value: Any, most: int = MAX_PIECE) -> Iterator[bytes]:
+def pieces(value: Any, maximum: int = MAX_PIECE) -> Iterator[bytes]:
     """A picklable value as pieces of few megabytes, compressed.
 
     >>> some = [*pieces("ab" * 1000), *pieces([1, 2], most=8)]
@@ -40,9 +40,9 @@ def pieces(value: Any, most: int = MAX_PIECE) -> Iterator[bytes]:
     if len(data) >= _SMALL:
         data = bytes(imagecodecs.zstd_encode(data, level=1))
     name = hashlib.blake2b(data, digest_size=16).digest()
-    count = -(-len(data) // most)
+    count = -(-len(data) // maximum)
     for i in range(count):
-        yield _HEAD.pack(name, i, count) + data[i * most : (i + 1) * most]
+        yield _HEAD.pack(name, i, count) + data[i * maximum : (i + 1) * maximum]
 
 
 def whole(some: Iterable[bytes]) -> list[Any]:

@@ -216,9 +216,9 @@ class _Census(Round):
         labels = np.unique(np.concatenate(samples))
         count = sum(rows for rows, *_ in shards.values())
         leaves = min(self.most, max(1, -(-count // self.leaf)))
-        least = np.unique(labels[np.arange(1, leaves) * len(labels) // leaves])
+        minimum = np.unique(labels[np.arange(1, leaves) * len(labels) // leaves])
         for shard in shards:
-            yield "place", shard, least
+            yield "place", shard, minimum
         yield self.to[-1], (0,), None  # though there be nothing
 
 
@@ -229,15 +229,15 @@ class _Place(Round):
     radix: int
 
     def step(self, key: Key, values: list[Any]) -> Iterator[Message]:
-        least = only(values, np.ndarray)
+        minimum = only(values, np.ndarray)
         if key[0] == 1:
             of = only(values, dict)
-            for (leaf,), at in _groups(_leaf(of["label"], least)):
+            for (leaf,), at in _groups(_leaf(of["label"], minimum)):
                 sizes = of["label"][at], of["size"][at]
                 yield "regions", (leaf,), ("size", key, *sizes)
             return
         rows = only(values, Boundaries)
-        a, b = _leaf(rows.a, least), _leaf(rows.b, least)
+        a, b = _leaf(rows.a, minimum), _leaf(rows.b, minimum)
         level, index = np.zeros(len(a), np.int64), a.copy()
         other = b.copy()
         while (apart := index != other).any():
@@ -268,8 +268,8 @@ class _Ledger(Round):
         yield f"node-{level}", (node,), None
 
 
-def _leaf(labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-    return np.searchsorted(least, labels, side="right")
+def _leaf(labels: np.ndarray, minimum: np.ndarray) -> np.ndarray:
+    return np.searchsorted(minimum, labels, side="right")
 
 
 def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
@@ -285,13 +285,13 @@ def _groups(*numbers: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]
 
 def _highest(labels: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct labels, and the highest level of each."""
-    least = int(labels.min())
-    span = int(labels.max()) - least + 1
+    minimum = int(labels.min())
+    span = int(labels.max()) - minimum + 1
     if span < 8 * len(labels) + 1024:
         highest = np.full(span, -1, np.int64)
-        np.maximum.at(highest, (labels - np.uint64(least)).astype(np.int64), levels)
+        np.maximum.at(highest, (labels - np.uint64(minimum)).astype(np.int64), levels)
         found = np.flatnonzero(highest >= 0)
-        return found.astype(np.uint64) + np.uint64(least), highest[found]
+        return found.astype(np.uint64) + np.uint64(minimum), highest[found]
     own, place = np.unique(labels, return_inverse=True)
     top = np.zeros(len(own), np.int64)
     np.maximum.at(top, place.reshape(-1), levels)
@@ -407,13 +407,13 @@ def _rows_of(merges: Merges) -> Any:
 
 def _distinct(*labels: np.ndarray) -> np.ndarray:
     """All labels once, increasing."""
-    least = min(int(x.min()) for x in labels)
-    span = max(int(x.max()) for x in labels) - least + 1
+    minimum = min(int(x.min()) for x in labels)
+    span = max(int(x.max()) for x in labels) - minimum + 1
     if span < 8 * sum(map(len, labels)) + 1024:
         seen = np.zeros(span, bool)
         for x in labels:
-            seen[(x - np.uint64(least)).astype(np.int64)] = True
-        return np.flatnonzero(seen).astype(np.uint64) + np.uint64(least)
+            seen[(x - np.uint64(minimum)).astype(np.int64)] = True
+        return np.flatnonzero(seen).astype(np.uint64) + np.uint64(minimum)
     return np.unique(np.concatenate(labels))
 
 

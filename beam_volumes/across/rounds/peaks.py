@@ -94,16 +94,16 @@ class _Chosen(Round):
 
 
 def apart(
-    places: np.ndarray, distance: tuple[int, ...], p_norm: float, most: int | None
+    places: np.ndarray, distance: tuple[int, ...], p_norm: float, maximum: int | None
 ) -> np.ndarray:
     """Which points remain if each one, in order, drops those that come after and are nearer than a distance.
 
     >>> apart(np.array([[0], [2], [3], [5]]), (3,), np.inf, None)
     array([0, 2])
     """
-    most = len(places) if most is None else most
+    maximum = len(places) if maximum is None else maximum
     if max(distance) <= 1:
-        return np.arange(min(most, len(places)))
+        return np.arange(min(maximum, len(places)))
     scaled, near = places.astype(np.float64), float(distance[0])
     if len(set(distance)) > 1:
         # What is no distance along an axis is far.
@@ -122,6 +122,6 @@ def apart(
             if free[k]:
                 kept.append(start + k)
                 free[k + 1 :] &= ~close[k, k + 1 :]
-        if len(kept) >= most:
+        if len(kept) >= maximum:
             break
-    return np.array(kept[:most], np.int64)
+    return np.array(kept[:maximum], np.int64)

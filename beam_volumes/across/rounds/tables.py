@@ -251,12 +251,12 @@ def splitters(sample: Sample, rows: int = ROWS, size: int = SAMPLE) -> Cuts:
     count = len(keys) if share == 1 else (size - 1) / share
     shards = max(1, min(len(keys), round(count / rows)))
     bins = shards * math.ceil(count / shards / max(1, rows // BINS))
-    least = _quantiles(keys, min(len(keys), bins))
+    minimum = _quantiles(keys, min(len(keys), bins))
     begin = _quantiles(keys, shards)
     # The quantiles of shards are among those of bins, as far as the sample tells bins apart.
-    least = np.unique(np.concatenate([least, begin]))
-    of = np.searchsorted(begin, least, side="right")
-    return Cuts(0, least, np.concatenate([[0], of]))
+    minimum = np.unique(np.concatenate([minimum, begin]))
+    of = np.searchsorted(begin, minimum, side="right")
+    return Cuts(0, minimum, np.concatenate([[0], of]))
 
 
 def _quantiles(keys: np.ndarray, parts: int) -> np.ndarray:
@@ -341,11 +341,11 @@ class _Node(_Step):
     def fits(self, held: np.ndarray, share: float) -> None:
         t = self.task
         assert t.limit_bytes is not None
-        most = math.ceil(held.max() / share)
-        need = MERGE_COPIES * most * t.row_bytes
+        maximum = math.ceil(held.max() / share)
+        need = MERGE_COPIES * maximum * t.row_bytes
         if need > t.limit_bytes:
             raise ValueError(
-                f"merging the rows of all slabs takes in {most:,} at once, {MERGE_COPIES} times "
+                f"merging the rows of all slabs takes in {maximum:,} at once, {MERGE_COPIES} times "
                 f"{t.row_bytes} bytes each: {format_bytes(need)}, and a worker has "
                 f"{format_bytes(t.limit_bytes)} for it: give a memory= that is larger by "
                 f"{-(-(need - t.limit_bytes) >> 20)} MiB for each slab in flight"

@@ -163,8 +163,8 @@ class Axes(Regrid):
         )
 
     def scratch(self, rows: int, cols: int, depth: int) -> int:
-        most = max(a.count for a in self.along)
-        return (8 + 48 * most) * (rows + cols + depth) + 8 * cols
+        maximum = max(a.count for a in self.along)
+        return (8 + 48 * maximum) * (rows + cols + depth) + 8 * cols
 
     def run(
         self, inputs: tuple[Block, ...], out: Block, y0: int, y1: int, values: tuple[Any, ...]
@@ -231,13 +231,13 @@ class Affine(Regrid):
         scale, reach, n = float(self.matrix[axis, axis]), self.reach(axis), self.grid[axis]
         if not scale > 0:
             return 0, 0
-        least = self.offset[axis] + sum(
+        minimum = self.offset[axis] + sum(
             min(0.0, self.matrix[axis, a] * (self.grid[a] - 1)) for a in range(3) if a != axis
         )
         # A scale may be so small that these are infinite.
         begin, end = (
             min(max(-1.0, at / scale), float(n))
-            for at in (float(-least), float(self.of[axis] - 2 - least - reach))
+            for at in (float(-minimum), float(self.of[axis] - 2 - minimum - reach))
         )
         first = min(math.ceil(begin) + 1, n)
         return first, max(first, math.floor(end))

@@ -185,11 +185,11 @@ def remove_small_objects(
     array([[0, 0, 1, 1]])
     """
     mask = as_volume(mask)
-    least = _least_size(mask, max_size, min_size, "remove_small_objects") + 1
+    minimum = _least_size(mask, max_size, min_size, "remove_small_objects") + 1
     if mask.dtype != bool:
-        return filtered(mask, "remove_small_objects", Keep(min_size=least))
+        return filtered(mask, "remove_small_objects", Keep(min_size=minimum))
     element = _structure(mask, connectivity, structure, "remove_small_objects")
-    return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=least))
+    return _kept(mask, "remove_small_objects", element, ("size",), Keep(min_size=minimum))
 
 
 @documented
@@ -244,9 +244,9 @@ def remove_small_holes(
     array([[1, 1, 1, 0, 0]])
     """
     mask = as_volume(mask) != 0
-    most = _least_size(mask, max_size, None, "remove_small_holes")
+    maximum = _least_size(mask, max_size, None, "remove_small_holes")
     element = _structure(mask, connectivity, structure, "remove_small_holes")
-    return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=most))
+    return mask | _kept(~mask, "small holes", element, ("size",), Keep(max_size=maximum))
 
 
 @documented_like(remove_small_holes)

@@ -70,14 +70,14 @@ def find_objects(labels: Volume, max_label: int = 0) -> list[tuple[slice, ...] |
     """
     name = "find_objects"
     try:
-        most = operator.index(max_label)
+        maximum = operator.index(max_label)
     except TypeError:
         raise TypeError(f"{name}: max_label={max_label!r} is not an int") from None
-    if most < 0:
+    if maximum < 0:
         raise ValueError(f"{name}: max_label={max_label!r}: 0 is for all labels")
     rows = regionprops_table(labels, properties=["bbox"]).to_pyarrow().to_pydict()
     found = rows.pop("label")
-    count = most or max(found, default=0)
+    count = maximum or max(found, default=0)
     nbytes = _ENTRY * count + _SLICES * len(found)
     if nbytes > options.max_inmemory:
         raise ValueError(

@@ -154,8 +154,8 @@ class Along(Fold):
         raise NotImplementedError
 
     def pieces(self, state: Parts) -> Iterator[tuple[int, Parts]]:
-        most = max(1, _PIECE // self.cell_bytes)
-        for number, cells in enumerate(blocks(self.extent, most)):
+        maximum = max(1, _PIECE // self.cell_bytes)
+        for number, cells in enumerate(blocks(self.extent, maximum)):
             piece: Parts = {}
             for box, part in state.items():
                 both = box.intersect(cells)
@@ -178,14 +178,14 @@ class Along(Fold):
         return result.reshape(self.shape)
 
 
-def blocks(extent: Triple, most: int = _CELLS) -> Iterator[Box]:
+def blocks(extent: Triple, maximum: int = _CELLS) -> Iterator[Box]:
     """Boxes of a bounded number of cells."""
     if not math.prod(extent):
         return iter(())
     _, ny, nx = extent
-    cols = min(nx, most)
-    rows = min(ny, max(1, most // cols))
-    return iter(Grid(extent, (max(1, most // (cols * rows)), rows, cols)))
+    cols = min(nx, maximum)
+    rows = min(ny, max(1, maximum // cols))
+    return iter(Grid(extent, (max(1, maximum // (cols * rows)), rows, cols)))
 
 
 def shared(cells: Box, box: Box) -> tuple[Any, Any]:
@@ -264,9 +264,9 @@ class MomentsAlong(Along):
     ) -> tuple[np.ndarray, Digits, Digits | None]:
         found = projection.sums(voxels, mask, self.kept, self.whole.squares)
         self.strict(found.bad)
-        most = self._voxels((len(voxels), *voxels[0].shape))
-        total = Digits(found.first, found.total, most)
-        square = Digits(found.square_first, found.square, most) if self.whole.squares else None
+        maximum = self._voxels((len(voxels), *voxels[0].shape))
+        total = Digits(found.first, found.total, maximum)
+        square = Digits(found.square_first, found.square, maximum) if self.whole.squares else None
         return found.counts, total, square
 
     def joined(self, a: Any, b: Any) -> tuple[np.ndarray, Digits, Digits | None]:

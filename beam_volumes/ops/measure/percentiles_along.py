@@ -48,12 +48,12 @@ class RadixCountsAlong(Along):
         wanted = len(q) if isinstance(q, tuple) else 1
         counts = _count_bytes(wanted) * math.prod(extent)
         if counts > LIMIT:
-            most = LIMIT // _count_bytes(wanted)
+            maximum = LIMIT // _count_bytes(wanted)
             axis = max((n, "zyx"[a]) for a, n in enumerate(extent))[1]
             fewer = f" (fewer percentiles than {wanted} at a time allow more)" if wanted > 1 else ""
             raise ValueError(
                 f"{name} along these axes has {math.prod(extent):,} places in its result, of lines too long "
-                f"to be gathered; {most:,} are the most{fewer}: crop the volume along {axis}, or another "
+                f"to be gathered; {maximum:,} are the most{fewer}: crop the volume along {axis}, or another "
                 "axis that stays, and find its percentiles part by part"
             )
         if level < levels(source) - 1:

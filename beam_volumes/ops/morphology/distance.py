@@ -89,16 +89,16 @@ def distance_transform_edt(
     _no_indices(name, return_indices)
     steps = par.voxel_sizes(mask, sampling, "sampling", name)
     root, dtype = not squared, np.dtype(np.float64 if squared else np.float32)
-    most = None if max_distance is None else _max_distance(mask, max_distance, sampling, name)
-    if most is not None and most < math.hypot(*np.multiply(mask.node.shape, steps)):
-        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, most, root))
+    maximum = None if max_distance is None else _max_distance(mask, max_distance, sampling, name)
+    if maximum is not None and maximum < math.hypot(*np.multiply(mask.node.shape, steps)):
+        return stage_of(mask, scan_stages.BoundedDistance(name, dtype, steps, maximum, root))
     how = kernels.metric(mask.node.shape, steps)
     along_y = scan_stages.DistanceAlongY(f"{name} along y", how.dtype, how)
     along_x = scan_stages.DistanceAlongX(f"{name} along x", dtype, how, root)
     found = stage_of(stage_of(_along_z(mask, name), along_y), along_x)
-    if most is None:
+    if maximum is None:
         return found
-    return apply_ufunc("minimum", found, dtype.type(most if root else most**2))
+    return apply_ufunc("minimum", found, dtype.type(maximum if root else maximum**2))
 
 
 #: scipy's names of the metrics, and whether each is the chessboard's.
@@ -319,19 +319,19 @@ def _foreground(mask: Volume) -> Volume:
     return mask if mask.dtype == bool else mask != 0
 
 
-def _max_distance(volume: Volume, most: Any, sampling: Any, name: str) -> float:
-    if isinstance(most, str):
+def _max_distance(volume: Volume, maximum: Any, sampling: Any, name: str) -> float:
+    if isinstance(maximum, str):
         if not isinstance(sampling, str):
             raise ValueError(
-                f'{name}: max_distance={most!r} needs sampling="voxel_size"; '
+                f'{name}: max_distance={maximum!r} needs sampling="voxel_size"; '
                 "otherwise distances have no unit"
             )
-        most = par.in_unit(volume, most, "max_distance")
-    if not par.is_number(most):
-        raise TypeError(f"{name}: max_distance={most!r} is not a length")
-    if not 0 < most <= float(np.finfo(np.float32).max):
+        maximum = par.in_unit(volume, maximum, "max_distance")
+    if not par.is_number(maximum):
+        raise TypeError(f"{name}: max_distance={maximum!r} is not a length")
+    if not 0 < maximum <= float(np.finfo(np.float32).max):
         raise ValueError(
-            f"{name}: max_distance={most!r}: a length is above 0, and float32 has it; without "
+            f"{name}: max_distance={maximum!r}: a length is above 0, and float32 has it; without "
             "max_distance there is no limit"
         )
-    return float(most)
+    return float(maximum)

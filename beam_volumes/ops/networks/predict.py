@@ -245,11 +245,11 @@ def _declared(given: Any, network: Model, what: str) -> Any:
     return network.said.get(what) if given is None else given
 
 
-def _per(given: Any, axes: tuple[int, ...], what: str, least: int) -> Triple | None:
+def _per(given: Any, axes: tuple[int, ...], what: str, minimum: int) -> Triple | None:
     if given is None:
         return None
-    default = least if what == "overlap" else 1
-    return triple(par.whole_numbers(given, axes, default, what, least, "predict"))
+    default = minimum if what == "overlap" else 1
+    return triple(par.whole_numbers(given, axes, default, what, minimum, "predict"))
 
 
 def _contexts(given: Any, network: Model, axes: tuple[int, ...]) -> tuple[Triple, Triple] | None:

@@ -100,13 +100,13 @@ def control_groups(root: str | Path = "/") -> Iterator[tuple[int, int]]:
         for kind in kinds.split(","):
             if kind not in _GROUPS:
                 continue
-            top, most, used, cached = _GROUPS[kind]
+            top, maximum, used, cached = _GROUPS[kind]
             group = PurePosixPath(path)
             # In a container the path may be that of outside, and only the top is there to be read.
             for at in (group, *group.parents):
                 folder = root / "sys/fs/cgroup" / top / str(at).lstrip("/")
                 try:
-                    limit = int((folder / most).read_text())
+                    limit = int((folder / maximum).read_text())
                     taken = int((folder / used).read_text())
                     stat = dict(map(str.split, (folder / "memory.stat").read_text().splitlines()))
                 except (OSError, ValueError):  # not there, or "max"
@@ -167,9 +167,9 @@ def check_crowds(**asked: int | None) -> None:
     """
     for name, number in asked.items():
         few, each = _CROWDS[name]
-        most = max(few, each * cores())
-        if number is not None and number > most:
+        maximum = max(few, each * cores())
+        if number is not None and number > maximum:
             raise ValueError(
-                f"{name}={number}: this machine has {counted(cores(), 'core')}, and more than {most} only "
+                f"{name}={number}: this machine has {counted(cores(), 'core')}, and more than {maximum} only "
                 f"take memory; give fewer, or leave {name}= out"
             )

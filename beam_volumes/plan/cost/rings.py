@@ -36,10 +36,10 @@ def largest_rings(program: Program, grid: Grid, window: int, overlap: Overlap) -
     found = Rings(*([0] * len(program.steps) for _ in Rings._fields))
     for slab in _slabs(program, grid, 0):
         for part in _shortened(program, slab, window):
-            for most, here in zip(found, _along_z(program, part, window, overlap), strict=False):
-                most[:] = map(max, most, here)
-    for axis, most in ((1, found.rows), (2, found.cols)):
-        most[:] = _in_plane(program, grid, axis)
+            for maximum, here in zip(found, _along_z(program, part, window, overlap), strict=False):
+                maximum[:] = map(max, maximum, here)
+    for axis, maximum in ((1, found.rows), (2, found.cols)):
+        maximum[:] = _in_plane(program, grid, axis)
     return found
 
 
@@ -47,11 +47,11 @@ def _in_plane(program: Program, grid: Grid, axis: int) -> list[int]:
     """Per step, the most rows or columns of it in any slab."""
     known = _found.setdefault(program, {})
     if (axis, grid) not in known:
-        most = [0] * len(program.steps)
+        maximum = [0] * len(program.steps)
         for slab in _slabs(program, grid, axis):
             extents = program.extents(axis, program.regions(axis, slab))
-            most = list(map(max, most, (b - a for a, b in extents)))
-        known[axis, grid] = most
+            maximum = list(map(max, maximum, (b - a for a, b in extents)))
+        known[axis, grid] = maximum
     return known[axis, grid]
 
 
@@ -63,8 +63,8 @@ def _slabs(program: Program, grid: Grid, axis: int) -> Iterator[Ranges]:
     for other in program.coupled if axis in program.coupled else ():
         picks = _representatives(program, grid, other)
         # Of all that they make together, some will do; to follow the course of a slab takes its time.
-        most = len(picks) if axis == 0 == other else 3 if axis == 0 else 8
-        ranges[other] = list(dict.fromkeys(picks[:: max(1, len(picks) // most)] + picks[-1:]))
+        maximum = len(picks) if axis == 0 == other else 3 if axis == 0 else 8
+        ranges[other] = list(dict.fromkeys(picks[:: max(1, len(picks) // maximum)] + picks[-1:]))
     return itertools.product(*ranges)  # type: ignore[return-value]
 
 
@@ -133,13 +133,13 @@ def _shortened(program: Program, slab: Ranges, window: int) -> list[Ranges]:
         (window * d if program.regrids else math.lcm(window, d) for d in layers if d < whole),
         default=window,
     )
-    most = 2 * (halo + max(layers) + window) + period
-    most = -(-most // window) * window
-    if z[1] - z[0] <= 2 * most:
+    maximum = 2 * (halo + max(layers) + window) + period
+    maximum = -(-maximum // window) * window
+    if z[1] - z[0] <= 2 * maximum:
         return [slab]
     return [
-        ((z[0], z[0] + most), y, x),
-        ((z[1] - (z[1] - z[0]) % most - most, z[1]), y, x),
+        ((z[0], z[0] + maximum), y, x),
+        ((z[1] - (z[1] - z[0]) % maximum - maximum, z[1]), y, x),
     ]
 
 

@@ -70,11 +70,11 @@ def advice(plan: Plan) -> str:
     """
     gib = max((needed(plan, p.index) for p in plan.passes), default=1)
     cores = plan.threads * plan.processes
-    most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
+    maximum = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
     hours = core_hours(plan)
     return (
         f"machines: {counted(cores, 'core')} and {gib} GiB each ({format_bytes(SYSTEM)} of them for the "
-        f"system); more than {most:,} would have nothing to do\n"
+        f"system); more than {maximum:,} would have nothing to do\n"
         f"about {hours:,.1f} core-hours and {hours * gib / cores:,.1f} GiB-hours; reads "
         f"{format_bytes(plan.bytes_read)} and writes {format_bytes(plan.bytes_written)} before compression"
     )

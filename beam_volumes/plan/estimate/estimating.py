@@ -276,9 +276,9 @@ def _shuffled(p: Pass) -> int:
 def _remarks(plan: Plan, machine: Machine, machines: int, needed: int) -> list[str]:
     remarks = []
     if needed > machine.gib * hiring.GIB:
-        least = max(1, math.floor(machine.gib - hiring.SYSTEM / hiring.GIB))
+        minimum = max(1, math.floor(machine.gib - hiring.SYSTEM / hiring.GIB))
         remarks.append(
-            f"a machine has too little memory: plan with memory='{least}GiB', or take a larger one"
+            f"a machine has too little memory: plan with memory='{minimum}GiB', or take a larger one"
         )
     used = plan.threads * plan.processes
     if used < machine.vcpus:
@@ -286,10 +286,10 @@ def _remarks(plan: Plan, machine: Machine, machines: int, needed: int) -> list[s
             f"the plan has {counted(used, 'thread')} for {machine.vcpus} vCPUs: plan with "
             f"threads={machine.vcpus // plan.processes}"
         )
-    most = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
-    if machines > most:
+    maximum = max((-(-len(p.grid) // plan.workers) for p in plan.passes), default=1)
+    if machines > maximum:
         remarks.append(
-            f"more than {counted(most, 'machine')} would have nothing to do; smaller slabs, with slab=, "
+            f"more than {counted(maximum, 'machine')} would have nothing to do; smaller slabs, with slab=, "
             "share out further"
         )
     return remarks

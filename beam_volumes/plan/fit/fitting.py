@@ -166,18 +166,18 @@ def too_coarse(cuts: list[Cut], stored: dict[str, Any], limits: Limits) -> dict[
             continue
         program = c.program()
         ends = sorted(zip(program.ends, nodes, strict=True), key=lambda e: _coarseness(e[0]))
-        least = math.inf
+        minimum = math.inf
         for end, node in ends:
-            if _coarseness(end) > least:
+            if _coarseness(end) > minimum:
                 break  # the later pass is asked about levels that are coarser still
             why = _too_coarse(program, end, limits)
             finer = None if why is None else _finer_output(c, node)
             if why is not None and finer is None and program.barriers:
                 finer = node.inputs[0]
             if why is not None and finer is not None:
-                least = _coarseness(end)
+                minimum = _coarseness(end)
                 found[finer.token] = why
-        if least == math.inf and limits.slab is None and not _is_affordable(program, limits):
+        if minimum == math.inf and limits.slab is None and not _is_affordable(program, limits):
             finer = _finer_output(c, ends[-1][1])
             if finer is not None:
                 found[finer.token] = f"slabs of whole write units of {finer.name} need less memory"
@@ -271,11 +271,11 @@ def _check_units(groups: Sequence[Sequence[Program]], asked: Sequence[int]) -> N
         if cut is not None:
             output, unit, s = cut
             # What the run stores for itself has chunks that divide the slabs.
-            least = math.lcm(unit, *(u for o, u, *_ in whole if not o.sink.scratch))
-            least = min(least, max(n for *_, n in whole))
+            minimum = math.lcm(unit, *(u for o, u, *_ in whole if not o.sink.scratch))
+            minimum = min(minimum, max(n for *_, n in whole))
             raise ValueError(
                 f"slab {tuple(asked)}: {s} along {'zyx'[axis]} is not a multiple of {unit}, the write unit "
-                f"of {output.sink.name}; use a multiple of {least}, or chunks={s} along {'zyx'[axis]}"
+                f"of {output.sink.name}; use a multiple of {minimum}, or chunks={s} along {'zyx'[axis]}"
             )
 
 

@@ -47,8 +47,8 @@ def with_more_slabs(
     """
     serial = serial_share(found.passes)
     across = (p for p in found.passes if p.program.surveys or p.program.barriers)
-    most = max((len(p.grid) for p in across), default=1)
-    for concurrency in larger_crews(serial, processes, threads, most):
+    maximum = max((len(p.grid) for p in across), default=1)
+    for concurrency in larger_crews(serial, processes, threads, maximum):
         budget = left_for_slab(total, base, concurrency)
         passes = [_with_crew(p, concurrency, budget) for p in found.passes]
         more = replace(found, concurrency=concurrency, budget=budget, passes=passes)

@@ -302,15 +302,15 @@ def _depths(programs: Sequence[Program], tile: tuple[int, int], workers: int) ->
 def _read_twice(program: Program, tile: tuple[int, int]) -> int:
     """Slices that a slab reads beyond its own, in whole layers of chunks."""
     middle = program.shape[0] // 2
-    most = 0
+    maximum = 0
     one = (middle, min(middle + 1, max(program.shape[0], 1)))
     y, x = (_middle(n, t) for n, t in zip(program.shape[1:], tile, strict=True))
     regions = program.regions(0, (one, y, x))
     for step, (lo, hi) in zip(program.steps, regions, strict=True):
         if step.source is not None and hi - lo > 1:
             depth = min(step.source.chunk[0], program.shape[0])
-            most = max(most, -(-(hi - lo - 1) // depth) * depth)
-    return most
+            maximum = max(maximum, -(-(hi - lo - 1) // depth) * depth)
+    return maximum
 
 
 def _middle(n: int, step: int) -> tuple[int, int]:

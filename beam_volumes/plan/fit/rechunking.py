@@ -53,8 +53,8 @@ def in_two_stages(found: Fit, refit: Refit) -> Fit:
         if best is not None and (
             not found.is_within_budget or _LESS * _moved(best) <= _moved(found)
         ):
-            least = min(found.smallest, best.smallest, key=lambda part: part.memory)
-            found, chosen = replace(best, smallest=least), chunks
+            minimum = min(found.smallest, best.smallest, key=lambda part: part.memory)
+            found, chosen = replace(best, smallest=minimum), chunks
     return found
 
 
@@ -99,8 +99,8 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     (4, 64, 1024)
     """
     first, last = no_larger(chunk, shape), no_larger(unit, shape)
-    most = max(_MINIMUM, min(_MAXIMUM, budget // 16))
-    least = min(_MINIMUM, math.prod(shape) * itemsize)
+    maximum = max(_MINIMUM, min(_MAXIMUM, budget // 16))
+    minimum = min(_MINIMUM, math.prod(shape) * itemsize)
 
     def cost(c: Triple) -> tuple[int, int]:
         held = max(_both(first, c), _both(c, last)) * itemsize
@@ -110,7 +110,7 @@ def between(shape: Triple, itemsize: int, chunk: Triple, unit: Triple, budget: i
     able = [
         (z, y, x)
         for z, y, x in product(*map(_ladder, first, last))
-        if least <= z * y * x * itemsize <= most
+        if minimum <= z * y * x * itemsize <= maximum
     ]
     return sorted(able, key=cost)[:_TRIED]
 

@@ -45,8 +45,8 @@ class FragmentLoad(MergeEstimate):
         none = np.zeros(3, np.int64)
         return Load((Counter(nodes),), none, none, COMPONENT_BYTES + 24)
 
-    def _remedy(self, state: Load, most: int) -> str:
-        more = -(-(most * state.bytes - self.limit_bytes) // (1 << 20))
+    def _remedy(self, state: Load, maximum: int) -> str:
+        more = -(-(maximum * state.bytes - self.limit_bytes) // (1 << 20))
         return (
             f"use larger tiles, or a memory= that is larger by {more} MiB for each slab in flight"
         )

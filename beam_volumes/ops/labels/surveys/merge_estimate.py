@@ -113,23 +113,23 @@ class MergeEstimate(Reduction):
         )
 
     def finish(self, state: Load, values: tuple[Any, ...] = ()) -> np.int64:
-        most = max(state.total().values(), default=0)
-        if most * state.bytes > self.limit_bytes:
+        maximum = max(state.total().values(), default=0)
+        if maximum * state.bytes > self.limit_bytes:
             raise ValueError(
-                f"{self.name}: merging the slabs takes in {most} components at once, of {state.bytes} "
-                f"bytes each: {format_bytes(most * state.bytes)}, and a worker has "
-                f"{format_bytes(self.limit_bytes)} for it: {self._remedy(state, most)}"
+                f"{self.name}: merging the slabs takes in {maximum} components at once, of {state.bytes} "
+                f"bytes each: {format_bytes(maximum * state.bytes)}, and a worker has "
+                f"{format_bytes(self.limit_bytes)} for it: {self._remedy(state, maximum)}"
             )
-        return np.int64(most * state.bytes)
+        return np.int64(maximum * state.bytes)
 
-    def _remedy(self, state: Load, most: int) -> str:
+    def _remedy(self, state: Load, maximum: int) -> str:
         """What would do; with one slab in flight, which has the memory of all, where there can be fewer."""
         density = state.members / np.maximum(state.area, 1)
         # Where measured and expected differ, here, they will there.
-        scale = most / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
+        scale = maximum / max(expected_load(self.grid, self.radix, density), 1e-9) * state.bytes
         limit = self.limit_bytes * (self.workers or 1)
         alone = "" if self.workers is None else "workers=1 and "
-        more = -(-(most * state.bytes - limit) // (1 << 20))  # what is offered has to do
+        more = -(-(maximum * state.bytes - limit) // (1 << 20))  # what is offered has to do
         if more <= 0:
             return "use workers=1"
         each = " for each slab in flight" if self.workers is None else ""

@@ -134,8 +134,8 @@ class TableSurvey(Survey):
 
     def folded_bytes(self, shape: Triple) -> int:
         """What folding a window takes: `Folds` sees to it that it is no more."""
-        most = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
-        return min(most, FOLD_LIMIT)
+        maximum = self.rows_in(math.prod(shape), self.voxels_per_label) * self.fold_bytes
+        return min(maximum, FOLD_LIMIT)
 
     def folds(self) -> Folds:
         """How a slab's windows are folded."""
@@ -507,8 +507,8 @@ class Folds:
                 return strip(start + a, start + b)
 
             found = in_strips(count, row * count // SHARE, threads, part)
-            most = FOLD_LIMIT * row * count // (self.row_bytes * max(1, sum(map(len, found))))
-            self.voxels = min(most, self.largest)
+            maximum = FOLD_LIMIT * row * count // (self.row_bytes * max(1, sum(map(len, found))))
+            self.voxels = min(maximum, self.largest)
             start += count
             yield from found
 
